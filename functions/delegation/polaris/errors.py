@@ -1,0 +1,120 @@
+"""What talking to Polaris can end in, split by what the caller can do next.
+
+PolarisError
+├── NoSuchTable                 the catalog does not know the table
+├── NoSuchNamespace             nor its namespace
+├── NoSuchCatalog               nor its catalog
+├── TableAlreadyExists          the name is taken
+├── TableMetadataMissing        the catalog knows the table, its metadata.json is gone
+├── PolarisUnauthorized         our principal or its token is refused
+├── PolarisForbidden            our principal lacks a privilege
+├── PolarisMisconfigured        the realm is wrong or a setting cannot be read
+├── CredentialVendingFailed     no usable storage credential in the answer
+├── PolarisUnexpectedAnswer     an answer outside the protocol
+└── PolarisUnavailable          not reached, timed out, throttled, 5xx; try again later
+    └── PolarisOutcomeUnknown   the same after a write: it may have been applied
+
+Names of Iceberg's exceptions and their statuses: Iceberg REST specification, ErrorModel; Polaris 1.4 and 1.7 as observed.
+"""
+
+from typing import ClassVar
+
+from delegation.errors import DelegationError
+
+
+class PolarisError(DelegationError):
+    """Polaris could not do what it was asked; `status` and `error_type` are its own words, None when it did not answer."""
+
+    code: ClassVar[str] = "POLARIS_ERROR"
+
+    def __init__(self, message: str, *, status: int | None = None, error_type: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_type = error_type
+
+
+class NoSuchTable(PolarisError):  # noqa: N818 - Iceberg's own name for it
+    """404 NoSuchTableException: never created, dropped already, or renamed."""
+
+    code = "NO_SUCH_TABLE"
+
+
+class NoSuchNamespace(PolarisError):  # noqa: N818
+    """404 NoSuchNamespaceException."""
+
+    code = "NO_SUCH_NAMESPACE"
+
+
+class NoSuchCatalog(PolarisError):  # noqa: N818
+    """404 for the catalog itself: at `/v1/config`, or NotFoundException under its prefix."""
+
+    code = "NO_SUCH_CATALOG"
+
+
+class TableAlreadyExists(PolarisError):  # noqa: N818
+    """409 AlreadyExistsException."""
+
+    code = "TABLE_ALREADY_EXISTS"
+
+
+class TableMetadataMissing(PolarisError):  # noqa: N818
+    """NotFoundException other than 404 (Polaris: 400): the table is there, the metadata file it points to is not."""
+
+    code = "TABLE_METADATA_MISSING"
+
+
+class PolarisUnauthorized(PolarisError):  # noqa: N818
+    """The client secret was refused, or a fresh token was (401 twice)."""
+
+    code = "POLARIS_UNAUTHORIZED"
+
+
+class PolarisForbidden(PolarisError):  # noqa: N818
+    """403 ForbiddenException: the service's principal lacks a privilege."""
+
+    code = "POLARIS_FORBIDDEN"
+
+
+class PolarisMisconfigured(PolarisError):  # noqa: N818
+    """The service's own settings for Polaris are wrong: the realm (MissingOrInvalidRealm), or an unreadable secret."""
+
+    code = "POLARIS_MISCONFIGURED"
+
+
+class CredentialVendingFailed(PolarisError):  # noqa: N818
+    """The table was loaded, but no usable storage credential came with it for the location asked."""
+
+    code = "CREDENTIAL_VENDING_FAILED"
+
+
+class PolarisUnexpectedAnswer(PolarisError):  # noqa: N818
+    """An answer outside the protocol: an unmapped status, no JSON, a field missing."""
+
+    code = "POLARIS_UNEXPECTED_ANSWER"
+
+
+class PolarisUnavailable(PolarisError):  # noqa: N818
+    """Not reached, timed out, throttled or a server error, after the client's own retries; nothing was changed.
+
+    `retry_after` (seconds) is the server's `Retry-After`, None when it gave none.
+    """
+
+    code = "POLARIS_UNAVAILABLE"
+    retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        error_type: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, status=status, error_type=error_type)
+        self.retry_after = retry_after
+
+
+class PolarisOutcomeUnknown(PolarisUnavailable):
+    """A write was sent and its answer never came, or was a 5xx: look before doing it again."""
+
+    code = "POLARIS_OUTCOME_UNKNOWN"
