@@ -1,0 +1,1 @@
+"""Reliable tasks: what a task is, its life, its store. Knows nothing of Iceberg, HTTP or AWS compute."""

@@ -1,0 +1,82 @@
+"""The stored format of a task (`format: 1`): every later release must read what this one writes."""
+
+import zlib
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.model import FORMAT, HEAD, Task, isoformat
+
+SHARDS: Final = 16
+"""Shards of the due index: a GSI keyed by status would throttle the whole table (FACTS, AWS)."""
+
+_FIELDS: Final = frozenset(Task.model_fields) - {"carried"}
+_STORAGE_ONLY: Final = frozenset({"format", "due_bucket"})
+
+
+def due_bucket(task_id: str) -> str:
+    """The shard of the due index that a task belongs to: `due-00` … `due-15`."""
+    return f"due-{zlib.crc32(task_id.encode()) % SHARDS:02d}"
+
+
+def due_buckets() -> tuple[str, ...]:
+    """All shards of the due index."""
+    return tuple(f"due-{shard:02d}" for shard in range(SHARDS))
+
+
+def head_item(task: Task) -> dict[str, Any]:
+    """The current copy: version 0 as its sort key, its real number beside it, and its place in the due index."""
+    item = {**_attributes(task), "version": HEAD, "current_version": task.version}
+    if task.due_at is not None:
+        item |= {"due_bucket": due_bucket(task.task_id), "due_at": isoformat(task.due_at)}
+    return item
+
+
+def row_item(task: Task) -> dict[str, Any]:
+    """One version, never changed again and never in the index."""
+    return {**_attributes(task), "version": task.version}
+
+
+def _attributes(task: Task) -> dict[str, Any]:
+    values = {name: _encode(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
+    return {**task.carried, **{name: value for name, value in values.items() if value is not None}, "format": FORMAT}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return isoformat(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return [part.model_dump() for part in value]
+    return value
+
+
+def task_of(item: Mapping[str, Any]) -> Task:
+    """The task of a stored head or row; attributes of newer releases are carried.
+
+    Raises MalformedRecord, naming the field, when the item is of another format or does not make a task.
+    """
+    if item.get("format") != FORMAT:
+        raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
+    values = dict(item)
+    values["version"] = values.pop("current_version", values.get("version"))
+    known = {name: _decode(value) for name, value in values.items() if name in _FIELDS}
+    carried = {name: value for name, value in values.items() if name not in _FIELDS | _STORAGE_ONLY}
+    try:
+        return Task(**known, carried=carried)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "record"
+        raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}") from None
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value)
+    return value

@@ -1,0 +1,111 @@
+"""What can go wrong with tasks and their store, split by what the caller can do next.
+
+TaskError
+├── TaskNotFound          there is no such task
+├── TaskExists            a task with this id is there already (it is attached)
+├── StaleTask             the task moved to another version; read again and decide again
+├── RevisionConflict      only the head was touched; read again and decide again
+├── LeaseLost             another attempt holds the task, or nobody does; stop working on it
+├── IllegalTransition     no arrow of DESIGN §2 leads from this status
+├── MalformedRecord       a stored item cannot be read by this release
+├── StoreUnavailable      the store did not take the call; nothing was written; try later
+└── OutcomeUnknown        the store may or may not have applied the write; read before trying again
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from delegation.errors import DelegationError
+
+if TYPE_CHECKING:
+    from delegation.tasks.model import Task
+
+
+class TaskError(DelegationError):
+    """The root of this package's errors."""
+
+    code: ClassVar[str] = "TASK_ERROR"
+
+
+class TaskNotFound(TaskError):
+    """There is no task with this id."""
+
+    code: ClassVar[str] = "TASK_NOT_FOUND"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"there is no task {task_id}")
+        self.task_id = task_id
+
+
+class _Refused(TaskError):
+    """A conditional write was refused; `stored` is the head that won, None when it is gone."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, stored: "Task | None") -> None:
+        now = "absent" if stored is None else f"at version {stored.version}, revision {stored.revision}"
+        super().__init__(f"task {task_id} is {now}")
+        self.task_id = task_id
+        self.stored = stored
+
+
+class TaskExists(_Refused):
+    """A task with this id was stored by somebody else first."""
+
+    code: ClassVar[str] = "TASK_EXISTS"
+    retryable: ClassVar[bool] = False
+
+
+class StaleTask(_Refused):
+    """The task moved on to another version after we read it; read again and decide again."""
+
+    code: ClassVar[str] = "STALE_TASK"
+
+
+class RevisionConflict(_Refused):
+    """The head was touched (heartbeat, dispatch, progress) within the same version; read again and decide again."""
+
+    code: ClassVar[str] = "REVISION_CONFLICT"
+
+
+class LeaseLost(TaskError):
+    """The attempt no longer holds the task; whatever it still writes is refused."""
+
+    code: ClassVar[str] = "LEASE_LOST"
+
+    def __init__(self, task_id: str, *, attempt: int, current: int, status: str) -> None:
+        super().__init__(f"attempt {attempt} of task {task_id} lost its lease: attempt {current}, {status}")
+        self.task_id = task_id
+        self.attempt = attempt
+        self.current = current
+
+
+class IllegalTransition(TaskError):
+    """No arrow leads from the task's status to the wanted one."""
+
+    code: ClassVar[str] = "ILLEGAL_TRANSITION"
+
+    def __init__(self, task_id: str, source: str, target: str) -> None:
+        super().__init__(f"task {task_id} cannot go from {source} to {target}")
+        self.task_id = task_id
+        self.source = source
+        self.target = target
+
+
+class MalformedRecord(TaskError):
+    """A stored item is not a task record of a format this release reads."""
+
+    code: ClassVar[str] = "MALFORMED_RECORD"
+
+
+class StoreUnavailable(TaskError):
+    """The store refused or could not be reached, and nothing was written."""
+
+    code: ClassVar[str] = "STORE_UNAVAILABLE"
+    retryable: ClassVar[bool] = True
+
+
+class OutcomeUnknown(TaskError):
+    """A write timed out and reading back did not tell whether it was applied."""
+
+    code: ClassVar[str] = "OUTCOME_UNKNOWN"
+    retryable: ClassVar[bool] = True

@@ -1,0 +1,159 @@
+"""What a task is: one frozen record, six statuses, and the rules that a record of each status obeys."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+FORMAT: Final = 1
+HEAD: Final = 0
+"""The version under which the current copy of a task is stored; callers always see its real number."""
+
+
+class Status(StrEnum):
+    """The six statuses of delegation-service.txt §7."""
+
+    SUBMITTED = "SUBMITTED"
+    ACQUIRING_RESOURCES = "ACQUIRING_RESOURCES"
+    RUNNING = "RUNNING"
+    RETRY_SCHEDULED = "RETRY_SCHEDULED"
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+
+
+HELD: Final = frozenset({Status.ACQUIRING_RESOURCES, Status.RUNNING})
+WAITING: Final = frozenset({Status.SUBMITTED, Status.RETRY_SCHEDULED})
+TERMINAL: Final = frozenset({Status.SUCCESS, Status.FAILURE})
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
+
+
+Timestamp = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""An aware datetime, kept in UTC; a naive one is refused."""
+
+
+def isoformat(moment: datetime) -> str:
+    """A UTC timestamp as fixed-width RFC 3339 text with microseconds, so that text order is time order."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class PlanSegment(BaseModel):
+    """One published part of a task's plan: where it is and the SHA-256 of its index (DESIGN §5)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    sha256: str
+
+
+class Task(BaseModel):
+    """One version of one task.
+
+    The fields up to `result_extended` are those of delegation-service.txt §7 under their names, the others DESIGN §2's.
+    `attempt_count` only grows and is the fencing token. `revision` grows with every write of the head, `version` only
+    with a status change. `due_at` says when somebody has to look at the task again; it stands on the head alone, until
+    the task is terminal. `carried` holds attributes of a newer release: not understood here, kept by a rewrite.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task_id: str
+    version: int = Field(default=1, ge=1)
+    parent_id: str | None = None
+    task_type: str
+    task_payload: str
+    status: Status = Status.SUBMITTED
+    received_timestamp: Timestamp
+    last_status_change_ts: Timestamp
+    attempt_count: int = Field(default=0, ge=0)
+    created_ts: Timestamp
+    lease_acquired_ts: Timestamp | None = None
+    result_summary: str | None = None
+    result_extended: str | None = None
+
+    revision: int = Field(default=1, ge=1)
+    nonce: str = ""
+    lease_owner: str | None = None
+    lost_not_before: Timestamp | None = None
+    recheck_not_before: Timestamp | None = None
+    next_scheduled_run_ts: Timestamp | None = None
+    attempts_excused: int = Field(default=0, ge=0)
+    throttled_count: int = Field(default=0, ge=0)
+    dispatch_count: int = Field(default=0, ge=0)
+    dispatch_base: int = Field(default=0, ge=0)
+    cancel_requested: bool = False
+    error_code: str | None = None
+    synchronous: bool = False
+    first_delete_ts: Timestamp | None = None
+    engine: str | None = None
+    plan_segments: tuple[PlanSegment, ...] = ()
+    job_run_id: str | None = None
+    files_planned: int | None = None
+    files_deleted: int = Field(default=0, ge=0)
+    files_failed: int = Field(default=0, ge=0)
+    bytes_deleted: int = Field(default=0, ge=0)
+    progress_ts: Timestamp | None = None
+    eta_ts: Timestamp | None = None
+    purged_identifier: str | None = None
+    purged_metadata_location: str | None = None
+
+    due_at: Timestamp | None = None
+    carried: Mapping[str, Any] = Field(default_factory=dict, repr=False)
+
+    @model_validator(mode="after")
+    def _fits_its_status(self) -> Self:
+        held = (self.lease_owner, self.lease_acquired_ts, self.lost_not_before, self.recheck_not_before)
+        if self.status in HELD:
+            if None in held or self.attempt_count < 1:
+                raise ValueError(f"status: {self.status} needs a lease and an attempt")
+        elif self.lease_owner is not None or self.lost_not_before is not None or self.recheck_not_before is not None:
+            raise ValueError(f"lease_owner: {self.status} cannot hold a lease")
+        if (self.next_scheduled_run_ts is not None) != (self.status in WAITING):
+            raise ValueError(f"next_scheduled_run_ts: set exactly while a task waits, not when it is {self.status}")
+        if self.due_at is not None and self.status in TERMINAL:
+            raise ValueError(f"due_at: nobody has to look at a task again that is {self.status}")
+        if self.status is Status.FAILURE and self.error_code is None:
+            raise ValueError("error_code: a FAILURE names its reason")
+        if self.attempts_excused > self.attempt_count:
+            raise ValueError("attempts_excused: cannot exceed attempt_count")
+        if self.dispatch_base > self.dispatch_count:
+            raise ValueError("dispatch_base: cannot exceed dispatch_count")
+        return self
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the task has an outcome."""
+        return self.status in TERMINAL
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds the lease of the current attempt."""
+        return self.status in HELD
+
+    @property
+    def unexcused_attempts(self) -> int:
+        """What the retry policy compares with its limit."""
+        return self.attempt_count - self.attempts_excused
+
+    def evolve(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like any new record (pydantic's ValidationError otherwise)."""
+        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+    def public(self) -> dict[str, Any]:
+        """The flat JSON object that `GET /v1/tasks/{taskId}` answers: the stored record, without what indexes it."""
+        shown = self.model_dump(mode="python", exclude={"due_at", "carried"})
+        return {name: _jsonable(value) for name, value in shown.items()}
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return isoformat(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [_jsonable(item) for item in value]
+    return value

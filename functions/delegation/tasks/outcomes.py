@@ -1,0 +1,69 @@
+"""What follows when an attempt ends without success: one table of decisions, no I/O."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from delegation.tasks import transitions as t
+from delegation.tasks.model import Task
+from delegation.tasks.policy import MAX_EXCUSED, Policies
+
+
+class ErrorClass(StrEnum):
+    """How the policy treats an error (issue of reliable tasks; DESIGN §2)."""
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+    THROTTLED = "throttled"
+    LOST = "lost"
+    HANDED_OVER = "handed-over"
+
+
+_FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER})
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptError:
+    """Why an attempt ended: a machine-readable code, a text without secrets, and its class."""
+
+    code: str
+    summary: str
+    kind: ErrorClass
+    extended: str | None = None
+
+
+def after_error(task: Task, error: AttemptError, now: datetime, policies: Policies) -> Task:
+    """A held task after its attempt ended with `error`: RETRY_SCHEDULED, or FAILURE when no attempt is left.
+
+    A synchronous task that errs before its first delete is FAILURE at once (DESIGN §3, "Failing before the first
+    delete"): its caller is told that it failed and that all is untouched.
+    """
+    retry = policies.retry(task.task_type)
+    if task.cancel_requested:
+        return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request", extended=error.summary)
+    untouched = task.synchronous and task.first_delete_ts is None and error.kind not in _FREE
+    throttled = error.kind is ErrorClass.THROTTLED
+    excuse = error.kind is ErrorClass.HANDED_OVER or (throttled and task.throttled_count < MAX_EXCUSED)
+    if untouched or error.kind is ErrorClass.PERMANENT or (not excuse and retry.exhausted(task)):
+        return t.fail(task, now, code=error.code, summary=error.summary, extended=error.extended)
+    immediate = error.kind in _FREE
+    wait = now if immediate else now + retry.backoff(max(task.unexcused_attempts, 1))
+    return t.schedule_retry(
+        task,
+        now,
+        at=wait,
+        grace=policies.dispatch.grace,
+        code=error.code,
+        summary=error.summary,
+        excuse=excuse,
+        throttled=throttled,
+    )
+
+
+def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
+    """A held task whose holder is presumed lost; the task unchanged while `lost_not_before` lies ahead."""
+    if not task.is_held or task.lost_not_before is None or now < task.lost_not_before:
+        return task
+    since = f"{task.lease_owner} was last believed until {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
+    return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST), now, policies)

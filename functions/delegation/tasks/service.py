@@ -1,0 +1,271 @@
+"""Tasks in use: acquire, heartbeat, start, finish, retry, cancel, dispatch. Decisions are elsewhere; this applies them.
+
+Every method reads the head, lets a pure function decide, and writes conditionally; a lost race means reading and
+deciding again, so a method returns what is true in the store, never what it hoped for.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+from delegation.tasks import outcomes
+from delegation.tasks import transitions as t
+from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
+from delegation.tasks.model import PlanSegment, Status, Task
+from delegation.tasks.outcomes import AttemptError
+from delegation.tasks.policy import Policies
+from delegation.tasks.store import Advance, Revise, TaskStore
+
+_RACES: Final = 20
+"""Tries before a head that never stands still is given up; each lost race means that somebody else made progress."""
+
+
+class DispatchQueue(Protocol):
+    """Where a dispatch goes (DESIGN §4: a message holds only the task id and its dispatch number)."""
+
+    def send(self, task_id: str, n: int) -> None:
+        """Enqueue one dispatch; raises StoreUnavailable when the queue did not take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The deadlines of a holder: presumed lost from, and not expected to change before."""
+
+    lost_not_before: datetime
+    recheck_not_before: datetime
+
+    @classmethod
+    def until(cls, lost_not_before: datetime, now: datetime) -> "Lease":
+        """A lease that ends at a known moment; others look again half way."""
+        return cls(lost_not_before, now + (lost_not_before - now) / 2)
+
+    @classmethod
+    def lasting(cls, duration: timedelta, now: datetime) -> "Lease":
+        """A lease of some duration from now."""
+        return cls.until(now + duration, now)
+
+
+def new_nonce() -> str:
+    """A fresh nonce for one write; also fits a DynamoDB ClientRequestToken (36 characters)."""
+    return str(uuid.uuid4())
+
+
+class TaskService:
+    """What handlers, engines and the command do with tasks.
+
+    `clock` answers aware UTC datetimes. Methods raise TaskNotFound for unknown ids, LeaseLost for a stale attempt,
+    StoreUnavailable and OutcomeUnknown as the store does.
+    """
+
+    def __init__(
+        self,
+        store: TaskStore,
+        policies: Policies,
+        queue: DispatchQueue,
+        *,
+        clock: Callable[[], datetime],
+        nonce: Callable[[], str] = new_nonce,
+    ) -> None:
+        self.store = store
+        self.policies = policies
+        self.queue = queue
+        self.clock = clock
+        self.nonce = nonce
+
+    def get(self, task_id: str) -> Task:
+        """The task as it stands."""
+        task = self.store.get(task_id)
+        if task is None:
+            raise TaskNotFound(task_id)
+        return task
+
+    def change(self, task_id: str, decide: Callable[[Task, datetime], Task], *, task: Task | None = None) -> Task:
+        """Read, decide, write; again when somebody else was faster. `task` saves the first read when it is fresh.
+
+        `decide` returns the same task to write nothing, one with the same version to rewrite the head, or one with the
+        next version to make it.
+        """
+        current = task or self.get(task_id)
+        for _ in range(_RACES):
+            wanted = decide(current, self.clock())
+            if wanted is current:
+                return current
+            after = self.stamped(current, wanted)
+            moved = after.version != current.version
+            try:
+                return self.store.apply(Advance(current, after) if moved else Revise(current, after))
+            except (StaleTask, RevisionConflict) as refused:
+                if refused.stored is None:
+                    raise TaskNotFound(task_id) from None
+                current = refused.stored
+        raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
+
+    def stamped(self, before: Task, after: Task) -> Task:
+        """A decided task, ready to be written: the next revision and a nonce of its own."""
+        return after.evolve(revision=before.revision + 1, nonce=self.nonce())
+
+    def acquire(
+        self, task_id: str, owner: str, lease: Callable[[datetime], Lease], *, task: Task | None = None
+    ) -> Task:
+        """Try to make `owner` the holder, and return the task: `owner` holds it if `lease_owner` says so.
+
+        A task that is not due, terminal, or held by somebody else comes back as it is. One whose holder is lost is
+        retried on the spot. The owner of a task still held gets the same attempt again, with its lease renewed.
+        """
+
+        def decide(task: Task, now: datetime) -> Task:
+            granted = lease(now)
+            found = outcomes.after_loss(task, now, self.policies)
+            if found is not task:
+                return found
+            if task.is_held:
+                if task.lease_owner != owner:
+                    return task
+                return t.renew(
+                    task,
+                    task.attempt_count,
+                    lost_not_before=granted.lost_not_before,
+                    recheck_not_before=granted.recheck_not_before,
+                )
+            if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
+                return task
+            if task.cancel_requested:
+                return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request")
+            return t.acquire(
+                task,
+                owner,
+                now,
+                lost_not_before=granted.lost_not_before,
+                recheck_not_before=granted.recheck_not_before,
+            )
+
+        first = self.change(task_id, decide, task=task)
+        if first.status is Status.RETRY_SCHEDULED and first.error_code == t.LOST:
+            return self.change(task_id, decide, task=first)
+        return first
+
+    def heartbeat(self, task_id: str, attempt: int, lease: Callable[[datetime], Lease], **fields: Any) -> Task:
+        """Renew the lease, and set other fields of the head with it."""
+
+        def decide(task: Task, now: datetime) -> Task:
+            granted = lease(now)
+            renewed = t.renew(
+                task, attempt, lost_not_before=granted.lost_not_before, recheck_not_before=granted.recheck_not_before
+            )
+            return renewed.evolve(**fields) if fields else renewed
+
+        return self.change(task_id, decide)
+
+    def note(self, task_id: str, attempt: int, **fields: Any) -> Task:
+        """Set fields of the head as the holder of the task (progress, engine, job run id); the lease stays."""
+        return self.change(task_id, lambda task, _now: t.held_by(task, attempt).evolve(**fields))
+
+    def publish_plan(self, task_id: str, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
+        """Append `segment` to the plan if it still has the `seen` segments its author knew; else return what stands.
+
+        So the first plan wins, and a paused planner that wakes up changes nothing (DESIGN §5).
+        """
+
+        def decide(task: Task, _now: datetime) -> Task:
+            if len(t.held_by(task, attempt).plan_segments) != seen:
+                return task
+            planned = (task.files_planned or 0) + files_planned
+            return task.evolve(plan_segments=(*task.plan_segments, segment), files_planned=planned)
+
+        return self.change(task_id, decide)
+
+    def start(self, task_id: str, attempt: int, *, first_delete: bool) -> Task:
+        """The attempt's main work begins (RUNNING)."""
+        return self.change(task_id, lambda task, now: t.start(task, attempt, now, first_delete=first_delete))
+
+    def succeed(self, task_id: str, attempt: int, summary: str, **results: Any) -> Task:
+        """Record SUCCESS for the attempt; repeating it after an unclear answer returns the recorded one."""
+
+        def decide(task: Task, now: datetime) -> Task:
+            if task.status is Status.ACQUIRING_RESOURCES:
+                return t.start(task, attempt, now)
+            return t.succeed(task, attempt, now, summary=summary, **results)
+
+        task = self.change(task_id, decide)
+        return self.change(task_id, decide, task=task) if task.status is Status.RUNNING else task
+
+    def give_back(self, task_id: str, attempt: int, error: AttemptError) -> Task:
+        """End the attempt with an error: RETRY_SCHEDULED or FAILURE, as the policies decide."""
+
+        def decide(task: Task, now: datetime) -> Task:
+            return outcomes.after_error(t.held_by(task, attempt), error, now, self.policies)
+
+        return self.change(task_id, decide)
+
+    def cancel(self, task_id: str) -> Task:
+        """FAILURE (`CANCELLED`) for a waiting task, a request to stop for a held one; terminal tasks stay."""
+
+        def decide(task: Task, now: datetime) -> Task:
+            if task.is_terminal or (task.is_held and task.cancel_requested):
+                return task
+            if task.is_held:
+                return task.evolve(cancel_requested=True)
+            return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request")
+
+        return self.change(task_id, decide)
+
+    def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
+        """Count one more dispatch and move `due_at` in one write, then send the message.
+
+        A message that is lost after the write is made up for by the sweeper at `due_at`.
+        """
+
+        def decide(task: Task, now: datetime) -> Task:
+            if not _awaits_dispatch(task):
+                return task
+            return t.dispatched(task, due_at=self.policies.dispatch.next_look(task, now))
+
+        before = task.dispatch_count if task else self.get(task_id).dispatch_count
+        after = self.change(task_id, decide, task=task)
+        if after.dispatch_count > before and not after.is_terminal:
+            self.queue.send(task_id, after.dispatch_count)
+        return after
+
+    def look_again(self, task_id: str) -> Task:
+        """What the sweeper does with a task that is due: presume lost, give up dispatching, or dispatch again.
+
+        Loss and dispatch are one write. A task that is not due (any more) comes back untouched.
+        """
+        sent: list[int] = []
+
+        def decide(task: Task, now: datetime) -> Task:
+            sent.clear()
+            if task.due_at is None or now < task.due_at:
+                return task
+            found = outcomes.after_loss(task, now, self.policies)
+            if not _awaits_dispatch(found):
+                return found
+            if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
+                return found
+            if self.policies.dispatch.exhausted(found):
+                reason = f"{found.dispatch_count - found.dispatch_base} dispatches led to nothing"
+                return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
+            sent.append(found.dispatch_count + 1)
+            return t.dispatched(found, due_at=self.policies.dispatch.next_look(found, now))
+
+        after = self.change(task_id, decide)
+        if sent:
+            self.queue.send(task_id, sent[0])
+        return after
+
+    def hand_to_next_execution(self, task_id: str, attempt: int, name: Callable[[int], str]) -> Task:
+        """Let the execution of the next dispatch go on with this attempt (DESIGN §4, long runs)."""
+
+        def decide(task: Task, _now: datetime) -> Task:
+            following = t.held_by(task, attempt).dispatch_count + 1
+            return task.evolve(lease_owner=name(following), dispatch_count=following)
+
+        after = self.change(task_id, decide)
+        self.queue.send(task_id, after.dispatch_count)
+        return after
+
+
+def _awaits_dispatch(task: Task) -> bool:
+    return task.status in {Status.SUBMITTED, Status.RETRY_SCHEDULED}

@@ -1,0 +1,87 @@
+"""The seam between tasks and whatever stores them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from delegation.tasks.model import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Store version 1 of a task and its head, if there is no such task."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move the head from `before` to `after` (version + 1) and put that version's row, in one transaction."""
+
+    before: Task
+    after: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """Rewrite the head within its version (heartbeat, dispatch, plan, progress); no row is written."""
+
+    before: Task
+    after: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """Write nothing, but require that the head still stands at this version, whatever its revision."""
+
+    task: Task
+
+
+Change = Create | Advance | Revise | Expect
+
+
+@dataclass(frozen=True, slots=True)
+class DueEntry:
+    """A hint from the due index; the head is the truth."""
+
+    task_id: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some tasks and the cursor that continues after them, None at the end."""
+
+    tasks: tuple[Task, ...]
+    cursor: str | None
+
+
+class TaskStore(Protocol):
+    """Heads, rows and the due index of all tasks.
+
+    Every write is atomic, conditional on version and revision, and carries its own nonce (`after.nonce`): applying the
+    same change a second time after an unclear answer is recognised as one's own and returns as if it had answered.
+    All methods raise StoreUnavailable when nothing was written, OutcomeUnknown when that could not be told.
+    """
+
+    def apply(self, change: Change) -> Task:
+        """Apply one change and return the task as it now stands.
+
+        Raises TaskExists (Create), StaleTask (the version moved), RevisionConflict (only the revision did).
+        """
+
+    def get(self, task_id: str) -> Task | None:
+        """The head, read consistently."""
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        """One version's row, read consistently."""
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """Rows with a version greater than `after`, ascending, at most `limit`; readable while the task runs."""
+
+    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+        """Entries of the due index at or before `now`, about the oldest first."""
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        """All heads in no particular order, a page at a time."""

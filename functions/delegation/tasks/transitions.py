@@ -1,0 +1,192 @@
+"""One task, one life: every change of a task as a pure function of the task, an event and the time.
+
+The arrows are the table of delegation-service.txt §7 plus exactly those that DESIGN §2 names.
+A status change raises `version`; everything else leaves it. `revision` and `nonce` are stamped by whoever writes.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from delegation.tasks.errors import IllegalTransition, LeaseLost
+from delegation.tasks.model import HELD, Status, Task
+
+S = Status
+ARROWS: Final[dict[Status, frozenset[Status]]] = {
+    S.SUBMITTED: frozenset({S.ACQUIRING_RESOURCES, S.RUNNING, S.FAILURE}),
+    S.ACQUIRING_RESOURCES: frozenset({S.RUNNING, S.RETRY_SCHEDULED, S.FAILURE}),
+    S.RUNNING: frozenset({S.SUCCESS, S.RETRY_SCHEDULED, S.FAILURE}),
+    S.RETRY_SCHEDULED: frozenset({S.ACQUIRING_RESOURCES, S.RUNNING, S.FAILURE}),
+    S.SUCCESS: frozenset({S.SUBMITTED}),
+    S.FAILURE: frozenset({S.SUBMITTED}),
+}
+
+LOST: Final = "LOST"
+CANCELLED: Final = "CANCELLED"
+HANDED_OVER: Final = "HANDED_OVER"
+DISPATCH_FAILED: Final = "DISPATCH_FAILED"
+
+_NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lost_not_before": None, "recheck_not_before": None}
+_RESULT_LIMIT: Final = 32_768
+
+
+def transition(task: Task, target: Status, now: datetime, **fields: Any) -> Task:
+    """The task one version later in status `target`, with `fields` set.
+
+    Raises IllegalTransition when no arrow leads there.
+    """
+    if target not in ARROWS[task.status]:
+        raise IllegalTransition(task.task_id, task.status, target)
+    return task.evolve(status=target, version=task.version + 1, last_status_change_ts=now, **fields)
+
+
+def held_by(task: Task, attempt: int) -> Task:
+    """The task itself if this attempt holds it; raises LeaseLost otherwise: the fencing check."""
+    if task.status not in HELD or task.attempt_count != attempt:
+        raise LeaseLost(task.task_id, attempt=attempt, current=task.attempt_count, status=task.status)
+    return task
+
+
+def acquire(task: Task, owner: str, now: datetime, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
+    """A waiting task becomes this owner's next attempt."""
+    return transition(
+        task,
+        Status.ACQUIRING_RESOURCES,
+        now,
+        attempt_count=task.attempt_count + 1,
+        lease_owner=owner,
+        lease_acquired_ts=now,
+        lost_not_before=lost_not_before,
+        recheck_not_before=recheck_not_before,
+        next_scheduled_run_ts=None,
+        due_at=lost_not_before,
+        dispatch_base=task.dispatch_count,
+    )
+
+
+def renew(task: Task, attempt: int, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
+    """A heartbeat: the holder's deadlines move, never backwards; no version. Raises LeaseLost."""
+    held_by(task, attempt)
+    lost = max(lost_not_before, task.lost_not_before or lost_not_before)
+    recheck = max(recheck_not_before, task.recheck_not_before or recheck_not_before)
+    return task.evolve(lost_not_before=lost, recheck_not_before=recheck, due_at=lost)
+
+
+def start(task: Task, attempt: int, now: datetime, *, first_delete: bool = False) -> Task:
+    """The attempt's main work begins; repeating it changes nothing. Raises LeaseLost."""
+    held_by(task, attempt)
+    first = task.first_delete_ts or (now if first_delete else None)
+    if task.status is Status.RUNNING:
+        return task if first == task.first_delete_ts else task.evolve(first_delete_ts=first)
+    return transition(task, Status.RUNNING, now, first_delete_ts=first)
+
+
+def succeed(task: Task, attempt: int, now: datetime, *, summary: str, **results: Any) -> Task:
+    """The work is done. Raises LeaseLost."""
+    held_by(task, attempt)
+    return transition(
+        task,
+        Status.SUCCESS,
+        now,
+        due_at=None,
+        error_code=None,
+        eta_ts=None,
+        result_summary=summary,
+        **_NO_LEASE,
+        **results,
+    )
+
+
+def fail(task: Task, now: datetime, *, code: str, summary: str, extended: str | None = None) -> Task:
+    """No further automatic attempt will be made; works from every status that is not terminal."""
+    return transition(
+        task,
+        Status.FAILURE,
+        now,
+        due_at=None,
+        next_scheduled_run_ts=None,
+        eta_ts=None,
+        error_code=code,
+        result_summary=summary,
+        result_extended=_bounded(task, now, code, summary if extended is None else extended),
+        **_NO_LEASE,
+    )
+
+
+def schedule_retry(
+    task: Task,
+    now: datetime,
+    *,
+    at: datetime,
+    grace: timedelta,
+    code: str,
+    summary: str,
+    excuse: bool = False,
+    throttled: bool = False,
+) -> Task:
+    """A held task waits until `at` for its next attempt; `excuse` keeps this attempt from counting."""
+    return transition(
+        task,
+        Status.RETRY_SCHEDULED,
+        now,
+        next_scheduled_run_ts=at,
+        due_at=at + grace,
+        eta_ts=None,
+        attempts_excused=task.attempts_excused + (1 if excuse else 0),
+        throttled_count=task.throttled_count + (1 if throttled else 0),
+        error_code=code,
+        result_summary=summary,
+        result_extended=_bounded(task, now, code, summary),
+        **_NO_LEASE,
+    )
+
+
+def resubmit(task: Task, now: datetime, *, payload: str, synchronous: bool, grace: timedelta, new_plan: bool) -> Task:
+    """A terminal task starts again with a fresh retry budget: by a person, by the same request, or by recurrence.
+
+    `new_plan` forgets plan and progress; without it the task goes on where it stopped (DESIGN §2).
+    """
+    forget: dict[str, Any] = (
+        {
+            "plan_segments": (),
+            "first_delete_ts": None,
+            "files_planned": None,
+            "files_deleted": 0,
+            "files_failed": 0,
+            "bytes_deleted": 0,
+            "progress_ts": None,
+            "purged_identifier": None,
+            "purged_metadata_location": None,
+        }
+        if new_plan
+        else {}
+    )
+    return transition(
+        task,
+        Status.SUBMITTED,
+        now,
+        task_payload=payload,
+        received_timestamp=now,
+        synchronous=synchronous,
+        next_scheduled_run_ts=now,
+        due_at=now + grace,
+        attempts_excused=task.attempt_count,
+        throttled_count=0,
+        dispatch_base=task.dispatch_count,
+        cancel_requested=False,
+        error_code=None,
+        result_summary=None,
+        result_extended=None,
+        **forget,
+    )
+
+
+def dispatched(task: Task, *, due_at: datetime) -> Task:
+    """One more dispatch of a waiting task is about to be sent; somebody looks again at `due_at` if it gets lost."""
+    return task.evolve(dispatch_count=task.dispatch_count + 1, due_at=due_at)
+
+
+def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
+    """The history of errors, newest last, cut at the front (delegation-service.txt §7, result_extended)."""
+    line = f"{now:%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {text}"
+    history = f"{task.result_extended}\n{line}" if task.result_extended else line
+    return history[-_RESULT_LIMIT:]
