@@ -1,0 +1,99 @@
+"""moto's server as a WSGI application whose DynamoDB is safe under threads.
+
+moto loses acknowledged DynamoDB writes when requests overlap; one lock around them cures that. Never lock the other services: a
+running state machine calls back into this very server while the call that started it is open.
+"""
+
+import http.client
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from infra.local.process import LOOPBACK, TetheredProcess, free_port, import_path
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+_START_TIMEOUT_SECONDS = 60
+
+
+class SerialisedDynamoDb:
+    """Passes every request on, those for DynamoDB one at a time."""
+
+    def __init__(self, app: "WSGIApplication") -> None:
+        self._app = app
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if "DynamoDB_20120810." not in environ.get("HTTP_X_AMZ_TARGET", ""):
+            return self._app(environ, start_response)
+        with self._lock:
+            # The body is built inside the lock, because moto answers lazily.
+            return list(self._app(environ, start_response))
+
+
+def application() -> "WSGIApplication":
+    """moto's server for every service this project uses."""
+    # Imported here: it takes a second and only the process that serves needs it.
+    from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+
+    return SerialisedDynamoDb(DomainDispatcherApplication(create_backend_app))
+
+
+def serve(port: int) -> None:
+    """Serve on the loopback interface until ended."""
+    from werkzeug.serving import run_simple  # noqa: PLC0415
+
+    # moto's in-memory tables need no credentials, but its code asks for some.
+    os.environ.setdefault("AWS_ACCESS_KEY_ID", "local")
+    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
+    os.environ["MOTO_PORT"] = str(port)
+    run_simple(LOOPBACK, port, application(), threaded=True)
+
+
+class MotoDynamoDb:
+    """moto's DynamoDB, serialised, in a process of its own (it never gives memory back)."""
+
+    def __init__(self, *, log: Path) -> None:
+        self._log = log
+        self._port = 0
+        self._process: TetheredProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """The endpoint for `AWS_ENDPOINT_URL_DYNAMODB`; valid once started."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def start(self) -> Self:
+        """Start on a free port and wait until it answers; raises `CannotStartError`."""
+        self._port = free_port()
+        command = [sys.executable, "-m", "infra.local.moto_app", str(self._port)]
+        process = TetheredProcess.start(command, env={**os.environ, "PYTHONPATH": import_path()}, log=self._log)
+        process.wait_until("moto", self._answers, timeout_seconds=_START_TIMEOUT_SECONDS)
+        self._process = process
+        return self
+
+    def stop(self) -> None:
+        """End the server; its tables are gone. Repeats safely."""
+        if self._process:
+            self._process.stop()
+            self._process = None
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=5)
+        try:
+            connection.request("GET", "/moto-api/")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        else:
+            return True
+        finally:
+            connection.close()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

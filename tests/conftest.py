@@ -1,0 +1,33 @@
+"""Servers that tests of several folders use; each starts once per test process, and only if a test asks for it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from infra.local.dynamodb import DynamoDbLocal
+from infra.local.errors import UnavailableError
+from infra.local.moto_app import MotoDynamoDb
+
+
+@pytest.fixture(scope="session")
+def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDbLocal]:
+    """DynamoDB Local; `.url` is its endpoint. Mark the test `dynamodb_local`. Tables are shared: give yours a random name."""
+    server = DynamoDbLocal(log=tmp_path_factory.mktemp("dynamodb-local") / "server.log")
+    try:
+        server.start()
+    except UnavailableError as exc:
+        pytest.skip(str(exc))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def moto_dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoDynamoDb]:
+    """moto's DynamoDB, serialised; `.url` is its endpoint. Tables are shared: give yours a random name."""
+    server = MotoDynamoDb(log=tmp_path_factory.mktemp("moto-dynamodb") / "server.log").start()
+    try:
+        yield server
+    finally:
+        server.stop()
