@@ -11,7 +11,7 @@ from infra.local.moto_app import MotoDynamoDb
 
 @pytest.fixture(scope="session")
 def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDbLocal]:
-    """DynamoDB Local; `.url` is its endpoint. Mark the test `dynamodb_local`. Tables are shared: give yours a random name."""
+    """DynamoDB Local, endpoint `.url`; mark the test `dynamodb_local`. Tables are shared: give yours a random name."""
     server = DynamoDbLocal(log=tmp_path_factory.mktemp("dynamodb-local") / "server.log")
     try:
         server.start()
@@ -25,7 +25,7 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoD
 
 @pytest.fixture(scope="session")
 def moto_dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoDynamoDb]:
-    """moto's DynamoDB, serialised; `.url` is its endpoint. Tables are shared: give yours a random name."""
+    """moto's DynamoDB, serialised, endpoint `.url`. Tables are shared: give yours a random name."""
     server = MotoDynamoDb(log=tmp_path_factory.mktemp("moto-dynamodb") / "server.log").start()
     try:
         yield server

@@ -1,7 +1,7 @@
 """DynamoDB for one machine: Amazon's own DynamoDB Local, fetched once with Maven into the user's cache folder.
 
-moto's DynamoDB loses acknowledged writes under threads, so claims about concurrency are made against this one; where Java 17
-or Maven are missing `UnavailableError` says so and the stack falls back on moto's, serialised (infra/local/moto_app.py).
+moto's DynamoDB loses acknowledged writes under threads, so claims about concurrency are made against this one; where
+Java 17 or Maven are missing `UnavailableError` says so and the stack falls back on moto's, serialised (moto_app.py).
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _START_ATTEMPTS = 3
 
 
 def cache_folder() -> Path:
-    """Where this project keeps what it fetched: `$XDG_CACHE_HOME/polaris-delegation` or `~/.cache/polaris-delegation`."""
+    """Where this project keeps what it fetched: `polaris-delegation` in `$XDG_CACHE_HOME` or `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "polaris-delegation"
 
@@ -51,7 +51,7 @@ def java() -> str:
 
 
 def fetch() -> Path:
-    """The folder with DynamoDB Local's jars, fetched with Maven unless it is in the cache; safe from several processes at once.
+    """The folder with DynamoDB Local's jars, fetched unless it is in the cache; safe from several processes at once.
 
     Raises `UnavailableError` if Maven is missing or cannot fetch.
     """

@@ -1,7 +1,7 @@
 """moto's server as a WSGI application whose DynamoDB is safe under threads.
 
-moto loses acknowledged DynamoDB writes when requests overlap; one lock around them cures that. Never lock the other services: a
-running state machine calls back into this very server while the call that started it is open.
+moto loses acknowledged DynamoDB writes when requests overlap; one lock around them cures that. Never lock the other
+services: a running state machine calls back into this very server while the call that started it is open.
 """
 
 import http.client
@@ -38,7 +38,7 @@ class SerialisedDynamoDb:
 def application() -> "WSGIApplication":
     """moto's server for every service this project uses."""
     # Imported here: it takes a second and only the process that serves needs it.
-    from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
 
     return SerialisedDynamoDb(DomainDispatcherApplication(create_backend_app))
 

@@ -47,7 +47,6 @@ class TetheredProcess:
         env: Mapping[str, str],
         log: Path,
         errors: Path | None = None,
-        cwd: Path | None = None,
     ) -> Self:
         """Start `argv` with exactly `env`; its output goes to `log`, its errors too unless `errors` names a file."""
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +59,6 @@ class TetheredProcess:
                 stdout=output,
                 stderr=stderr,
                 env=dict(env),
-                cwd=cwd,
                 start_new_session=True,
             )
         return cls(popen, log)

@@ -1,8 +1,8 @@
 """Run one program and end its whole process group as soon as the process that started this one is gone.
 
-Started as `python tether.py PROGRAM ARGUMENT…` in a session of its own with a pipe as standard input: the pipe's other end lives
-in the parent, so even `kill -9` of the parent closes it. Works on every POSIX system, whichever thread of the parent
-started it (Linux' PR_SET_PDEATHSIG alone fires when the starting *thread* ends). Imports nothing but the standard library.
+Started as `python tether.py PROGRAM ARGUMENT…` in a session of its own with a pipe as standard input: the pipe's other
+end lives in the parent, so even `kill -9` of the parent closes it. Works on every POSIX system, whichever thread of the
+parent started it (Linux' PR_SET_PDEATHSIG alone fires when the starting *thread* ends). Standard library only.
 """
 
 import ctypes
