@@ -14,7 +14,7 @@ PolarisError
 └── PolarisUnavailable          not reached, timed out, throttled, 5xx; try again later
     └── PolarisOutcomeUnknown   the same after a write: it may have been applied
 
-Names of Iceberg's exceptions and their statuses: Iceberg REST specification, ErrorModel; Polaris 1.4 and 1.7 as observed.
+Iceberg's exception types and their statuses: Iceberg REST specification, ErrorModel; Polaris 1.4 and 1.7 as observed.
 """
 
 from typing import ClassVar
@@ -23,7 +23,7 @@ from delegation.errors import DelegationError
 
 
 class PolarisError(DelegationError):
-    """Polaris could not do what it was asked; `status` and `error_type` are its own words, None when it did not answer."""
+    """Polaris could not do what it was asked; `status` and `error_type` are its own, None when it did not answer."""
 
     code: ClassVar[str] = "POLARIS_ERROR"
 
@@ -33,68 +33,68 @@ class PolarisError(DelegationError):
         self.error_type = error_type
 
 
-class NoSuchTable(PolarisError):  # noqa: N818 - Iceberg's own name for it
+class NoSuchTable(PolarisError):
     """404 NoSuchTableException: never created, dropped already, or renamed."""
 
     code = "NO_SUCH_TABLE"
 
 
-class NoSuchNamespace(PolarisError):  # noqa: N818
+class NoSuchNamespace(PolarisError):
     """404 NoSuchNamespaceException."""
 
     code = "NO_SUCH_NAMESPACE"
 
 
-class NoSuchCatalog(PolarisError):  # noqa: N818
+class NoSuchCatalog(PolarisError):
     """404 for the catalog itself: at `/v1/config`, or NotFoundException under its prefix."""
 
     code = "NO_SUCH_CATALOG"
 
 
-class TableAlreadyExists(PolarisError):  # noqa: N818
+class TableAlreadyExists(PolarisError):
     """409 AlreadyExistsException."""
 
     code = "TABLE_ALREADY_EXISTS"
 
 
-class TableMetadataMissing(PolarisError):  # noqa: N818
+class TableMetadataMissing(PolarisError):
     """NotFoundException other than 404 (Polaris: 400): the table is there, the metadata file it points to is not."""
 
     code = "TABLE_METADATA_MISSING"
 
 
-class PolarisUnauthorized(PolarisError):  # noqa: N818
+class PolarisUnauthorized(PolarisError):
     """The client secret was refused, or a fresh token was (401 twice)."""
 
     code = "POLARIS_UNAUTHORIZED"
 
 
-class PolarisForbidden(PolarisError):  # noqa: N818
+class PolarisForbidden(PolarisError):
     """403 ForbiddenException: the service's principal lacks a privilege."""
 
     code = "POLARIS_FORBIDDEN"
 
 
-class PolarisMisconfigured(PolarisError):  # noqa: N818
+class PolarisMisconfigured(PolarisError):
     """The service's own settings for Polaris are wrong: the realm (MissingOrInvalidRealm), or an unreadable secret."""
 
     code = "POLARIS_MISCONFIGURED"
 
 
-class CredentialVendingFailed(PolarisError):  # noqa: N818
+class CredentialVendingFailed(PolarisError):
     """The table was loaded, but no usable storage credential came with it for the location asked."""
 
     code = "CREDENTIAL_VENDING_FAILED"
 
 
-class PolarisUnexpectedAnswer(PolarisError):  # noqa: N818
+class PolarisUnexpectedAnswer(PolarisError):
     """An answer outside the protocol: an unmapped status, no JSON, a field missing."""
 
     code = "POLARIS_UNEXPECTED_ANSWER"
 
 
-class PolarisUnavailable(PolarisError):  # noqa: N818
-    """Not reached, timed out, throttled or a server error, after the client's own retries; nothing was changed.
+class PolarisUnavailable(PolarisError):
+    """Not reached, timed out, throttled or a server error, after the client's own retries; nothing was written.
 
     `retry_after` (seconds) is the server's `Retry-After`, None when it gave none.
     """
@@ -115,6 +115,6 @@ class PolarisUnavailable(PolarisError):  # noqa: N818
 
 
 class PolarisOutcomeUnknown(PolarisUnavailable):
-    """A write was sent and its answer never came, or was a 5xx: look before doing it again."""
+    """A write was sent and its answer never came, or was a 5xx: it may have been applied, look before repeating it."""
 
     code = "POLARIS_OUTCOME_UNKNOWN"

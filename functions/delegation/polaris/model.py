@@ -12,7 +12,8 @@ NAMESPACE_SEPARATOR = "\x1f"
 class TableIdentifier:
     """Where a table is found in Polaris: catalog, namespace levels (at least one), name.
 
-    Raises ValueError for an empty part or one that holds 0x1F, which separates namespace levels in REST paths.
+    Raises ValueError for a part that cannot be one segment of a REST path: empty, holding 0x1F (which separates
+    namespace levels there), or `.` and `..`, which URL normalisation would turn into another resource.
     """
 
     catalog: str
@@ -23,8 +24,8 @@ class TableIdentifier:
         if not self.namespace:
             raise ValueError("a table identifier needs at least one namespace level")
         for part in (self.catalog, *self.namespace, self.name):
-            if not part or NAMESPACE_SEPARATOR in part:
-                raise ValueError("a part of a table identifier is empty or holds the character 0x1F")
+            if not part or part in {".", ".."} or NAMESPACE_SEPARATOR in part:
+                raise ValueError("a part of a table identifier is empty, a dot segment, or holds the character 0x1F")
 
     def __str__(self) -> str:
         """Dotted, for people; a level may itself hold a dot, so this is never parsed."""
@@ -52,7 +53,7 @@ class S3Settings:
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> "S3Settings":
-        """Read `s3.endpoint`, `s3.path-style-access` and `client.region` (Iceberg's S3FileIO and AWS client properties)."""
+        """Read `s3.endpoint`, `s3.path-style-access` and `client.region` (Iceberg's S3FileIO properties)."""
         return cls(
             endpoint=config.get("s3.endpoint") or None,
             region=config.get("client.region") or config.get("s3.region") or None,
@@ -65,7 +66,7 @@ class LoadedTable:
     """A LoadTableResult of the Iceberg REST specification.
 
     `metadata` is the parsed table metadata, integers exact whatever their size; `credentials` are those of
-    `storage-credentials` and then those of `config` (prefix ""), empty when none were vended. `config` can hold secrets.
+    `storage-credentials` and then that of `config` (prefix ""), empty when none were vended. `config` may hold secrets.
     """
 
     identifier: TableIdentifier

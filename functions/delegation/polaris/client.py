@@ -1,0 +1,165 @@
+"""Client of the Iceberg REST API of Polaris, as much of it as purging a table needs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+from urllib.parse import quote, unquote
+
+import httpx
+
+from delegation.polaris.answers import error_of, json_object
+from delegation.polaris.credentials import parse_credentials
+from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
+from delegation.polaris.model import NAMESPACE_SEPARATOR, LoadedTable, TableIdentifier
+from delegation.polaris.tokens import REALM_HEADER, TokenSource
+from delegation.polaris.transport import Transport
+
+DELEGATION_HEADER = "X-Iceberg-Access-Delegation"
+_REQUIRED_METADATA = ("table-uuid", "location", "format-version")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Catalog:
+    """What `/v1/config` says about one catalog: the prefix of its paths, how namespace levels are joined in them."""
+
+    prefix: str
+    separator: str
+
+    def table_path(self, identifier: TableIdentifier) -> str:
+        namespace = quote(self.separator, safe="").join(quote(level, safe="") for level in identifier.namespace)
+        prefix = f"{quote(self.prefix, safe='/')}/" if self.prefix else ""
+        return f"v1/{prefix}namespaces/{namespace}/tables/{quote(identifier.name, safe='')}"
+
+
+class PolarisClient:
+    """Loads and drops tables as the service's own principal; thread-safe.
+
+    `base_url` is what Iceberg clients take as `uri`, such as `https://polaris/api/catalog`. GETs are repeated a few
+    times on transient failures; a 401 is answered once with a fresh token. Every method raises PolarisUnavailable,
+    PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer beside what it names.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        token: TokenSource,
+        *,
+        realm: str | None = None,
+        http: httpx.Client | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        transport: Transport | None = None,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._token = token
+        self._realm = realm
+        self._clock = clock
+        self._transport = transport or Transport(http)
+        self._catalogs: dict[str, _Catalog] = {}
+        self._lock = Lock()
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        """The table as it is now, with vended storage credentials unless `vend` is False.
+
+        Raises NoSuchTable, NoSuchNamespace, NoSuchCatalog, TableMetadataMissing. Source: Iceberg REST specification,
+        loadTable and LoadTableResult.
+        """
+        path = self._catalog(identifier.catalog).table_path(identifier)
+        headers = {DELEGATION_HEADER: "vended-credentials"} if vend else {}
+        response = self._send("GET", path, idempotent=True, headers=headers, params={"snapshots": snapshots})
+        if response.status_code != 200:
+            raise self._error(response)
+        return _loaded_table(identifier, json_object(response))
+
+    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
+        """Take the table out of the catalog; its files stay unless `purge`, which Polaris refuses by default (403).
+
+        Raises NoSuchTable (also when an earlier, unanswered try of the same drop was applied), NoSuchNamespace,
+        NoSuchCatalog, and PolarisOutcomeUnknown when this one may have been.
+        """
+        path = self._catalog(identifier.catalog).table_path(identifier)
+        params = {"purgeRequested": "true" if purge else "false"}
+        response = self._send("DELETE", path, idempotent=False, headers={}, params=params)
+        # Polaris answers 204, the Iceberg project's own server 200.
+        if not response.is_success:
+            raise self._error(response, write=True)
+
+    def _catalog(self, name: str) -> _Catalog:
+        with self._lock:
+            known = self._catalogs.get(name)
+        if known is None:
+            response = self._send("GET", "v1/config", idempotent=True, headers={}, params={"warehouse": name})
+            if response.status_code != 200:
+                raise self._error(response)
+            known = _catalog_of(json_object(response))
+            with self._lock:
+                self._catalogs[name] = known
+        return known
+
+    def _send(
+        self, method: str, path: str, *, idempotent: bool, headers: dict[str, str], params: dict[str, str]
+    ) -> httpx.Response:
+        def once(token: str) -> httpx.Response:
+            return self._transport.send(
+                method,
+                f"{self._base_url}/{path}",
+                idempotent=idempotent,
+                headers={"Accept": "application/json", **self._realm_header(), **headers}
+                | {"Authorization": f"Bearer {token}"},
+                params=params,
+            )
+
+        token = self._token.token()
+        response = once(token)
+        if response.status_code == 401:
+            # Refused before it did anything, so even a DELETE may be sent again.
+            token = self._token.replace(token)
+            response = once(token)
+        if response.status_code == 401:
+            raise PolarisUnauthorized("Polaris refused a fresh token of the service's principal", status=401)
+        return response
+
+    def _realm_header(self) -> dict[str, str]:
+        return {} if self._realm is None else {REALM_HEADER: self._realm}
+
+    def _error(self, response: httpx.Response, *, write: bool = False) -> PolarisError:
+        sent = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return error_of(response, write=write, secrets=[sent])
+
+
+def _catalog_of(body: Mapping[str, Any]) -> _Catalog:
+    """Overrides win over defaults, the separator comes percent-encoded (Iceberg REST specification, CatalogConfig)."""
+    merged = {**_mapping(body, "defaults"), **_mapping(body, "overrides")}
+    separator = merged.get("namespace-separator")
+    return _Catalog(
+        prefix=str(merged.get("prefix") or "").strip("/"),
+        separator=unquote(separator) if isinstance(separator, str) and separator else NAMESPACE_SEPARATOR,
+    )
+
+
+def _mapping(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise PolarisUnexpectedAnswer(f"Polaris answered with a `{name}` that is no JSON object", status=200)
+    return value
+
+
+def _loaded_table(identifier: TableIdentifier, body: Mapping[str, Any]) -> LoadedTable:
+    metadata, location = body.get("metadata"), body.get("metadata-location")
+    if not isinstance(metadata, dict) or any(not metadata.get(name) for name in _REQUIRED_METADATA):
+        raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without usable table metadata", status=200)
+    if not isinstance(location, str) or not location:
+        raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without its metadata-location", status=200)
+    config = {name: str(value) for name, value in _mapping(body, "config").items()}
+    return LoadedTable(
+        identifier=identifier,
+        metadata_location=location,
+        metadata=metadata,
+        config=config,
+        credentials=parse_credentials(config, body.get("storage-credentials") or ()),
+    )

@@ -1,0 +1,220 @@
+"""Vended storage credentials: which one a file needs, and having it fresh when it is needed."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from delegation.polaris.errors import CredentialVendingFailed, PolarisUnavailable
+from delegation.polaris.model import LoadedTable, StorageCredential
+
+ACCESS_KEY_ID = "s3.access-key-id"
+SECRET_ACCESS_KEY = "s3.secret-access-key"  # noqa: S105 - the name of a property
+SESSION_TOKEN = "s3.session-token"  # noqa: S105
+# Both are milliseconds since the epoch; Polaris 1.4 sends both, 1.7 the first only.
+EXPIRES_AT_MS = "s3.session-token-expires-at-ms"
+EXPIRATION_TIME = "expiration-time"
+
+# Polaris' policy covers these beside the location, its `prefix` names the location alone.
+WRITE_PATHS = ("write.data.path", "write.metadata.path")
+
+REFRESH_MARGIN = timedelta(minutes=5)
+RETRY_AFTER_FAILED_REFRESH = timedelta(seconds=30)
+# What botocore is told of keys without an expiry: when to ask us again, which costs nothing.
+_ASK_AGAIN = timedelta(hours=1)
+_S3_SCHEMES = ("s3a://", "s3n://")
+
+
+def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[Any]) -> tuple[StorageCredential, ...]:
+    """The usable credentials of a LoadTableResult: those of `storage-credentials`, then that of `config` (prefix "").
+
+    Sets of properties without an S3 key pair are left out. Raises CredentialVendingFailed for an expiry that is no
+    number. Source: Iceberg REST specification, StorageCredential; Iceberg's S3FileIOProperties.
+    """
+    sets: list[tuple[str, Mapping[str, Any]]] = [
+        (str(entry.get("prefix") or ""), entry["config"])
+        for entry in storage_credentials
+        if isinstance(entry, Mapping) and isinstance(entry.get("config"), Mapping)
+    ]
+    found = (_credential(prefix, properties) for prefix, properties in [*sets, ("", config)])
+    return tuple(credential for credential in found if credential is not None)
+
+
+def select_credential(table: LoadedTable, uri: str) -> StorageCredential:
+    """The credential for `uri`: of the longest matching prefix, else that of the table when `uri` is on a write path.
+
+    Raises CredentialVendingFailed when none covers it.
+    """
+    matching = [credential for credential in table.credentials if is_below(uri, credential.prefix)]
+    if not matching and any(is_below(uri, path) for path in _write_paths(table)):
+        matching = [credential for credential in table.credentials if is_below(table.location, credential.prefix)]
+    if not matching:
+        reason = "none of the vended credentials covers it" if table.credentials else "Polaris vended no S3 credentials"
+        raise CredentialVendingFailed(f"no storage credential for {uri} of {table.identifier}: {reason}")
+    return max(matching, key=lambda credential: len(credential.prefix))
+
+
+def is_below(uri: str, prefix: str) -> bool:
+    """Whether `uri` is `prefix` or lies below it, by whole path components; s3a and s3n are read as s3.
+
+    "" covers everything, a prefix without a path (`s3`, `s3://`) its whole scheme, as in Iceberg's S3FileIO.
+    """
+    uri, prefix = _as_s3(uri), _as_s3(prefix)
+    scheme_only = "://" not in prefix or prefix.endswith("://")
+    return uri.startswith(prefix) if scheme_only else (uri + "/").startswith(prefix.rstrip("/") + "/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    table: LoadedTable
+    refresh_at: datetime | None
+
+
+class VendedCredentials:
+    """The credentials of one table, loaded again well before they expire; shared by any number of threads.
+
+    `load` is called by one thread at a time. While it runs the others go on with what they have as long as that is
+    valid, and wait otherwise. A reload that fails for a passing reason is tried again later, not raised, until the
+    credential in hand has expired. Errors of `load` come through unchanged.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], LoadedTable],
+        *,
+        clock: Callable[[], datetime],
+        margin: timedelta = REFRESH_MARGIN,
+    ) -> None:
+        self._load = load
+        self._clock = clock
+        self._margin = margin
+        self._lock = Lock()
+        self._held: _Held | None = None
+
+    def for_uri(self, uri: str) -> StorageCredential:
+        """A credential for `uri` that has not expired; CredentialVendingFailed when Polaris gives none."""
+        held = self._held
+        now = self._clock()
+        if held is not None and _is_fresh(held, now):
+            return select_credential(held.table, uri)
+        usable = self._usable(uri, now)
+        if usable is not None:
+            # Time to refresh, but no hurry: whoever gets the lock does it, the others go on.
+            if not self._lock.acquire(blocking=False):
+                return usable
+        else:
+            self._lock.acquire()
+        try:
+            if self._held is held:
+                self._refresh(usable)
+        finally:
+            self._lock.release()
+        return self._checked(uri)
+
+    def replace(self, uri: str, refused: StorageCredential) -> StorageCredential:
+        """A credential for `uri` after the store refused `refused` as expired; loads at most once per refused one."""
+        with self._lock:
+            usable = self._usable(uri, self._clock())
+            if usable is None or usable == refused:
+                self._refresh(None)
+        return self._checked(uri)
+
+    def table(self) -> LoadedTable:
+        """The table as of the last load; loads it when there was none."""
+        if self._held is None:
+            with self._lock:
+                if self._held is None:
+                    self._refresh(None)
+        held = self._held
+        assert held is not None  # noqa: S101 - _refresh sets it or raises
+        return held.table
+
+    def botocore_metadata(self, uri: str) -> dict[str, str]:
+        """The credential for `uri` as botocore's RefreshableCredentials takes it, from `refresh_using` included."""
+        credential = self.for_uri(uri)
+        expires_at = credential.expires_at or self._clock() + _ASK_AGAIN
+        return {
+            "access_key": credential.access_key_id,
+            "secret_key": credential.secret_access_key,
+            "token": credential.session_token or "",
+            "expiry_time": expires_at.isoformat(),
+        }
+
+    def _usable(self, uri: str, now: datetime) -> StorageCredential | None:
+        if self._held is None:
+            return None
+        credential = select_credential(self._held.table, uri)
+        return None if _has_expired(credential, now) else credential
+
+    def _checked(self, uri: str) -> StorageCredential:
+        credential = select_credential(self.table(), uri)
+        if _has_expired(credential, self._clock()):
+            raise CredentialVendingFailed(f"the credential that Polaris vended for {uri} has expired already")
+        return credential
+
+    def _refresh(self, usable: StorageCredential | None) -> None:
+        now = self._clock()
+        try:
+            table = self._load()
+        except PolarisUnavailable:
+            if usable is None or self._held is None:
+                raise
+            self._held = _Held(self._held.table, now + RETRY_AFTER_FAILED_REFRESH)
+        else:
+            self._held = _Held(table, refresh_at(table, now, self._margin))
+
+
+def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime | None:
+    """When to load again: `margin` before the first expiry, None without one.
+
+    Polaris caches what it vends, so a reload may bring a credential that is itself about to expire: then half of what
+    is left is waited for, not asked again at every call.
+    """
+    expiries = [credential.expires_at for credential in table.credentials if credential.expires_at is not None]
+    if not expiries:
+        return None
+    left = min(expiries) - now
+    return now + (left - margin if left > 2 * margin else left / 2)
+
+
+def _is_fresh(held: _Held, now: datetime) -> bool:
+    return held.refresh_at is None or now < held.refresh_at
+
+
+def _has_expired(credential: StorageCredential, now: datetime) -> bool:
+    return credential.expires_at is not None and credential.expires_at <= now
+
+
+def _credential(prefix: str, config: Mapping[str, Any]) -> StorageCredential | None:
+    key_id, secret = config.get(ACCESS_KEY_ID), config.get(SECRET_ACCESS_KEY)
+    if not key_id or not secret:
+        return None
+    token = config.get(SESSION_TOKEN)
+    return StorageCredential(
+        prefix=prefix,
+        access_key_id=str(key_id),
+        secret_access_key=str(secret),
+        session_token=str(token) if token else None,
+        expires_at=_expiry(config.get(EXPIRES_AT_MS) or config.get(EXPIRATION_TIME)),
+    )
+
+
+def _expiry(milliseconds: object) -> datetime | None:
+    if not milliseconds:
+        return None
+    try:
+        return datetime.fromtimestamp(int(str(milliseconds)) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise CredentialVendingFailed("Polaris vended a credential whose expiry is not in milliseconds") from None
+
+
+def _write_paths(table: LoadedTable) -> list[str]:
+    return [path for name in WRITE_PATHS if (path := table.properties.get(name))]
+
+
+def _as_s3(uri: str) -> str:
+    for scheme in _S3_SCHEMES:
+        if uri.startswith(scheme):
+            return "s3://" + uri.removeprefix(scheme)
+    return uri

@@ -1,0 +1,76 @@
+"""Where Polaris is and who the service is there; read once, in an entry point."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from delegation.polaris.client import PolarisClient, utc_now
+from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
+from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import Transport
+
+_PASSING = frozenset({"InternalServiceError", "InternalServiceErrorException", "ThrottlingException", "RequestTimeout"})
+
+
+class SecretsManager(Protocol):
+    """The one call of AWS Secrets Manager that is needed; boto3's client has it."""
+
+    def get_secret_value(self, *, SecretId: str) -> Mapping[str, Any]: ...  # noqa: N803 - boto3's name
+
+
+class PolarisSettings(BaseSettings):
+    """Settings of the client; `secret_arn` names a secret `{"client_id": …, "client_secret": …}` in Secrets Manager."""
+
+    model_config = SettingsConfigDict(frozen=True, env_ignore_empty=True, populate_by_name=True)
+
+    url: str = Field(alias="DELEGATION_POLARIS_URL", pattern=r"^https?://[^/]+")
+    secret_arn: str = Field(alias="DELEGATION_POLARIS_SECRET_ARN", min_length=1)
+    scope: str = Field(DEFAULT_SCOPE, alias="DELEGATION_POLARIS_SCOPE")
+    realm: str | None = Field(None, alias="DELEGATION_REALM")
+    token_url: str | None = Field(None, alias="DELEGATION_POLARIS_TOKEN_URL", pattern=r"^https?://[^/]+")
+
+    def client(
+        self,
+        secrets_manager: SecretsManager,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        transport: Transport | None = None,
+    ) -> PolarisClient:
+        """A client as the service's principal; the secret is read at the first call and again with every new token."""
+        transport = transport or Transport()
+        token = OAuth2TokenSource(
+            self.token_url or f"{self.url.rstrip('/')}/v1/oauth/tokens",
+            lambda: read_credentials(secrets_manager, self.secret_arn),
+            clock=clock,
+            scope=self.scope,
+            realm=self.realm,
+            transport=transport,
+        )
+        return PolarisClient(self.url, token, realm=self.realm, clock=clock, transport=transport)
+
+
+def read_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials:
+    """The principal's credentials; PolarisMisconfigured when the secret is absent, forbidden or of another shape."""
+    try:
+        text = secrets_manager.get_secret_value(SecretId=secret_arn).get("SecretString")
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        kind = PolarisUnavailable if code in _PASSING else PolarisMisconfigured
+        raise kind(f"the secret {secret_arn} with Polaris' credentials cannot be read: {code}") from error
+    except BotoCoreError as error:
+        raise PolarisUnavailable(f"Secrets Manager did not answer: {type(error).__name__}") from error
+    try:
+        body = json.loads(text or "")
+    except ValueError:
+        body = None  # the parser's own error would quote the secret
+    fields = [body.get(name) for name in ("client_id", "client_secret")] if isinstance(body, dict) else []
+    match fields:
+        case [str(client_id), str(client_secret)] if client_id and client_secret:
+            return ClientCredentials(client_id, SecretStr(client_secret))
+        case _:
+            raise PolarisMisconfigured(f"the secret {secret_arn} needs the string fields client_id and client_secret")

@@ -1,0 +1,82 @@
+"""Sending one request to Polaris, with a small bounded backoff for what is safe to repeat."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+
+from delegation.polaris.answers import NOT_APPLIED, is_transient, retry_after
+from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
+
+TIMEOUT = httpx.Timeout(20.0, connect=3.0)
+
+# The request never left: repeating it is safe whatever it was.
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """`attempts` tries in all, waits doubling from `first_seconds`, none longer than `longest_seconds`."""
+
+    attempts: int = 4
+    first_seconds: float = 0.2
+    longest_seconds: float = 2.0
+
+    def wait(self, attempt: int, asked_seconds: float | None = None) -> float | None:
+        """Seconds to wait after the failed try `attempt` (from 1), None to give up.
+
+        A `Retry-After` longer than our longest wait is left to the caller's own, slower retry.
+        """
+        if attempt >= self.attempts or (asked_seconds is not None and asked_seconds > self.longest_seconds):
+            return None
+        doubled = self.first_seconds * 2.0 ** (attempt - 1)
+        return max(min(doubled, self.longest_seconds), asked_seconds or 0.0)
+
+
+class Transport:
+    """Sends requests and repeats the ones that are safe to repeat.
+
+    Returns any answer that came, error statuses included. Raises PolarisUnavailable when none came and nothing can have
+    been written, PolarisOutcomeUnknown when a write may have been applied.
+    """
+
+    def __init__(
+        self,
+        http: httpx.Client | None = None,
+        *,
+        backoff: Backoff | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._http = http or httpx.Client(timeout=TIMEOUT)
+        self._backoff = backoff or Backoff()
+        self._sleep = sleep
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        idempotent: bool,
+        headers: dict[str, str],
+        params: dict[str, str] | None = None,
+        form: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = self._http.request(method, url, headers=headers, params=params, data=form)
+            except httpx.TransportError as error:
+                repeatable = idempotent or isinstance(error, _NOT_SENT)
+                wait = self._backoff.wait(attempt) if repeatable else None
+                if wait is None:
+                    kind = PolarisUnavailable if repeatable else PolarisOutcomeUnknown
+                    raise kind(f"Polaris did not answer: {type(error).__name__}") from error
+            else:
+                status = response.status_code
+                repeatable = is_transient(status) if idempotent else status in NOT_APPLIED
+                wait = self._backoff.wait(attempt, retry_after(response)) if repeatable else None
+                if wait is None:
+                    return response
+            self._sleep(wait)
