@@ -49,12 +49,12 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
     A write answered by a server error other than 503 may have been applied (Iceberg REST: CommitStateUnknown).
     """
     status = response.status_code
-    error_type, message = _error_model(response)
+    error_type, message = (_printable(text, secrets) for text in _error_model(response))
     text = f"Polaris answered {status}"
     if error_type:
-        text += f" {_printable(error_type, secrets)}"
+        text += f" {error_type}"
     if message:
-        text += f": {_printable(message, secrets)}"
+        text += f": {message}"
     if error_type == "NotFoundException":
         # Polaris says 400 for a missing metadata file and 404 for an unknown catalog, both under this one type.
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
@@ -107,7 +107,9 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _printable(text: str, secrets: Iterable[str]) -> str:
+def _printable(text: str | None, secrets: Iterable[str]) -> str | None:
+    if text is None:
+        return None
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")

@@ -1,0 +1,279 @@
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from delegation.errors import DelegationError
+from delegation.polaris import errors
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.model import TableIdentifier
+from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import Backoff
+from tests.unit.polaris.scripted import Clock, Server, error, raw_json, table_answer
+
+BASE = "https://polaris.test/api/catalog"
+TOKENS = "/api/catalog/v1/oauth/tokens"
+CONFIG = "/api/catalog/v1/config"
+ORDERS = TableIdentifier("lake", ("sales", "eu"), "orders")
+TABLE = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
+
+
+def token(value: str, expires_in: int = 3600) -> httpx.Response:
+    return httpx.Response(200, json={"access_token": value, "token_type": "bearer", "expires_in": expires_in})
+
+
+@pytest.fixture
+def client(server: Server, clock: Clock) -> PolarisClient:
+    server.answer("POST", TOKENS, token("token-1"), token("token-2"))
+    server.answer("GET", CONFIG, httpx.Response(200, json={"defaults": {}, "overrides": {"prefix": "lake"}}))
+    server.answer("GET", TABLE, table_answer())
+    server.answer("DELETE", TABLE, httpx.Response(204))
+    tokens = OAuth2TokenSource(
+        BASE + "/v1/oauth/tokens",
+        lambda: ClientCredentials("purger", SecretStr("pssst")),
+        clock=clock,
+        realm="prod",
+        transport=server.transport,
+    )
+    return PolarisClient(BASE + "/", tokens, realm="prod", clock=clock, transport=server.transport)
+
+
+def test_load_asks_for_all_snapshots_and_vended_credentials_in_the_realm(client: PolarisClient, server: Server) -> None:
+    client.load_table(ORDERS)
+    [request] = server.asked("GET", TABLE)
+    assert request.headers["X-Iceberg-Access-Delegation"] == "vended-credentials"
+    assert request.headers["Polaris-Realm"] == "prod"
+    assert request.headers["Authorization"] == "Bearer token-1"
+    assert dict(request.url.params) == {"snapshots": "all"}
+
+
+def test_load_without_vending_does_not_ask_for_credentials(client: PolarisClient, server: Server) -> None:
+    client.load_table(ORDERS, vend=False, snapshots="refs")
+    [request] = server.asked("GET", TABLE)
+    assert "X-Iceberg-Access-Delegation" not in request.headers
+    assert dict(request.url.params) == {"snapshots": "refs"}
+
+
+def test_a_loaded_table_carries_identity_and_storage_settings(client: PolarisClient) -> None:
+    table = client.load_table(ORDERS)
+    assert table.identifier == ORDERS
+    assert str(table.identifier) == "lake.sales.eu.orders"
+    assert table.table_uuid == "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+    assert table.metadata_location.endswith("00002.metadata.json")
+    assert (table.location, table.format_version) == ("s3://lake/ns/orders", 2)
+    assert table.properties == {"gc.enabled": "true"}
+    assert (table.s3.endpoint, table.s3.path_style, table.s3.region) == ("http://127.0.0.1:90", True, "eu-west-1")
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 9_223_372_036_854_775_807, -9_223_372_036_854_775_808])
+def test_big_integers_stay_exact(client: PolarisClient, server: Server, number: int) -> None:
+    body = table_answer().content.decode().replace("9223372036854775807", str(number))
+    server.answer("GET", TABLE, raw_json(body))
+    assert client.load_table(ORDERS).metadata["snapshots"][0]["snapshot-id"] == number
+
+
+def test_config_and_token_are_asked_for_once(client: PolarisClient, server: Server) -> None:
+    for _ in range(3):
+        client.load_table(ORDERS)
+    assert len(server.asked("POST", TOKENS)) == 1
+    [config] = server.asked("GET", CONFIG)
+    assert config.url.params["warehouse"] == "lake"
+
+
+def test_names_with_reserved_characters_are_single_path_segments(client: PolarisClient, server: Server) -> None:
+    path = "/api/catalog/v1/lake/namespaces/a%2Fb%1Fc%3Fd%20e/tables/x%23%25%C3%BC"
+    server.answer("GET", path, table_answer())
+    table = client.load_table(TableIdentifier("lake", ("a/b", "c?d e"), "x#%ü"))
+    assert table.identifier.name == "x#%ü"
+    assert len(server.asked("GET", path)) == 1
+
+
+def test_the_catalogs_own_namespace_separator_is_used(client: PolarisClient, server: Server) -> None:
+    server.answer(
+        "GET",
+        CONFIG,
+        raw_json('{"overrides": {"prefix": "p/q", "namespace-separator": "%2E"}, "defaults": {"prefix": "no"}}'),
+    )
+    server.answer("GET", "/api/catalog/v1/p/q/namespaces/sales.eu/tables/orders", table_answer())
+    assert client.load_table(ORDERS).location == "s3://lake/ns/orders"
+
+
+def test_a_server_without_prefix_is_understood(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", CONFIG, raw_json('{"overrides": {}, "defaults": {}}'))
+    server.answer("GET", "/api/catalog/v1/namespaces/sales%1Feu/tables/orders", table_answer())
+    assert client.load_table(ORDERS).location == "s3://lake/ns/orders"
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a\x1fb"])
+def test_a_name_that_would_become_another_resource_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="table identifier"):
+        TableIdentifier("lake", ("sales",), name)
+
+
+def test_a_namespace_is_required() -> None:
+    with pytest.raises(ValueError, match="namespace level"):
+        TableIdentifier("lake", (), "orders")
+
+
+ANSWERS: list[tuple[httpx.Response, type[errors.PolarisError]]] = [
+    (error(404, "NoSuchTableException"), errors.NoSuchTable),
+    (error(404, "NoSuchIcebergTableException"), errors.NoSuchTable),
+    (error(404, "NoSuchNamespaceException"), errors.NoSuchNamespace),
+    (error(404, "NotFoundException", "Unable to find warehouse lake"), errors.NoSuchCatalog),
+    (error(404, "MissingOrInvalidRealm"), errors.PolarisMisconfigured),
+    (
+        error(400, "NotFoundException", "Location does not exist: s3://lake/x.metadata.json"),
+        errors.TableMetadataMissing,
+    ),
+    (error(500, "NotFoundException"), errors.TableMetadataMissing),
+    (error(400, "BadRequestException", "Table does not exist: NoSuchTableException"), errors.PolarisUnexpectedAnswer),
+    (error(409, "AlreadyExistsException"), errors.TableAlreadyExists),
+    (error(403, "ForbiddenException"), errors.PolarisForbidden),
+    (httpx.Response(403, text="<html>"), errors.PolarisForbidden),
+    (httpx.Response(404, text="<html>"), errors.PolarisUnexpectedAnswer),
+    (httpx.Response(404, json=[1]), errors.PolarisUnexpectedAnswer),
+    (httpx.Response(302, headers={"Location": "https://elsewhere.test"}), errors.PolarisUnexpectedAnswer),
+    (error(429, "TooManyRequestsException"), errors.PolarisUnavailable),
+    (error(500, "RuntimeException"), errors.PolarisUnavailable),
+    (httpx.Response(502, text="bad gateway"), errors.PolarisUnavailable),
+    (error(503, "ServiceUnavailableException"), errors.PolarisUnavailable),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind"), ANSWERS, ids=lambda value: getattr(value, "__name__", None))
+def test_an_error_is_recognised_by_its_type_not_its_words(
+    client: PolarisClient, server: Server, answer: httpx.Response, kind: type[errors.PolarisError]
+) -> None:
+    server.answer("GET", TABLE, answer)
+    with pytest.raises(errors.PolarisError) as raised:
+        client.load_table(ORDERS)
+    assert type(raised.value) is kind
+    assert raised.value.status == answer.status_code
+
+
+def test_every_error_is_a_delegation_error_with_a_code_of_its_own() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PolarisError)]
+    assert all(issubclass(kind, DelegationError) for kind in kinds)
+    assert len({kind.code for kind in kinds}) == len(kinds)
+    assert {kind for kind in kinds if kind.retryable} == {errors.PolarisUnavailable, errors.PolarisOutcomeUnknown}
+
+
+def test_an_unknown_catalog_is_told_from_an_unknown_table(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", CONFIG, error(404, "NotFoundException", "Unable to find warehouse lake"))
+    with pytest.raises(errors.NoSuchCatalog):
+        client.load_table(ORDERS)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"metadata": None}, {"metadata": {"location": "s3://x"}}, {"metadata-location": None}, {"config": ["no"]}],
+    ids=["no metadata", "no uuid", "no metadata location", "odd config"],
+)
+def test_an_incomplete_answer_is_refused(client: PolarisClient, server: Server, changes: dict[str, Any]) -> None:
+    server.answer("GET", TABLE, table_answer(**changes))
+    with pytest.raises(errors.PolarisUnexpectedAnswer):
+        client.load_table(ORDERS)
+
+
+def test_an_answer_that_is_no_json_is_refused(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, httpx.Response(200, text="<html>"))
+    with pytest.raises(errors.PolarisUnexpectedAnswer):
+        client.load_table(ORDERS)
+
+
+def test_a_refused_token_is_replaced_once(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, httpx.Response(401), table_answer())
+    client.load_table(ORDERS)
+    assert [request.headers["Authorization"] for request in server.asked("GET", TABLE)] == [
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
+
+
+def test_a_fresh_token_refused_again_ends_it(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, httpx.Response(401))
+    with pytest.raises(errors.PolarisUnauthorized):
+        client.load_table(ORDERS)
+    assert len(server.asked("GET", TABLE)) == 2
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.RemoteProtocolError("gone"), httpx.Response(502)],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_passing_failure_of_a_load_is_retried_with_growing_waits(
+    client: PolarisClient, server: Server, failure: httpx.Response | Exception
+) -> None:
+    server.answer("GET", TABLE, failure, failure, table_answer())
+    client.load_table(ORDERS)
+    assert server.slept == [0.2, 0.4]
+
+
+def test_retries_are_bounded(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, httpx.ReadTimeout("slow"))
+    with pytest.raises(errors.PolarisUnavailable):
+        client.load_table(ORDERS)
+    assert len(server.asked("GET", TABLE)) == Backoff().attempts
+
+
+def test_a_short_retry_after_is_waited_for_and_a_long_one_is_handed_on(client: PolarisClient, server: Server) -> None:
+    short, long = error(503, "X", headers={"Retry-After": "1"}), error(503, "X", headers={"Retry-After": "120"})
+    server.answer("GET", TABLE, short, long)
+    with pytest.raises(errors.PolarisUnavailable) as raised:
+        client.load_table(ORDERS)
+    assert server.slept == [1.0]
+    assert raised.value.retry_after == 120
+
+
+def test_waits_never_exceed_the_longest() -> None:
+    backoff = Backoff(attempts=9, first_seconds=0.5, longest_seconds=1.5)
+    assert [backoff.wait(attempt) for attempt in (1, 2, 3, 8, 9)] == [0.5, 1.0, 1.5, 1.5, None]
+
+
+def test_a_missing_metadata_file_is_not_waited_for(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, error(400, "NotFoundException"))
+    with pytest.raises(errors.TableMetadataMissing):
+        client.load_table(ORDERS)
+    assert server.slept == []
+
+
+@pytest.mark.parametrize("status", [200, 204])
+def test_drop_leaves_the_files_unless_asked(client: PolarisClient, server: Server, status: int) -> None:
+    server.answer("DELETE", TABLE, httpx.Response(status))
+    client.drop_table(ORDERS)
+    client.drop_table(ORDERS, purge=True)
+    assert [request.url.params["purgeRequested"] for request in server.asked("DELETE", TABLE)] == ["false", "true"]
+
+
+def test_dropping_an_unknown_table_is_the_callers_to_judge(client: PolarisClient, server: Server) -> None:
+    server.answer("DELETE", TABLE, error(404, "NoSuchTableException"))
+    with pytest.raises(errors.NoSuchTable):
+        client.drop_table(ORDERS)
+
+
+@pytest.mark.parametrize("failure", [httpx.ReadTimeout("slow"), httpx.Response(500), httpx.Response(504)])
+def test_a_drop_without_a_clear_answer_is_not_repeated(
+    client: PolarisClient, server: Server, failure: httpx.Response | Exception
+) -> None:
+    server.answer("DELETE", TABLE, failure)
+    with pytest.raises(errors.PolarisOutcomeUnknown):
+        client.drop_table(ORDERS)
+    assert len(server.asked("DELETE", TABLE)) == 1
+
+
+@pytest.mark.parametrize("failure", [httpx.ConnectError("refused"), httpx.Response(503), httpx.Response(429)])
+def test_a_drop_that_was_certainly_not_applied_is_repeated(
+    client: PolarisClient, server: Server, failure: httpx.Response | Exception
+) -> None:
+    server.answer("DELETE", TABLE, failure, httpx.Response(204))
+    client.drop_table(ORDERS)
+    assert len(server.asked("DELETE", TABLE)) == 2
+
+
+def test_a_drop_never_sent_is_unavailable_not_unknown(client: PolarisClient, server: Server) -> None:
+    server.answer("DELETE", TABLE, httpx.ConnectError("refused"))
+    with pytest.raises(errors.PolarisUnavailable) as raised:
+        client.drop_table(ORDERS)
+    assert type(raised.value) is errors.PolarisUnavailable

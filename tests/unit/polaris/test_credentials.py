@@ -1,0 +1,253 @@
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Event
+
+import botocore.credentials
+import pytest
+
+from delegation.polaris.credentials import (
+    REFRESH_MARGIN,
+    RETRY_AFTER_FAILED_REFRESH,
+    VendedCredentials,
+    is_below,
+    parse_credentials,
+    select_credential,
+)
+from delegation.polaris.errors import CredentialVendingFailed, NoSuchTable, PolarisUnavailable
+from delegation.polaris.model import LoadedTable, StorageCredential, TableIdentifier
+from tests.unit.polaris.scripted import Clock
+
+FILE = "s3://lake/ns/orders/data/f.parquet"
+
+
+def keys(name: str, **more: str) -> dict[str, str]:
+    return {"s3.access-key-id": name, "s3.secret-access-key": f"{name}-secret", **more}
+
+
+def credential(name: str, prefix: str = "s3://lake/ns/orders", expires_at: datetime | None = None) -> StorageCredential:
+    return StorageCredential(prefix, name, f"{name}-secret", f"{name}-token", expires_at)
+
+
+def table(*credentials: StorageCredential, **properties: str) -> LoadedTable:
+    return LoadedTable(
+        TableIdentifier("lake", ("ns",), "orders"),
+        "s3://lake/ns/orders/metadata/1.metadata.json",
+        {"table-uuid": "u", "location": "s3://lake/ns/orders", "format-version": 2, "properties": properties},
+        {},
+        credentials,
+    )
+
+
+def test_storage_credentials_come_before_config() -> None:
+    parsed = parse_credentials(
+        keys("C", **{"s3.session-token": "t", "s3.endpoint": "http://x"}),
+        [
+            {"prefix": "s3://lake/a", "config": keys("A")},
+            {"prefix": "s3://lake/b", "config": {"s3.access-key-id": "half"}},
+        ],
+    )
+    assert [(c.prefix, c.access_key_id, c.session_token) for c in parsed] == [
+        ("s3://lake/a", "A", None),
+        ("", "C", "t"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["s3.session-token-expires-at-ms", "expiration-time"])
+def test_the_expiry_is_milliseconds_under_either_name(name: str) -> None:
+    [parsed] = parse_credentials(keys("A", **{name: "1790000000500"}), [])
+    assert parsed.expires_at == datetime.fromtimestamp(1_790_000_000.5, UTC)
+
+
+@pytest.mark.parametrize("value", ["soon", "9" * 30])
+def test_an_unreadable_expiry_is_refused(value: str) -> None:
+    with pytest.raises(CredentialVendingFailed):
+        parse_credentials(keys("A", **{"expiration-time": value}), [])
+
+
+@pytest.mark.parametrize(
+    ("uri", "prefix", "below"),
+    [
+        (FILE, "s3://lake/ns/orders", True),
+        (FILE, "s3://lake/ns/orders/", True),
+        (FILE, "s3a://lake/ns/orders", True),
+        ("s3n://lake/ns/orders/x", "s3://lake/ns/orders", True),
+        ("s3://lake/ns/orders", "s3://lake/ns/orders/", True),
+        ("s3://lake/ns/orders2/x", "s3://lake/ns/orders", False),
+        ("s3://lake2/ns", "s3://lake", False),
+        (FILE, "s3://lake", True),
+        (FILE, "s3", True),
+        (FILE, "s3://", True),
+        (FILE, "", True),
+        (FILE, "gs", False),
+    ],
+)
+def test_prefixes_cover_whole_path_components(uri: str, prefix: str, below: bool) -> None:
+    assert is_below(uri, prefix) is below
+
+
+def test_the_longest_matching_prefix_wins_over_order_and_config() -> None:
+    loaded = table(
+        credential("bucket", "s3://lake"), credential("data", "s3://lake/ns/orders/data"), credential("any", "")
+    )
+    assert select_credential(loaded, FILE).access_key_id == "data"
+    assert select_credential(loaded, "s3://lake/else").access_key_id == "bucket"
+    assert select_credential(loaded, "s3://other/f").access_key_id == "any"
+
+
+def test_a_write_path_outside_the_location_uses_the_tables_credential() -> None:
+    loaded = table(credential("table"), **{"write.data.path": "s3://fast/orders"})
+    assert select_credential(loaded, "s3://fast/orders/f.parquet").access_key_id == "table"
+    with pytest.raises(CredentialVendingFailed, match="covers"):
+        select_credential(loaded, "s3://fast/others/f.parquet")
+
+
+def test_no_vended_credential_is_said_so() -> None:
+    with pytest.raises(CredentialVendingFailed, match="vended no S3 credentials"):
+        select_credential(table(), FILE)
+
+
+class Vending:
+    """Loads that vend A1, A2, … for an hour from the clock's now, or raise what is planned."""
+
+    def __init__(self, clock: Clock, lifetime: timedelta = timedelta(hours=1)) -> None:
+        self.clock, self.lifetime = clock, lifetime
+        self.count = 0
+        self.failures: list[Exception] = []
+        self.entered, self.go = Event(), Event()
+        self.go.set()
+
+    def __call__(self) -> LoadedTable:
+        self.entered.set()
+        assert self.go.wait(10)
+        self.count += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return table(credential(f"A{self.count}", expires_at=self.clock() + self.lifetime))
+
+
+def test_a_credential_is_used_until_the_margin_and_then_replaced(clock: Clock) -> None:
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    assert vended.for_uri(FILE).access_key_id == "A1"
+    clock.now += timedelta(hours=1) - REFRESH_MARGIN - timedelta(seconds=1)
+    assert vended.for_uri(FILE).access_key_id == "A1"
+    clock.advance(seconds=2)
+    assert vended.for_uri(FILE).access_key_id == "A2"
+    assert vending.count == 2
+
+
+def test_short_lived_credentials_from_a_cache_are_not_asked_for_at_every_call(clock: Clock) -> None:
+    vending = Vending(clock, lifetime=REFRESH_MARGIN)
+    vended = VendedCredentials(vending, clock=clock)
+    for _ in range(10):
+        vended.for_uri(FILE)
+    assert vending.count == 1
+
+
+def test_a_credential_without_expiry_is_kept(clock: Clock) -> None:
+    loads = [table(credential("A1")), table(credential("A2"))]
+    vended = VendedCredentials(lambda: loads.pop(0), clock=clock)
+    vended.for_uri(FILE)
+    clock.advance(days=30)
+    assert vended.for_uri(FILE).access_key_id == "A1"
+
+
+def test_while_one_thread_refreshes_the_others_go_on_with_what_is_valid(clock: Clock) -> None:
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    vended.for_uri(FILE)
+    clock.advance(minutes=56)
+    vending.entered.clear()
+    vending.go.clear()
+    with ThreadPoolExecutor(1) as pool:
+        refreshing = pool.submit(vended.for_uri, FILE)
+        assert vending.entered.wait(10)
+        assert vended.for_uri(FILE).access_key_id == "A1"
+        vending.go.set()
+        assert refreshing.result(10).access_key_id == "A2"
+    assert vended.for_uri(FILE).access_key_id == "A2"
+    assert vending.count == 2
+
+
+def test_threads_that_have_nothing_valid_wait_for_one_load(clock: Clock) -> None:
+    vending = Vending(clock)
+    vending.go.clear()
+    vended = VendedCredentials(vending, clock=clock)
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(vended.for_uri, FILE) for _ in range(8)]
+        assert vending.entered.wait(10)
+        vending.go.set()
+        assert {future.result(10).access_key_id for future in waiting} == {"A1"}
+    assert vending.count == 1
+
+
+def test_a_refresh_that_fails_for_a_while_is_no_error_while_the_credential_lasts(clock: Clock) -> None:
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    vended.for_uri(FILE)
+    clock.advance(minutes=56)
+    vending.failures = [PolarisUnavailable("away")]
+    assert vended.for_uri(FILE).access_key_id == "A1"
+    assert vended.for_uri(FILE).access_key_id == "A1"
+    assert vending.count == 2
+    clock.now += RETRY_AFTER_FAILED_REFRESH
+    assert vended.for_uri(FILE).access_key_id == "A3"
+
+
+def test_a_refresh_that_fails_after_expiry_is_an_error(clock: Clock) -> None:
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    vended.for_uri(FILE)
+    clock.advance(hours=1)
+    vending.failures = [PolarisUnavailable("away")]
+    with pytest.raises(PolarisUnavailable):
+        vended.for_uri(FILE)
+    assert vended.for_uri(FILE).access_key_id == "A3"
+
+
+def test_other_errors_of_loading_come_through(clock: Clock) -> None:
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    vended.for_uri(FILE)
+    clock.advance(minutes=56)
+    vending.failures = [NoSuchTable("dropped")]
+    with pytest.raises(NoSuchTable):
+        vended.for_uri(FILE)
+
+
+def test_a_credential_vended_expired_is_refused(clock: Clock) -> None:
+    vended = VendedCredentials(Vending(clock, lifetime=timedelta(seconds=-1)), clock=clock)
+    with pytest.raises(CredentialVendingFailed, match="expired"):
+        vended.for_uri(FILE)
+
+
+def test_a_credential_that_the_store_refused_is_replaced_once(clock: Clock) -> None:
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    refused = vended.for_uri(FILE)
+    with ThreadPoolExecutor(4) as pool:
+        replaced = list(pool.map(lambda _: vended.replace(FILE, refused), range(4)))
+    assert {new.access_key_id for new in replaced} == {"A2"}
+    assert vending.count == 2
+
+
+def test_the_loaded_table_is_at_hand(clock: Clock) -> None:
+    vending = Vending(clock)
+    vended = VendedCredentials(vending, clock=clock)
+    assert vended.table().location == "s3://lake/ns/orders"
+    vended.for_uri(FILE)
+    assert vending.count == 1
+
+
+def test_botocore_refreshes_through_it() -> None:
+    now = datetime.now(UTC)  # botocore reads the wall clock itself
+    loads = [
+        table(credential("A1", expires_at=now + timedelta(minutes=1))),
+        table(credential("A2", expires_at=now + timedelta(hours=2))),
+    ]
+    vended = VendedCredentials(lambda: loads.pop(0), clock=lambda: now + timedelta(seconds=59 * (2 - len(loads))))
+    credentials = botocore.credentials.RefreshableCredentials.create_from_metadata(
+        vended.botocore_metadata(FILE), refresh_using=lambda: vended.botocore_metadata(FILE), method="polaris"
+    )
+    frozen = credentials.get_frozen_credentials()
+    assert (frozen.access_key, frozen.secret_key, frozen.token) == ("A2", "A2-secret", "A2-token")
