@@ -1,0 +1,1 @@
+"""At-most-once requests: key scope, canonical payload, record, replay (idempotency-key.txt)."""

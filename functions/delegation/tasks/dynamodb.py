@@ -4,26 +4,14 @@ Calls (uncontended): Create and Advance are one TransactWriteItems of two puts, 
 GetItem, due one Query a shard. Conditions ask for ALL_OLD on refusal, which costs nothing and tells who won.
 """
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
-from botocore.exceptions import ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as BotoConnectionError
-
 from delegation.tasks import codec
-from delegation.tasks.errors import (
-    OutcomeUnknown,
-    RevisionConflict,
-    StaleTask,
-    StoreUnavailable,
-    TaskError,
-    TaskExists,
-)
+from delegation.tasks.conditional import REFUSED, ConditionalTable, from_item, to_item
+from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, TaskError, TaskExists
 from delegation.tasks.model import HEAD, Task, isoformat
 from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise
 
@@ -31,32 +19,7 @@ DUE_INDEX: Final = "due"
 Action = dict[str, Any]
 """One element of TransactWriteItems."""
 
-_RETRYABLE: Final = frozenset({
-    "InternalServerError",
-    "LimitExceededException",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "ServiceUnavailable",
-    "ThrottlingException",
-    "TransactionConflictException",
-    "TransactionInProgressException",
-})  # fmt: skip
-_RETRYABLE_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
-_REFUSED: Final = "ConditionalCheckFailed"
 _UNMOVED: Final = "current_version = :version AND revision = :revision"
-_APPLIED_UNKNOWN: Final = frozenset({"InternalServerError", "ServiceUnavailable"})
-_serialize = TypeSerializer().serialize
-_deserialize = TypeDeserializer().deserialize
-
-
-def to_item(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values as DynamoDB attribute values."""
-    return {name: _serialize(value) for name, value in values.items()}
-
-
-def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
-    """DynamoDB attribute values as plain values."""
-    return {name: _deserialize(value) for name, value in item.items()}
 
 
 class CompanionRefused(TaskError):
@@ -70,30 +33,17 @@ class CompanionRefused(TaskError):
 
 
 class DynamoDbTaskStore:
-    """TaskStore over a boto3 DynamoDB client.
+    """TaskStore over the task table, reached through a ConditionalTable."""
 
-    `sleep` and `draw` are the waiting between tries, passed in so that tests neither wait nor guess.
-    """
-
-    def __init__(
-        self,
-        client: Any,
-        table: str,
-        *,
-        tries: int = 6,
-        sleep: Callable[[float], None] = time.sleep,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        self.client = client
+    def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
+        self.dynamodb = dynamodb
         self.table = table
-        self._tries = tries
-        self._sleep = sleep
-        self._draw = draw
 
     def apply(self, change: Change) -> Task:
         """See TaskStore.apply."""
         if isinstance(change, Revise):
-            return self._revise(change)
+            put = self._actions(change)[0]["Put"]
+            return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
         if isinstance(change, Expect):
             head = self.get(change.task.task_id)
             if head is None or head.version != change.task.version:
@@ -107,13 +57,12 @@ class DynamoDbTaskStore:
         `token` (≤ 36 characters) is the ClientRequestToken, by default the change's nonce; an Expect writes no nonce of
         its own and needs one. Raises like `apply`, and CompanionRefused when the condition of one of `also` failed.
         """
-        actions = [*self._actions(change), *also]
-        token = token or _after(change).nonce
-
-        def call() -> None:
-            self.client.transact_write_items(TransactItems=actions, ClientRequestToken=token)
-
-        return self._settle(change, call)
+        items = [*self._actions(change), *also]
+        client_token = token or _after(change).nonce
+        client = self.dynamodb.client
+        return self._settle(
+            change, lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=client_token)
+        )
 
     def _actions(self, change: Change) -> list[Action]:
         match change:
@@ -153,60 +102,29 @@ class DynamoDbTaskStore:
             put["ExpressionAttributeValues"] = to_item({":version": before.version, ":revision": before.revision})
         return {"Put": put}
 
-    def _revise(self, change: Revise) -> Task:
-        put = self._actions(change)[0]["Put"]
-
-        def call() -> None:
-            self.client.put_item(**put)
-
-        return self._settle(change, call)
-
-    def _settle(self, change: Change, call: Callable[[], None]) -> Task:
-        """Make the call until it is known to be applied or refused; the nonce in the items tells which."""
-        unclear = False
-        for attempt in range(self._tries):
-            if attempt:
-                self._sleep(min(0.05 * 2**attempt, 1.0) * (0.5 + self._draw() / 2))
-            try:
-                call()
-            except ClientError as error:
-                if not _worth_another_try(error):
-                    return self._refused(change, error)
-                unclear = unclear or error.response["Error"]["Code"] in _APPLIED_UNKNOWN
-            except (HTTPClientError, BotoConnectionError):
-                unclear = True
-            else:
-                return _after(change)
-        if not unclear:
-            raise StoreUnavailable(f"the task table did not take the write after {self._tries} tries")
-        applied = self._applied(change, self.get(_after(change).task_id))
-        if applied is None:
-            raise OutcomeUnknown("a write to the task table timed out and was not seen afterwards")
-        return applied
-
-    def _refused(self, change: Change, error: ClientError) -> Task:
-        """Whose refusal this is: our own earlier try's, another writer's, or a companion's."""
-        code = error.response["Error"]["Code"]
-        reasons: Sequence[Mapping[str, Any]]
-        if code == "ConditionalCheckFailedException":
-            reasons = [{"Code": _REFUSED, "Item": error.response.get("Item")}]
-        elif code == "TransactionCanceledException":
-            reasons = error.response.get("CancellationReasons", [])
-        else:
-            raise StoreUnavailable(f"the task table answered {code}") from error
-        own = len(self._actions(change))
+    def _settle(self, change: Change, call: Callable[[], object]) -> Task:
+        """Make the call and tell whose refusal it is: our own earlier try's, another writer's, or a companion's."""
         task = _after(change)
+        try:
+            reasons = self.dynamodb.write(call)
+        except OutcomeUnknown:
+            applied = self._applied(change, self.get(task.task_id))
+            if applied is None:
+                raise
+            return applied
+        if not reasons:
+            return task
+        own = len(self._actions(change))
         if isinstance(change, Expect):
             _raise_companion(reasons[own:])  # the companion alone knows whether an earlier try was applied
-        if any(reason.get("Code") == _REFUSED for reason in reasons[:own]):
+        if any(reason.get("Code") == REFUSED for reason in reasons[:own]):
             head = self._head_of(reasons[0], task.task_id)
             applied = self._applied(change, head)
             if applied is not None:
                 return applied
             raise _conflict(change, head)
         _raise_companion(reasons[own:])
-        codes = ", ".join(str(reason.get("Code")) for reason in reasons)
-        raise StoreUnavailable(f"the task table cancelled the transaction: {codes}") from error
+        raise _conflict(change, self.get(task.task_id))
 
     def _head_of(self, reason: Mapping[str, Any], task_id: str) -> Task | None:
         item = reason.get("Item")
@@ -291,13 +209,7 @@ class DynamoDbTaskStore:
         return Page(page, page[-1].task_id if len(found) > limit else None)
 
     def _read(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        try:
-            answer: dict[str, Any] = getattr(self.client, operation)(TableName=self.table, **arguments)
-        except ClientError as error:
-            raise StoreUnavailable(f"the task table answered {error.response['Error']['Code']}") from error
-        except (HTTPClientError, BotoConnectionError) as error:
-            raise StoreUnavailable(f"the task table could not be read: {type(error).__name__}") from error
-        return answer
+        return self.dynamodb.read(operation, TableName=self.table, **arguments)
 
 
 def _after(change: Change) -> Task:
@@ -306,7 +218,7 @@ def _after(change: Change) -> Task:
 
 def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
     for reason in reasons:
-        if reason.get("Code") == _REFUSED:
+        if reason.get("Code") == REFUSED:
             item = reason.get("Item")
             raise CompanionRefused(from_item(item) if item else None)
 
@@ -319,11 +231,3 @@ def _conflict(change: Change, head: Task | None) -> TaskError:
     if head is not None and head.version == before.version:
         return RevisionConflict(task.task_id, head)
     return StaleTask(task.task_id, head)
-
-
-def _worth_another_try(error: ClientError) -> bool:
-    code = error.response["Error"]["Code"]
-    if code != "TransactionCanceledException":
-        return code in _RETRYABLE
-    codes = {reason.get("Code") for reason in error.response.get("CancellationReasons", [])}
-    return _REFUSED not in codes and bool(codes & _RETRYABLE_REASONS)

@@ -1,0 +1,109 @@
+"""IdempotencyStore on a DynamoDB table beside the task table: one TransactWriteItems accepts a request."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from delegation.idempotency.errors import RecordConflict
+from delegation.idempotency.record import FORMAT, Record
+from delegation.idempotency.store import RecordWrite
+from delegation.tasks.conditional import from_item, to_item
+from delegation.tasks.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown
+from delegation.tasks.model import Task, isoformat
+from delegation.tasks.store import Change
+
+
+class DynamoDbIdempotencyStore:
+    """Records keyed by `scope`; `expires_at` is a number of epoch seconds, as TTL demands."""
+
+    def __init__(self, tasks: DynamoDbTaskStore, table: str) -> None:
+        self._tasks = tasks
+        self._table = table
+
+    def get(self, scope: str) -> Record | None:
+        """See IdempotencyStore.get."""
+        answer = self._tasks.dynamodb.read(
+            "get_item", TableName=self._table, Key=to_item({"scope": scope}), ConsistentRead=True
+        )
+        return _record_of(from_item(answer["Item"])) if "Item" in answer else None
+
+    def put(self, write: RecordWrite) -> Record:
+        """See IdempotencyStore.put."""
+        put = self._action(write)["Put"]
+        dynamodb = self._tasks.dynamodb
+        try:
+            reasons = dynamodb.write(lambda: dynamodb.client.put_item(**put))
+        except OutcomeUnknown:
+            stored = self.get(write.record.scope)
+            if stored is None or stored.nonce != write.record.nonce:
+                raise
+            return stored
+        if reasons:
+            item = reasons[0].get("Item")
+            self._check_own(write, from_item(item) if item else None)
+        return write.record
+
+    def accept(self, change: Change, write: RecordWrite) -> Task:
+        """See IdempotencyStore.accept."""
+        try:
+            return self._tasks.transact(change, [self._action(write)], token=write.record.nonce)
+        except CompanionRefused as refused:
+            self._check_own(write, refused.item)
+        except OutcomeUnknown:
+            stored = self.get(write.record.scope)
+            if stored is None or stored.nonce != write.record.nonce:
+                raise
+        accepted = self._tasks.get(write.record.task_id)
+        if accepted is None:
+            raise RecordConflict(None)
+        return accepted
+
+    @staticmethod
+    def _check_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:
+        """Pass if what refused the write is the write itself, applied by an earlier try; RecordConflict otherwise."""
+        stored = _record_of(item) if item else None
+        if stored is None or stored.nonce != write.record.nonce:
+            raise RecordConflict(stored)
+
+    def _action(self, write: RecordWrite) -> Action:
+        put: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": to_item(_item_of(write.record)),
+            "ConditionExpression": "attribute_not_exists(#scope)",
+            "ExpressionAttributeNames": {"#scope": "scope"},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if write.replaces is not None:
+            put["ConditionExpression"] += " OR nonce = :nonce"
+            put["ExpressionAttributeValues"] = to_item({":nonce": write.replaces.nonce})
+        return {"Put": put}
+
+
+def _item_of(record: Record) -> dict[str, Any]:
+    item: dict[str, Any] = {}
+    for name, value in record:
+        if value is None:
+            continue
+        if name == "expires_at":
+            item[name] = int(value.timestamp())
+        elif isinstance(value, datetime):
+            item[name] = isoformat(value)
+        else:
+            item[name] = value
+    return item
+
+
+def _record_of(item: Mapping[str, Any]) -> Record:
+    if item.get("format") != FORMAT:
+        raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
+    values = dict(item)
+    if "expires_at" in values:
+        values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+    try:
+        return Record(**values)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        raise MalformedRecord(f"idempotency record: {first['loc']}: {first['msg']}") from None

@@ -1,0 +1,32 @@
+"""The seam between idempotency records and their store, which joins them to tasks in one transaction."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from delegation.idempotency.record import Record
+from delegation.tasks.model import Task
+from delegation.tasks.store import Change
+
+
+@dataclass(frozen=True, slots=True)
+class RecordWrite:
+    """Put `record` where `replaces` stands (an expired one may be gone by then), or nothing if that is None."""
+
+    record: Record
+    replaces: Record | None = None
+
+
+class IdempotencyStore(Protocol):
+    """Records beside tasks. A repeated write is recognised by its nonce, as in TaskStore."""
+
+    def get(self, scope: str) -> Record | None:
+        """The record of a scope, read consistently; it may have expired."""
+
+    def put(self, write: RecordWrite) -> Record:
+        """Write a record alone. Raises RecordConflict, StoreUnavailable, OutcomeUnknown."""
+
+    def accept(self, change: Change, write: RecordWrite) -> Task:
+        """Write a record and change its task, both or neither: no key without its task, no task without its key.
+
+        Raises what TaskStore.apply raises, and RecordConflict.
+        """
