@@ -1,0 +1,95 @@
+"""The one table of functions and variables: pure, no Node needed."""
+
+import json
+import shlex
+from dataclasses import fields, replace
+
+import pytest
+
+from delegation.tasks.policy import Policies
+from infra.environment import (
+    FUNCTIONS,
+    Resources,
+    default_properties,
+    environment,
+    spark_environment,
+)
+
+ACCOUNT = "arn:aws:{service}:eu-central-1:123456789012:{rest}"
+DEPLOYMENT = Resources(
+    realm="POLARIS",
+    tasks_table="delegation-prod-tasks",
+    idempotency_table="delegation-prod-idempotency",
+    queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-dispatch",
+    state_machine_arn=ACCOUNT.format(service="states", rest="stateMachine:delegation-prod-purge"),
+    plan_bucket="delegation-prod-plans-123456789012-eu-central-1",
+    polaris_url="https://polaris.example.com/api/catalog",
+    polaris_secret_arn=ACCOUNT.format(service="secretsmanager", rest="secret:delegation-prod-polaris-principal-AbCdEf"),
+    polaris_scope="PRINCIPAL_ROLE:ALL",
+    polaris_token_url="https://polaris.example.com/api/catalog/v1/oauth/tokens",
+    emr_application_id="00f1a2b3c4d5e6f7",
+    emr_job_role_arn="arn:aws:iam::123456789012:role/delegation-prod-job",
+    emr_entry_point="s3://cdk-hnb659fds-assets-123456789012-eu-central-1/" + "a" * 64 + ".py",
+    emr_spark_parameters="--conf spark.speculation=false",
+    client_subject="CN=polaris,O=Example",
+    client_issuer="CN=Example Private CA,O=Example",
+    client_serials="0a:1b,2c:3d",
+    token_issuer="https://issuer.example.com",
+    token_jwks_url="https://issuer.example.com/jwks.json",
+    token_audience="polaris-delegation-service",
+    properties=default_properties(),
+)
+
+
+def test_every_field_of_resources_reaches_a_function() -> None:
+    used = {name for function in FUNCTIONS.values() for name in function.variables}
+    assert used == {field.name for field in fields(Resources)}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_absent_optional_gives_no_variable(name: str) -> None:
+    bare = environment(name, Resources())
+    assert all(value and value != "None" for value in bare.values())
+    assert "DELEGATION_POLARIS_TOKEN_URL" not in environment(name, replace(DEPLOYMENT, polaris_token_url=None))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_lambda_takes_the_variables(name: str) -> None:
+    """AWS Lambda quotas: all variables of a function together hold at most 4 KB."""
+    assert sum(len(key) + len(value) for key, value in environment(name, DEPLOYMENT).items()) < 4096
+
+
+def test_only_the_authorizer_knows_how_callers_prove_themselves() -> None:
+    knowing = {
+        name
+        for name in FUNCTIONS
+        if any(key.startswith(("DELEGATION_CLIENT_", "DELEGATION_TOKEN_")) for key in environment(name, DEPLOYMENT))
+    }
+    assert knowing == {"authorizer"}
+
+
+def test_the_spark_parameters_give_the_job_its_variables_back() -> None:
+    words = shlex.split(environment("start_job", DEPLOYMENT)["DELEGATION_EMR_SPARK_PARAMETERS"])
+    assert words[:2] == ["--conf", "spark.speculation=false"]
+    settings = dict(word.split("=", 1) for word in words if word != "--conf")
+    for prefix, executor in (("spark.emr-serverless.driverEnv.", False), ("spark.executorEnv.", True)):
+        given = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+        assert given == spark_environment(DEPLOYMENT, executor=executor)
+    assert json.loads(settings["spark.emr-serverless.driverEnv.DELEGATION_PROPERTIES"]) == default_properties()
+
+
+def test_the_default_properties_are_the_proposals() -> None:
+    policies = Policies.from_properties(default_properties())
+    assert policies.lease.lost_timeout.total_seconds() == 3600
+    assert policies.retry("ANY").max_attempts == 5
+    purge = policies.retry("TABLE_PURGE")
+    assert (purge.max_attempts, purge.initial_backoff.total_seconds(), purge.max_backoff.total_seconds()) == (
+        10,
+        60,
+        3600,
+    )
+
+
+def test_the_sweeper_ends_before_its_next_run_and_a_synchronous_call_before_the_gateway_gives_up() -> None:
+    assert FUNCTIONS["sweeper"].timeout_seconds <= 60
+    assert Resources().synchronous_budget_seconds < 29 < FUNCTIONS["api"].timeout_seconds
