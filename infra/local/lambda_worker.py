@@ -1,4 +1,4 @@
-"""One warm Lambda execution environment: `python -m infra.local.lambda_worker FD`, FD an inherited end of a socket pair.
+"""One warm Lambda execution environment: `python -m infra.local.lambda_worker FD`, FD one end of a socket pair.
 
 It imports the handler that `_HANDLER` names ("package.module.attribute"), says so, then takes one invocation after the
 other. Results and errors have the shapes of AWS' Python runtime interface client

@@ -1,7 +1,8 @@
-"""moto's server as a WSGI application whose DynamoDB is safe under threads.
+"""moto's server as a WSGI application that keeps its promises under threads.
 
-moto loses acknowledged DynamoDB writes when requests overlap; one lock around them cures that. Never lock the other
-services: a running state machine calls back into this very server while the call that started it is open.
+moto loses acknowledged DynamoDB writes when requests overlap, and starts two executions of one name; a lock around each
+of the two cures that. Never lock everything: a Lambda call of a running state machine is open while the function it
+runs makes calls of its own.
 """
 
 import http.client
@@ -20,19 +21,21 @@ if TYPE_CHECKING:
 _START_TIMEOUT_SECONDS = 60
 
 
-class SerialisedDynamoDb:
-    """Passes every request on, those for DynamoDB one at a time."""
+class Serialised:
+    """Passes every request on; those that `targets` begins (header `X-Amz-Target`) one at a time."""
 
-    def __init__(self, app: "WSGIApplication") -> None:
+    def __init__(self, app: "WSGIApplication", targets: Iterable[str]) -> None:
         self._app = app
-        self._lock = threading.Lock()
+        self._locks = {target: threading.Lock() for target in targets}
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        if "DynamoDB_20120810." not in environ.get("HTTP_X_AMZ_TARGET", ""):
-            return self._app(environ, start_response)
-        with self._lock:
-            # The body is built inside the lock, because moto answers lazily.
-            return list(self._app(environ, start_response))
+        asked = environ.get("HTTP_X_AMZ_TARGET", "")
+        for target, lock in self._locks.items():
+            if asked.startswith(target):
+                with lock:
+                    # The body is built inside the lock, because moto answers lazily.
+                    return list(self._app(environ, start_response))
+        return self._app(environ, start_response)
 
 
 def application() -> "WSGIApplication":
@@ -40,7 +43,9 @@ def application() -> "WSGIApplication":
     # Imported here: it takes a second and only the process that serves needs it.
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
 
-    return SerialisedDynamoDb(DomainDispatcherApplication(create_backend_app))
+    return Serialised(
+        DomainDispatcherApplication(create_backend_app), ["DynamoDB_20120810.", "AWSStepFunctions.StartExecution"]
+    )
 
 
 def serve(port: int) -> None:
