@@ -1,0 +1,54 @@
+# Short commands, the same by hand and in CI. Each makes .venv by itself and says first what the machine lacks.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := cli,spark,infra,local,dev
+# make test ARGS="-k replay"
+ARGS ?=
+
+.PHONY: help venv demo up test check format bench clean
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## Create .venv from constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(BIN)/python || "$$python" -m venv $(VENV)
+	@echo "Installing into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+demo: need-java $(STAMP) ## Purge two real tables through every part of the system, on this machine
+	@$(BIN)/python -m infra.local.demo $(ARGS)
+
+up: need-java $(STAMP) ## Keep the whole system running on this machine until Ctrl-C
+	@$(BIN)/delegation local up $(ARGS)
+
+test: need-java need-node $(STAMP) ## Run every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## Lint, formatting, types, import contracts; changes nothing
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## Let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time
+	@$(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py' -o python_functions='bench_*' $(ARGS)
+
+clean: ## Remove .venv, .local and what tools left behind
+	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+		.hypothesis .import_linter_cache
+
+.PHONY: need-%
+need-%:
+	@.ci/need $* > /dev/null
