@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from delegation.purge.avro_container import MAX_BLOCK_BYTES, read_blocks, read_header
-from delegation.purge.avro_decoder import DecodeOne, Row, Wanted, compile_decoder
+from delegation.purge.avro_decoder import DecodeOne, Row, Wanted, compile_decoder, locate
 from delegation.purge.avro_schema import parse_schema
+from delegation.purge.avro_shapes import Shapes
 from delegation.purge.manifest_errors import CorruptManifestError, MalformedError, ManifestMismatchError
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ManifestFile",
     "ManifestMismatchError",
     "PathEntry",
+    "forget_decoders",
     "read_manifest",
     "read_manifest_list",
     "read_paths",
@@ -150,17 +152,24 @@ def verify(manifest: ManifestFile, actual_length: int, counted: int) -> None:
 
 
 @lru_cache(maxsize=64)
-def _decoder(schema: bytes, wanted: tuple[Wanted, ...]) -> DecodeOne:
-    return compile_decoder(parse_schema(schema), wanted)
+def _decoder(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shapes]:
+    schema = parse_schema(raw)
+    tree = locate(schema, wanted)
+    return compile_decoder(schema, wanted, tree), Shapes(schema, wanted, tree)
+
+
+def forget_decoders() -> None:
+    """Drop the decoders kept for the schemas seen so far, with all they have learned."""
+    _decoder.cache_clear()
 
 
 def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Iterator[list[Row]]:
     try:
         header = read_header(data)
-        decode = _decoder(header.schema, wanted)
+        exact, shapes = _decoder(header.schema, wanted)
         for block in read_blocks(data, header, limit):
             try:
-                yield from _rows(decode, block.data, block.count)
+                yield from _rows(exact, shapes, block.data, block.count)
             except MalformedError as error:
                 if not block.compressed:
                     raise MalformedError(block.offset + error.position, error.reason) from error
@@ -170,19 +179,27 @@ def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Ite
         raise CorruptManifestError(path, error.position, error.reason) from error
 
 
-def _rows(decode: DecodeOne, buf: bytes, count: int) -> Iterator[list[Row]]:
+def _rows(exact: DecodeOne, shapes: Shapes, buf: bytes, count: int) -> Iterator[list[Row]]:
     pos, end = 0, len(buf)
     while count > 0:
-        rows = []
+        rows: list[Row] = []
+        left = wanted = min(count, BATCH)
         try:
-            for _ in range(min(count, BATCH)):
-                pos, row = decode(buf, pos, end)
+            while left:
+                if shapes.match is not None and shapes.fast is not None:
+                    pos, left = shapes.fast(buf, pos, left, shapes.match, rows.append)
+                    if not left:
+                        break
+                start = pos
+                pos, row = exact(buf, pos, end)
                 rows.append(row)
+                left -= 1
+                shapes.missed(buf, start, pos)
         except IndexError:
             raise MalformedError(pos, "the block ends inside the record that begins here") from None
         except UnicodeDecodeError:
             raise MalformedError(pos, "text that is not UTF-8 in the record that begins here") from None
-        count -= len(rows)
+        count -= wanted
         yield rows
     if pos > end:
         raise MalformedError(end, "the block ends inside its last record")

@@ -41,20 +41,18 @@ class Wanted:
         return self.path[-1][1][0]
 
 
-def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> tuple[Tree, frozenset[int]]:
-    """The place of each wanted field, and the numbers of those the schema does not have.
+def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
+    """The place of each wanted field that the schema has.
 
     A field is looked up by its Iceberg id, then by name among the fields without an id. Raises MalformedError when a
     required field is missing, when two fields claim one id, or when the type is not what Iceberg prescribes.
     """
     root: Tree = {}
-    absent = set()
     for number, want in enumerate(wanted):
         steps = _steps(schema, want)
         if steps is None:
             if want.required:
                 raise MalformedError(0, f"the schema has no field {want.label} ({want.path[-1][0]})")
-            absent.add(number)
             continue
         tree = root
         for step in steps[:-1]:
@@ -62,7 +60,15 @@ def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> tuple[Tree, frozenset[
             if isinstance(below, dict):
                 tree = below
         tree[steps[-1]] = number
-    return root, frozenset(absent)
+    return root
+
+
+def leaves(tree: Tree) -> list[int]:
+    """The numbers of the wanted fields that the schema has, in the order of their bytes."""
+    found: list[int] = []
+    for _, below in sorted(tree.items()):
+        found += [below] if isinstance(below, int) else leaves(below)
+    return found
 
 
 def _steps(schema: Schema, want: Wanted) -> list[int] | None:
@@ -88,13 +94,12 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
     return steps
 
 
-def compile_decoder(schema: Schema, wanted: tuple[Wanted, ...]) -> DecodeOne:
+def compile_decoder(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> DecodeOne:
     """A function (block, position, end of block) → (next position, wanted values) for one record.
 
     It raises MalformedError, IndexError (the block ends inside a value) or UnicodeDecodeError and nothing else.
     """
-    tree, absent = locate(schema, wanted)
-    source = _Source(schema, wanted).module(tree, absent)
+    source = _Source(schema, wanted).module(tree)
     scope: dict[str, Any] = {"MalformedError": MalformedError, "varint": _varint}
     exec(compile(source, "<avro decoder>", "exec"), scope)  # noqa: S102 (fixed fragments and integers only)
     decode: DecodeOne = scope["decode"]
@@ -131,12 +136,13 @@ class _Source:
         self._needed: list[int] = []
         self._cost = self._costs()
 
-    def module(self, tree: Tree, absent: frozenset[int]) -> str:
+    def module(self, tree: Tree) -> str:
         self._put(0, "def decode(buf, pos, end, depth=0):")
-        for number in sorted(absent):
-            self._put(1, f"v{number} = {self._wanted[number].default!r}")
         self._record(1, self._nodes[self._root], tree)
-        values = "".join(f"v{number}, " for number in range(len(self._wanted)))
+        present = leaves(tree)
+        values = "".join(
+            f"v{number}, " if number in present else f"{want.default!r}, " for number, want in enumerate(self._wanted)
+        )
         self._put(1, f"return pos, ({values})")
         written = 0
         while written < len(self._needed):

@@ -17,6 +17,7 @@ from delegation.purge.manifest_errors import MalformedError
 MAX_SCHEMA_BYTES = 1 << 20
 MAX_NODES = 4096
 MAX_NESTING = 32
+MAX_BRANCHES = 256  # Python's compiler recurses once per `elif`
 MAX_WIDTH = 1 << 62  # wider than any block; keeps sums of widths small numbers
 
 
@@ -124,6 +125,8 @@ class _Parser:
         raise MalformedError(0, f"the schema has no type {shown(name)}")
 
     def _union(self, branches: list[Any], namespace: str, depth: int) -> int:
+        if len(branches) > MAX_BRANCHES:
+            raise MalformedError(0, f"a union of {len(branches)} types")
         node = Node(Kind.UNION)
         node.children = [self.parse(branch, namespace, depth + 1) for branch in branches]
         return self._complete(node)

@@ -1,0 +1,237 @@
+"""Writers of Avro files for the tests of the manifest reader: Iceberg's schemas, and bytes no library would write."""
+
+import io
+import json
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fastavro
+
+CODECS = ["null", "deflate", "snappy", "zstandard"]
+SYNC = b"0123456789abcdef"
+
+
+def bounds(name: str, key: int, value: int, kind: str) -> dict[str, Any]:
+    """Iceberg's map with integer keys: an array of key/value records."""
+    fields = [field("key", "int", key), field("value", kind, value)]
+    pair = {"name": f"k{key}_v{value}", "type": "record", "fields": fields}
+    return {"name": name, "type": ["null", {"type": "array", "items": pair, "logicalType": "map"}], "default": None}
+
+
+def field(name: str, kind: Any, number: int | None = None) -> dict[str, Any]:
+    return {"name": name, "type": kind} | ({} if number is None else {"field-id": number})
+
+
+def optional(name: str, kind: Any, number: int) -> dict[str, Any]:
+    return field(name, ["null", kind], number) | {"default": None}
+
+
+def entry_schema(version: int) -> dict[str, Any]:
+    day = optional("day", {"type": "int", "logicalType": "date"}, 1000)
+    partition = {"type": "record", "name": "r102", "fields": [day]}
+    data_file = [
+        field("file_path", "string", 100),
+        field("file_format", "string", 101),
+        field("partition", partition, 102),
+        field("record_count", "long", 103),
+        field("file_size_in_bytes", "long", 104),
+        bounds("column_sizes", 117, 118, "long") | {"field-id": 108},
+        bounds("value_counts", 119, 120, "long") | {"field-id": 109},
+        bounds("null_value_counts", 121, 122, "long") | {"field-id": 110},
+        bounds("nan_value_counts", 138, 139, "long") | {"field-id": 137},
+        bounds("lower_bounds", 126, 127, "bytes") | {"field-id": 125},
+        bounds("upper_bounds", 129, 130, "bytes") | {"field-id": 128},
+        optional("key_metadata", "bytes", 131),
+        optional("split_offsets", {"type": "array", "items": "long", "element-id": 133}, 132),
+        optional("sort_order_id", "int", 140),
+    ]
+    top = [field("status", "int", 0), optional("snapshot_id", "long", 1)]
+    if version == 1:
+        data_file.insert(5, field("block_size_in_bytes", "long", 105))
+        top[1] = field("snapshot_id", "long", 1)
+    else:
+        top += [optional("sequence_number", "long", 3), optional("file_sequence_number", "long", 4)]
+        data_file.insert(0, field("content", "int", 134))
+        data_file.append(optional("equality_ids", {"type": "array", "items": "int", "element-id": 136}, 135))
+    if version == 3:
+        data_file += [
+            optional("first_row_id", "long", 142),
+            optional("referenced_data_file", "string", 143),
+            optional("content_offset", "long", 144),
+            optional("content_size_in_bytes", "long", 145),
+        ]
+    top.append(field("data_file", {"type": "record", "name": "r2", "fields": data_file}, 2))
+    return {"type": "record", "name": "manifest_entry", "fields": top}
+
+
+def entry(number: int, *, status: int = 1, columns: int = 3, **data_file: Any) -> dict[str, Any]:
+    counts = [{"key": column, "value": 100 * number + column} for column in range(1, columns + 1)]
+    values = [{"key": column, "value": b"v" * (column * number % 70)} for column in range(1, columns + 1)]
+    return {
+        "status": status,
+        "snapshot_id": 6_000_000_000_000_000_000 + number,
+        "sequence_number": None,
+        "file_sequence_number": number,
+        "data_file": {
+            "content": 0,
+            "file_path": f"s3://bucket/db/t/data/day={number}/{number:05d}-ü.parquet",
+            "file_format": "PARQUET",
+            "partition": {"day": None if number % 3 == 0 else number},
+            "record_count": number,
+            "file_size_in_bytes": 1000 + number * 1_000_000,
+            "block_size_in_bytes": 67108864,
+            "column_sizes": counts,
+            "value_counts": counts,
+            "null_value_counts": counts if number % 2 else None,
+            "nan_value_counts": [],
+            "lower_bounds": values,
+            "upper_bounds": values,
+            "split_offsets": [4, 8],
+        }
+        | data_file,
+    }
+
+
+def written(schema: Any, records: list[Any], codec: str = "null", interval: int = 16_000) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, schema, records, codec=codec, sync_interval=interval, sync_marker=SYNC)
+    return out.getvalue()
+
+
+def list_schema(version: int) -> dict[str, Any]:
+    summary = {
+        "type": "record",
+        "name": "r508",
+        "fields": [
+            field("contains_null", "boolean", 509),
+            optional("contains_nan", "boolean", 518),
+            optional("lower_bound", "bytes", 510),
+            optional("upper_bound", "bytes", 511),
+        ],
+    }
+    partitions = optional("partitions", {"type": "array", "items": summary, "element-id": 508}, 507)
+    head = [
+        field("manifest_path", "string", 500),
+        field("manifest_length", "long", 501),
+        field("partition_spec_id", "int", 502),
+    ]
+    if version == 1:
+        counts = [
+            field("added_snapshot_id", "long", 503),
+            optional("added_data_files_count", "int", 504),
+            optional("existing_data_files_count", "int", 505),
+            optional("deleted_data_files_count", "int", 506),
+            partitions,
+            optional("added_rows_count", "long", 512),
+            optional("existing_rows_count", "long", 513),
+            optional("deleted_rows_count", "long", 514),
+        ]
+    else:
+        head += [
+            field("content", "int", 517),
+            field("sequence_number", "long", 515),
+            field("min_sequence_number", "long", 516),
+        ]
+        counts = [
+            field("added_snapshot_id", "long", 503),
+            field("added_files_count", "int", 504),
+            field("existing_files_count", "int", 505),
+            field("deleted_files_count", "int", 506),
+            field("added_rows_count", "long", 512),
+            field("existing_rows_count", "long", 513),
+            field("deleted_rows_count", "long", 514),
+            partitions,
+            optional("key_metadata", "bytes", 519),
+        ]
+        if version == 3:
+            counts.append(optional("first_row_id", "long", 520))
+    return {"type": "record", "name": "manifest_file", "fields": head + counts}
+
+
+LISTED: dict[str, Any] = {
+    "manifest_path": "s3://bucket/db/t/metadata/m0.avro",
+    "manifest_length": 6543,
+    "partition_spec_id": 2,
+    "content": 1,
+    "sequence_number": 7,
+    "min_sequence_number": 5,
+    "added_snapshot_id": 9_007_199_254_740_993,
+    "added_files_count": 3,
+    "existing_files_count": 2,
+    "deleted_files_count": 1,
+    "added_rows_count": 30,
+    "existing_rows_count": 20,
+    "deleted_rows_count": 10,
+    "partitions": [{"contains_null": False, "contains_nan": None, "lower_bound": b"a", "upper_bound": b"z"}],
+}
+
+
+def zigzag(value: int) -> bytes:
+    """A long as Avro writes it."""
+    rest, out = value << 1 if value >= 0 else (~value << 1) | 1, bytearray()
+    while rest > 127:
+        out.append(rest & 127 | 128)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def text(value: str | bytes) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
+    return zigzag(len(raw)) + raw
+
+
+def container(schema: Any, *blocks: tuple[int, bytes], codec: str = "null") -> bytes:
+    """An object container of any schema and any block data, already compressed, with any count."""
+    raw = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
+    metadata = zigzag(2) + text("avro.schema") + text(raw) + text("avro.codec") + text(codec) + zigzag(0)
+    body = b"".join(zigzag(count) + zigzag(len(data)) + data + SYNC for count, data in blocks)
+    return b"Obj\x01" + metadata + SYNC + body
+
+
+def encoded(schema: Any, value: Any, splits: Iterator[int], named: dict[str, Any] | None = None) -> bytes:
+    """A value in Avro's binary encoding. Each array and map takes a number of `splits`: 0 writes one block, n blocks of
+    n items with a positive count, -n with a negative count and their size in bytes.
+    """
+    named = {} if named is None else named
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(schema, list):
+        branch, inner = value
+        return zigzag(branch) + encoded(schema[branch], inner, splits, named)
+    if isinstance(schema, dict) and "name" in schema:
+        named[schema["name"]] = schema
+    elif isinstance(kind, str) and kind in named:
+        return encoded(named[kind], value, splits, named)
+    if kind == "record":
+        return b"".join(encoded(each["type"], value[each["name"]], splits, named) for each in schema["fields"])
+    if kind == "array":
+        return chunked([encoded(schema["items"], each, splits, named) for each in value], next(splits))
+    if kind == "map":
+        items = [text(key) + encoded(schema["values"], each, splits, named) for key, each in value.items()]
+        return chunked(items, next(splits))
+    return ENCODERS[kind](value) if isinstance(kind, str) else encoded(kind, value, splits, named)
+
+
+ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "null": lambda _: b"",
+    "boolean": lambda value: b"\x01" if value else b"\x00",
+    "int": zigzag,
+    "long": zigzag,
+    "enum": zigzag,
+    "float": lambda value: struct.pack("<f", value),
+    "double": lambda value: struct.pack("<d", value),
+    "bytes": text,
+    "string": text,
+    "fixed": bytes,
+}
+
+
+def chunked(items: list[bytes], split: int) -> bytes:
+    """The blocks of an array or map."""
+    size, out = abs(split) or len(items) or 1, b""
+    for at in range(0, len(items), size):
+        block = items[at : at + size]
+        body = b"".join(block)
+        out += (zigzag(-len(block)) + zigzag(len(body)) if split < 0 else zigzag(len(block))) + body
+    return out + zigzag(0)
