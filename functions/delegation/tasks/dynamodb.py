@@ -144,10 +144,13 @@ class DynamoDbTaskStore:
 
     def get(self, task_id: str) -> Task | None:
         """See TaskStore.get."""
-        return self.get_version(task_id, HEAD)
+        return self._item(task_id, HEAD)
 
     def get_version(self, task_id: str, version: int) -> Task | None:
         """See TaskStore.get_version."""
+        return self._item(task_id, version) if version > HEAD else None
+
+    def _item(self, task_id: str, version: int) -> Task | None:
         answer = self._read("get_item", Key=to_item({"task_id": task_id, "version": version}), ConsistentRead=True)
         return codec.task_of(from_item(answer["Item"])) if "Item" in answer else None
 
@@ -159,7 +162,7 @@ class DynamoDbTaskStore:
             answer = self._read(
                 "query",
                 KeyConditionExpression="task_id = :id AND version > :after",
-                ExpressionAttributeValues=to_item({":id": task_id, ":after": after}),
+                ExpressionAttributeValues=to_item({":id": task_id, ":after": max(after, HEAD)}),
                 ConsistentRead=True,
                 Limit=limit - len(found),
                 **start,

@@ -1,0 +1,74 @@
+"""One contract for every TaskStore: in memory, DynamoDB in moto (sequentially), DynamoDB Local (threads too)."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from delegation.tasks import codec
+from delegation.tasks.conditional import to_item
+from delegation.tasks.dynamodb import DynamoDbTaskStore
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.store import Advance, Create, TaskStore
+from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL, Check
+from tests.contract.task_tables import local_task_store, moto_task_store
+from tests.unit.tasks.builders import acquired, retried, submitted
+
+MEMORY = "memory"
+MOTO = "moto"
+LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Iterator[TaskStore]:
+    match request.param:
+        case "memory":
+            yield MemoryTaskStore()
+        case "moto":
+            with moto_task_store() as in_moto:
+                yield in_moto
+        case "local":
+            with local_task_store(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:
+                yield in_dynamodb
+
+
+@pytest.mark.parametrize("store", [MEMORY, MOTO, LOCAL], indirect=True)
+@pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
+def test_contract(store: TaskStore, check: Check) -> None:
+    check(store)
+
+
+# moto loses acknowledged writes under threads, so it says nothing about these.
+@pytest.mark.parametrize("store", [MEMORY, LOCAL], indirect=True)
+@pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
+def test_contract_under_threads(store: TaskStore, check: Check) -> None:
+    check(store)
+
+
+@pytest.mark.parametrize("store", [MOTO, LOCAL], indirect=True)
+@pytest.mark.parametrize("stated", [{"format": 2}, {"format": "1"}, {}], ids=["newer", "text", "none"])
+def test_an_item_of_another_format_is_refused(store: DynamoDbTaskStore, stated: dict[str, object]) -> None:
+    task = submitted()
+    for item in (codec.head_item(task), codec.row_item(task)):
+        del item["format"]
+        store.dynamodb.client.put_item(TableName=store.table, Item=to_item({**item, **stated}))
+    with pytest.raises(MalformedRecord, match="format"):
+        store.get(task.task_id)
+    with pytest.raises(MalformedRecord, match="format"):
+        store.get_version(task.task_id, 1)
+    with pytest.raises(MalformedRecord, match="format"):
+        store.history(task.task_id)
+    with pytest.raises(MalformedRecord, match="format"):
+        store.heads()
+
+
+@pytest.mark.parametrize("store", [MOTO, LOCAL], indirect=True)
+def test_history_goes_on_over_the_pages_of_the_table(store: DynamoDbTaskStore) -> None:
+    """Rows of 100 KB make DynamoDB page its answer (1 MB) below the limit that was asked for."""
+    life = [submitted(task_payload="x" * 100_000)]
+    store.apply(Create(life[0]))
+    for n in range(12):
+        after = acquired(life[-1]) if n % 2 == 0 else retried(life[-1])
+        store.apply(Advance(life[-1], after))
+        life.append(after)
+    assert [task.version for task in store.history(life[0].task_id)] == list(range(1, 14))

@@ -1,0 +1,104 @@
+"""Tasks of every status, made with the package's own transitions, and a clock moved by hand."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from delegation.tasks import transitions as t
+from delegation.tasks.model import Status, Task
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: datetime = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, step: timedelta) -> datetime:
+        self.now += step
+        return self.now
+
+
+def nonce() -> str:
+    return str(uuid.uuid4())
+
+
+def submitted(task_id: str | None = None, **fields: Any) -> Task:
+    """Version 1 of a task, accepted at NOW, with a nonce of its own."""
+    values: dict[str, Any] = {
+        "task_id": task_id or str(uuid.uuid4()),
+        "task_type": "TABLE_PURGE",
+        "task_payload": '{"table": "orders"}',
+        "received_timestamp": NOW,
+        "last_status_change_ts": NOW,
+        "created_ts": NOW,
+        "next_scheduled_run_ts": NOW,
+        "due_at": NOW + MINUTE,
+        "nonce": nonce(),
+    }
+    return Task(**{**values, **fields})
+
+
+def stamp(before: Task, after: Task) -> Task:
+    """A decided task, ready to be written after `before`."""
+    return after.evolve(revision=before.revision + 1, nonce=nonce())
+
+
+def acquired(task: Task, owner: str = "worker-1", now: datetime = NOW, lease: timedelta = HOUR) -> Task:
+    after = t.acquire(task, owner, now, lost_not_before=now + lease, recheck_not_before=now + lease / 2)
+    return stamp(task, after)
+
+
+def started(task: Task, now: datetime = NOW, *, first_delete: bool = False) -> Task:
+    return stamp(task, t.start(task, task.attempt_count, now, first_delete=first_delete))
+
+
+def succeeded(task: Task, now: datetime = NOW) -> Task:
+    return stamp(task, t.succeed(task, task.attempt_count, now, summary="deleted 3 files"))
+
+
+def failed(task: Task, now: datetime = NOW, code: str = "STORAGE_DENIED") -> Task:
+    return stamp(task, t.fail(task, now, code=code, summary="access denied"))
+
+
+def retried(task: Task, now: datetime = NOW, at: datetime | None = None) -> Task:
+    after = t.schedule_retry(task, now, at=at or now + MINUTE, grace=MINUTE, code="TIMEOUT", summary="timed out")
+    return stamp(task, after)
+
+
+def resubmitted(task: Task, now: datetime = NOW) -> Task:
+    after = t.resubmit(
+        task, now, payload=task.task_payload, synchronous=False, grace=MINUTE, new_plan=task.status is Status.SUCCESS
+    )
+    return stamp(task, after)
+
+
+def touched(task: Task, **fields: Any) -> Task:
+    """A head rewritten within its version."""
+    return stamp(task, task.evolve(**fields))
+
+
+def in_status(status: Status, **fields: Any) -> Task:
+    """A task that reached a status the ordinary way; `fields` are those of its first version."""
+    first = submitted(**fields)
+    match status:
+        case Status.SUBMITTED:
+            return first
+        case Status.ACQUIRING_RESOURCES:
+            return acquired(first)
+        case Status.RUNNING:
+            return started(acquired(first), first_delete=True)
+        case Status.RETRY_SCHEDULED:
+            return retried(started(acquired(first)))
+        case Status.SUCCESS:
+            return succeeded(started(acquired(first), first_delete=True))
+        case Status.FAILURE:
+            return failed(started(acquired(first)))
