@@ -1,0 +1,126 @@
+"""Everything a purge is given (what to purge, with which stores and settings, for which attempt), and what it gives."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal, Protocol
+
+from delegation.polaris.model import LoadedTable, TableIdentifier
+from delegation.purge.attempt import Attempt
+from delegation.purge.delete import DeletePolicy
+from delegation.purge.objectstore import ObjectStore, PlanStore
+from delegation.purge.plan import Finding
+from delegation.purge.sorting import RUN_RECORDS
+
+Engine = Literal["inline", "spark"]
+
+
+class TableSource(Protocol):
+    """The catalog's present word on the table to be purged."""
+
+    def load(self) -> LoadedTable:
+        """Load with all snapshots and vended credentials.
+
+        Raises NoSuchTable, TableMetadataMissing and the other errors of delegation.polaris.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another live table that may share files with the one purged, and the store to read its manifests with."""
+
+    table: LoadedTable
+    store: ObjectStore
+
+
+def no_neighbours() -> Iterable[Neighbour]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeOptions:
+    """What the caller chose (`operation_parameters.properties`); the defaults are the careful ones.
+
+    `outside`: files outside the table's own locations. `uncovered`: files the credentials do not reach. `shared`:
+    files a neighbour references. `dry_run` stops once the plan is written. `execute_plan` is the id of a plan made
+    before.
+    """
+
+    outside: Literal["keep", "refuse", "delete"] = "keep"
+    uncovered: Literal["refuse", "keep"] = "refuse"
+    shared: Literal["subtract", "refuse"] = "subtract"
+    dry_run: bool = False
+    execute_plan: str | None = None
+    experimental_format: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeSettings:
+    """The operator's numbers. `vended` is false where the operator's own credentials are used and reach everything."""
+
+    inline_max_files: int = 1_000
+    chunk_paths: int = 10_000
+    run_records: int = RUN_RECORDS
+    read_threads: int = 8
+    max_file_bytes: int = 1024 * 1024 * 1024
+    vended: bool = True
+    delete: DeletePolicy = field(default_factory=DeletePolicy)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def random_nonce() -> str:
+    return secrets.token_hex(6)
+
+
+@dataclass(frozen=True)
+class PurgeContext:
+    """One attempt at purging one table.
+
+    `store` reaches the table's files with vended credentials, `plans` the service's bucket with the service's role.
+    `now` and `sleep` are a monotonic clock and a wait, in seconds; `clock` gives aware UTC for what is written down.
+    """
+
+    attempt: Attempt
+    identifier: TableIdentifier
+    table_uuid: str
+    tables: TableSource
+    store: ObjectStore
+    plans: PlanStore
+    options: PurgeOptions = field(default_factory=PurgeOptions)
+    settings: PurgeSettings = field(default_factory=PurgeSettings)
+    neighbours: Callable[[], Iterable[Neighbour]] = no_neighbours
+    clock: Callable[[], datetime] = utc_now
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    nonce: Callable[[], str] = random_nonce
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """What a finished purge did, or (`status` PLANNED) what it would do.
+
+    `metadata_location` is that of the last file deleted. `bytes_freed` is None where the bucket keeps versions, for
+    then nothing was freed. `files_kept` were reachable and left alone; `findings` say why.
+    """
+
+    status: Literal["PURGED", "PLANNED"]
+    engine: Engine
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_location: str
+    plan_ids: tuple[str, ...]
+    files_planned: int
+    files_deleted: int
+    bytes_planned: int
+    bytes_deleted: int
+    bytes_freed: int | None
+    files_kept: int
+    findings: tuple[Finding, ...]
+    receipt: str | None
+    seconds: float

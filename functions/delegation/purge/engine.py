@@ -1,0 +1,36 @@
+"""The inline engine: plan and purge in this process, for tables small enough for a Lambda."""
+
+from collections.abc import Callable, Sequence
+
+from delegation.polaris.model import LoadedTable
+from delegation.purge.attempt import PlanSegment
+from delegation.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.purge.execute import Execution, Tally, Work, delete_in_order
+from delegation.purge.plan import PlanIndex
+from delegation.purge.planning import make_plan
+
+
+class InlineEngine:
+    """Everything in one process, with threads."""
+
+    @property
+    def name(self) -> Engine:
+        return "inline"
+
+    def plan(
+        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
+    ) -> tuple[PlanIndex, PlanSegment]:
+        return make_plan(ctx, table, earlier)
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        delete_in_order(ctx, work, report)
+
+
+def purge_table(ctx: PurgeContext) -> PurgeResult:
+    """Purge a table here and now; call it again after any failure and it goes on where it stopped.
+
+    Raises PurgeRefused (a guard; nothing was deleted by this call unless a former one had begun), CorruptMetadata,
+    CorruptManifestError, ManifestMismatchError, ManifestMissing, PlanTampered, TableGone, FilesNotDeleted (and ...Yet),
+    the errors of the object store and of delegation.polaris, and what ends an attempt (AttemptEnded).
+    """
+    return Execution(ctx, InlineEngine()).run()

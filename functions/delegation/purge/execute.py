@@ -1,0 +1,294 @@
+"""Executing a plan: phases, identity checks between them, and what makes a purge resumable at any point (DESIGN §5).
+
+    look → DATA → look → META → look → "ROOT next" → ROOT → look
+A look loads the table again: another uuid refuses; newer metadata becomes a further segment of the plan, and the phases
+start over with what is not marked done; a table that cannot be loaded is the goal, but only after the mark "ROOT next".
+Killed anywhere and run again: chunks marked done are passed over, the others repeated, and an absent object is a
+deleted one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, Protocol
+
+from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.purge.attempt import PlanSegment
+from delegation.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.purge.delete import Deleter, sample
+from delegation.purge.errors import FilesNotDeleted, FilesNotDeletedYet, PlanOfAnotherTable, TableGone
+from delegation.purge.guards import VERSIONED_BUCKET, PlanGuard, check_can_delete, check_table, covered_roots
+from delegation.purge.locations import canonical, parse
+from delegation.purge.metadata import parse_metadata
+from delegation.purge.objectstore import PlanStore
+from delegation.purge.plan import SAMPLE, Chunk, Phase, PlanIndex, load_index, read_chunk, segment_of
+from delegation.purge.planning import check_not_replaced
+from delegation.purge.progress import Marks
+from delegation.purge.receipt import merge_findings, receipt_key, store_receipt
+
+_PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A chunk that is not done, and the plan it belongs to."""
+
+    index: PlanIndex
+    chunk: Chunk
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of some chunks: files and bytes gone, files left, how many of those for good, a bounded sample."""
+
+    files: int = 0
+    bytes: int = 0
+    failed: int = 0
+    permanent: int = 0
+    sample: tuple[tuple[str, str], ...] = ()
+    markers: bool = False
+
+    def add(self, other: "Tally") -> None:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.failed += other.failed
+        self.permanent += other.permanent
+        self.sample = (*self.sample, *other.sample)[:SAMPLE]
+        self.markers = self.markers or other.markers
+
+
+class PurgeEngine(Protocol):
+    """How a plan is made and its chunks are deleted; everything else is the same for every engine."""
+
+    @property
+    def name(self) -> Engine: ...
+
+    def plan(
+        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
+    ) -> tuple[PlanIndex, PlanSegment]: ...
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        """Delete the chunks with `delete_chunk`, in any order; `report` the outcome of each or of several."""
+        ...
+
+
+def delete_chunk(plans: PlanStore, work: Work, deleter: Deleter, checkpoint: Callable[[], None]) -> Tally:
+    """Delete what a chunk lists, after checking its hash and every path; mark it done if nothing is left of it."""
+    index, chunk = work.index, work.chunk
+    records = read_chunk(plans, index.plan_id, chunk)
+    guard = PlanGuard(index)
+    for record in records:
+        guard.check(record.path, f"{index.plan_id}/{chunk.name}")
+    outcome = deleter.delete(records, checkpoint)
+    marks = Marks(plans, index.plan_id)
+    if outcome.markers:
+        marks.mark_versioned()
+    if outcome.failures:
+        marks.keep_failures(chunk, ((failure.path, failure.code) for failure in outcome.failures))
+    else:
+        marks.mark_done(chunk)
+    return Tally(
+        files=outcome.files,
+        bytes=outcome.bytes,
+        failed=len(outcome.failures),
+        permanent=sum(not failure.passing for failure in outcome.failures),
+        sample=sample(outcome.failures, SAMPLE),
+        markers=outcome.markers,
+    )
+
+
+def delete_in_order(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    """Delete chunks one after the other in this process; among ROOT chunks, one that fails ends it."""
+    with Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep) as deleter:
+        for one in work:
+            tally = delete_chunk(ctx.plans, one, deleter, ctx.attempt.checkpoint)
+            report(tally)
+            if tally.failed and one.chunk.kind is Phase.ROOT:
+                return
+
+
+class _Look(Enum):
+    SAME = "same"
+    EXTENDED = "extended"
+    GONE = "gone"
+
+
+class Execution:
+    """One attempt's run of a purge; used once."""
+
+    def __init__(self, ctx: PurgeContext, engine: PurgeEngine) -> None:
+        self._ctx = ctx
+        self._engine = engine
+        self._started = ctx.now()
+        self._indexes: tuple[PlanIndex, ...] = ()
+        self._segments: tuple[PlanSegment, ...] = ()
+        self._deleting = False
+
+    def run(self) -> PurgeResult:
+        """Plan if there is no plan yet, then execute; raises what stopped it, after which the same call goes on."""
+        self._open()
+        if self._ctx.options.dry_run:
+            return self._result("PLANNED")
+        self._drive()
+        return self._result("PURGED")
+
+    def _open(self) -> None:
+        ctx = self._ctx
+        segments = ctx.attempt.plan()
+        if not segments and ctx.options.execute_plan is not None:
+            segment = segment_of(ctx.plans, ctx.options.execute_plan)
+            index = load_index(ctx.plans, segment)
+            self._check_owner(index)
+            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
+        if not segments:
+            table = ctx.tables.load()
+            index, segment = self._engine.plan(ctx, table, ())
+            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
+        self._take(segments)
+
+    def _take(self, segments: tuple[PlanSegment, ...]) -> None:
+        """Read what is published, which need not be what this attempt wrote."""
+        self._segments = segments
+        self._indexes = tuple(load_index(self._ctx.plans, segment) for segment in segments)
+        for index in self._indexes:
+            self._check_owner(index)
+
+    def _check_owner(self, index: PlanIndex) -> None:
+        if index.table_uuid != self._ctx.table_uuid.lower():
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}")
+
+    def _drive(self) -> None:
+        while True:
+            for phase in (Phase.DATA, Phase.META, Phase.ROOT):
+                look = self._look()
+                if look is _Look.GONE:
+                    return
+                if look is _Look.EXTENDED:
+                    break
+                if phase is Phase.ROOT:
+                    self._marks(self._indexes[-1]).mark_root_next()
+                self._delete(phase)
+            else:
+                look = self._look()
+                if look is _Look.SAME:
+                    self._check_root_is_gone()
+                if look is not _Look.EXTENDED:
+                    return
+
+    def _look(self) -> _Look:
+        """Load the table and compare it with the plan; the first look with something to delete also tries to delete."""
+        ctx, last = self._ctx, self._indexes[-1]
+        ctx.attempt.checkpoint()
+        try:
+            table = ctx.tables.load()
+        except (NoSuchTable, TableMetadataMissing) as error:
+            if self._marks(last).root_is_next():
+                self._root_is_done()
+                return _Look.GONE
+            raise TableGone(f"the catalog says {error.code} and the plan had not come to the table's root") from error
+        left = self._left(*_PHASES)
+        if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
+            return _Look.GONE  # all of it, and its name was taken again
+        metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+        check_table(metadata, table_uuid=ctx.table_uuid)
+        if canonical(metadata.path) != canonical(last.metadata_location):
+            check_not_replaced(metadata, self._indexes)
+            self._extend(table)
+            return _Look.EXTENDED
+        if left and not self._deleting:
+            check_can_delete(ctx.store, covered_roots(table).uris)
+            ctx.attempt.begin_deleting()
+            self._deleting = True
+        return _Look.SAME
+
+    def _extend(self, table: LoadedTable) -> None:
+        ctx = self._ctx
+        if ctx.options.execute_plan is not None:
+            raise PlanOfAnotherTable(f"the table was committed to since plan {ctx.options.execute_plan} was made")
+        index, segment = self._engine.plan(ctx, table, self._indexes)
+        planned = sum(one.files_planned for one in (*self._indexes, index))
+        self._take(ctx.attempt.publish(segment, files_planned=planned))
+
+    def _delete(self, phase: Phase) -> None:
+        """Delete what is left of a phase; raises FilesNotDeleted if something stays: no later phase may begin."""
+        work = self._left(phase)
+        if not work:
+            return
+        before = self._done()
+        run = Tally()
+
+        def report(tally: Tally) -> None:
+            run.add(tally)
+            self._ctx.attempt.progress(
+                files_deleted=sum(one.chunk.count for one in before) + run.files,
+                files_failed=run.failed,
+                bytes_deleted=sum(one.chunk.bytes for one in before) + run.bytes,
+            )
+
+        if phase is Phase.ROOT:
+            delete_in_order(self._ctx, work, report)
+        else:
+            self._engine.delete(self._ctx, work, report)
+        if run.failed:
+            kind = FilesNotDeleted if run.permanent else FilesNotDeletedYet
+            raise kind(run.failed, run.sample)
+
+    def _root_is_done(self) -> None:
+        """Killed between the root's delete and its mark: the catalog's answer stands for the store's."""
+        for one in self._left(Phase.ROOT):
+            self._marks(one.index).mark_done(one.chunk)
+
+    def _check_root_is_gone(self) -> None:
+        """The catalog may answer from a cache when metadata.json is gone; ask the store."""
+        last = self._indexes[-1]
+        location = parse(last.metadata_location)
+        planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)
+        if planned and self._ctx.store.exists(location):
+            raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
+
+    def _marks(self, index: PlanIndex) -> Marks:
+        return Marks(self._ctx.plans, index.plan_id)
+
+    def _chunks(self, *, done: bool, phases: Sequence[Phase]) -> list[Work]:
+        found: list[Work] = []
+        for index in self._indexes:
+            marked = self._marks(index).done()
+            chunks = (chunk for chunk in index.chunks if chunk.kind in phases)
+            found.extend(Work(index, chunk) for chunk in chunks if (chunk.name in marked) == done)
+        return found
+
+    def _left(self, *phases: Phase) -> list[Work]:
+        return self._chunks(done=False, phases=phases)
+
+    def _done(self) -> list[Work]:
+        return self._chunks(done=True, phases=_PHASES)
+
+    def _result(self, status: Literal["PURGED", "PLANNED"]) -> PurgeResult:
+        ctx, indexes = self._ctx, self._indexes
+        done = [] if status == "PLANNED" else self._done()
+        deleted_bytes = sum(one.chunk.bytes for one in done)
+        findings = merge_findings(indexes)
+        versioned = any(finding.code == VERSIONED_BUCKET for finding in findings) or any(
+            self._marks(index).versioned() for index in indexes
+        )
+        result = PurgeResult(
+            status=status,
+            engine=self._engine.name,
+            identifier=ctx.identifier,
+            table_uuid=ctx.table_uuid.lower(),
+            metadata_location=indexes[-1].metadata_location,
+            plan_ids=tuple(index.plan_id for index in indexes),
+            files_planned=sum(index.files_planned for index in indexes),
+            files_deleted=sum(one.chunk.count for one in done),
+            bytes_planned=sum(index.bytes_planned for index in indexes),
+            bytes_deleted=deleted_bytes,
+            bytes_freed=None if versioned else deleted_bytes,
+            files_kept=sum(index.files_kept for index in indexes),
+            findings=findings,
+            receipt=None if status == "PLANNED" else receipt_key(indexes),
+            seconds=ctx.now() - self._started,
+        )
+        if status == "PURGED":
+            store_receipt(ctx, result, indexes, self._segments)
+        return result

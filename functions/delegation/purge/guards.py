@@ -1,0 +1,177 @@
+"""Which paths may be deleted, and which tables may be purged at all. Pure but for the probe; every refusal is typed.
+
+| guard                              | refuses with              | setting                          |
+|------------------------------------|---------------------------|----------------------------------|
+| gc.enabled=false                   | GC_DISABLED               | the table's property             |
+| another table-uuid at the name     | TABLE_UUID_MISMATCH       | none                             |
+| older metadata than planned        | METADATA_REPLACED         | none                             |
+| `#`, `?`, `..`, no bucket          | AMBIGUOUS_PATH            | none                             |
+| other schemes, S3 Tables           | UNSUPPORTED_LOCATION      | none                             |
+| outside the table's locations      | PATHS_OUTSIDE_TABLE       | outside=keep (default), refuse, delete |
+| not covered by the credentials     | CREDENTIALS_DO_NOT_COVER  | uncovered=refuse (default), keep |
+| referenced by another live table   | FILES_SHARED              | shared=subtract (default), refuse |
+| credentials that cannot delete     | CREDENTIALS_CANNOT_DELETE | none                             |
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from delegation.polaris.model import LoadedTable
+from delegation.purge.context import PurgeOptions
+from delegation.purge.errors import (
+    CredentialsCannotDelete,
+    CredentialsDoNotCover,
+    FilesShared,
+    GcDisabled,
+    PathsOutsideTable,
+    PlanTampered,
+    PurgeRefused,
+    TableUuidMismatch,
+)
+from delegation.purge.locations import Roots, canonical
+from delegation.purge.metadata import TableMetadata
+from delegation.purge.objectstore import ObjectStore
+from delegation.purge.plan import SAMPLE, Finding, PlanIndex
+
+# What Polaris' session policy covers beside the vended prefixes, without naming it (observed on 1.4.1 and 1.7.0).
+COVERED_WRITE_PATHS = ("write.data.path", "write.metadata.path")
+
+OUTSIDE = "PATHS_OUTSIDE_TABLE"
+UNCOVERED = "CREDENTIALS_DO_NOT_COVER"
+SHARED = "FILES_SHARED"
+FOREIGN_METADATA = "FOREIGN_METADATA"
+VERSIONED_BUCKET = "VERSIONED_BUCKET"
+
+Verdict = Literal["", "outside", "uncovered", "shared", "foreign"]
+
+
+def check_table(metadata: TableMetadata, *, table_uuid: str) -> None:
+    """Raise TableUuidMismatch or GcDisabled."""
+    if metadata.table_uuid != table_uuid.lower():
+        raise TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
+    if not metadata.gc_enabled:
+        raise GcDisabled("the table's property gc.enabled is false")
+
+
+def covered_roots(table: LoadedTable) -> Roots:
+    """Where the vended credentials reach: their prefixes, and the present location and write paths of the table."""
+    prefixes = [credential.prefix for credential in table.credentials if credential.prefix]
+    write_paths = [path for name in COVERED_WRITE_PATHS if (path := table.properties.get(name))]
+    return Roots([table.location, *write_paths, *prefixes])
+
+
+def table_roots(metadata: TableMetadata, former: Iterable[str]) -> Roots:
+    """Every location that is or was the table's own.
+
+    A present one that is ambiguous or unsupported raises; a former one is left out, so that nothing counts as lying
+    below.
+    """
+    usable = []
+    for location in former:
+        try:
+            Roots([location])
+        except PurgeRefused:
+            continue
+        usable.append(location)
+    return Roots([*metadata.locations, *usable])
+
+
+@dataclass(slots=True)
+class _Tally:
+    count: int = 0
+    sample: tuple[str, ...] = ()
+
+    def add(self, path: str) -> None:
+        self.count += 1
+        if len(self.sample) < SAMPLE:
+            self.sample = (*self.sample, path)
+
+
+class PathGuard:
+    """Judges canonical paths and keeps count of what it holds back; `covered` None means the credentials reach all."""
+
+    def __init__(self, roots: Roots, covered: Roots | None, options: PurgeOptions) -> None:
+        self.roots = roots
+        self.covered = covered
+        self._options = options
+        self._tallies: dict[str, _Tally] = {}
+
+    def covers(self, path: str) -> bool:
+        return self.covered is None or self.covered.contains(path)
+
+    def judge(self, path: str, *, shared: bool = False, foreign: bool = False) -> Verdict:
+        """ "" to delete the path, otherwise why it is kept; what was kept is counted."""
+        verdict = self._verdict(path, shared=shared, foreign=foreign)
+        if verdict:
+            self._tallies.setdefault(verdict, _Tally()).add(path)
+        return verdict
+
+    def _verdict(self, path: str, *, shared: bool, foreign: bool) -> Verdict:
+        if foreign:
+            return "foreign"
+        if shared:
+            return "shared"
+        if self._options.outside != "delete" and not self.roots.contains(path):
+            return "outside"
+        return "" if self.covers(path) else "uncovered"
+
+    def add(self, findings: Iterable[tuple[Verdict, Finding]]) -> None:
+        """Take in what guards in other processes counted."""
+        for verdict, finding in findings:
+            tally = self._tallies.setdefault(verdict, _Tally())
+            tally.count += finding.count
+            tally.sample = (*tally.sample, *finding.sample)[:SAMPLE]
+
+    def counted(self) -> list[tuple[Verdict, Finding]]:
+        """What was kept, by verdict."""
+        codes: dict[Verdict, str] = {
+            "outside": OUTSIDE,
+            "uncovered": UNCOVERED,
+            "shared": SHARED,
+            "foreign": FOREIGN_METADATA,
+        }
+        return [
+            (verdict, Finding(code=code, count=self._tallies[verdict].count, sample=self._tallies[verdict].sample))
+            for verdict, code in codes.items()
+            if verdict in self._tallies
+        ]
+
+    def refuse_if_asked(self) -> None:
+        """Raise PathsOutsideTable, CredentialsDoNotCover or FilesShared where keeping is not what was asked."""
+        for verdict, finding in self.counted():
+            if verdict == "outside" and self._options.outside == "refuse":
+                raise PathsOutsideTable(finding.count, finding.sample)
+            if verdict == "uncovered" and self._options.uncovered == "refuse":
+                raise CredentialsDoNotCover(finding.count, finding.sample)
+            if verdict == "shared" and self._options.shared == "refuse":
+                raise FilesShared(finding.count, finding.sample)
+
+
+class PlanGuard:
+    """Checks every path of a plan again: no fault in planning or storing may delete a stranger's file."""
+
+    def __init__(self, index: PlanIndex) -> None:
+        self._roots = Roots(index.roots)
+        self._covered = None if index.covered is None else Roots(index.covered)
+        self._anywhere = index.outside == "delete"
+
+    def check(self, path: str, chunk: str) -> None:
+        """Raise PlanTampered, AmbiguousPath or UnsupportedLocation."""
+        if canonical(path) != path:
+            raise PlanTampered(chunk, "holds a path that is not canonical")
+        if not (self._anywhere or self._roots.contains(path)):
+            raise PlanTampered(chunk, "holds a path outside the table's locations")
+        if self._covered is not None and not self._covered.contains(path):
+            raise PlanTampered(chunk, "holds a path that the credentials did not cover")
+
+
+def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:
+    """Delete a key that never existed below each prefix; raises CredentialsCannotDelete.
+
+    Credentials vended to a principal without TABLE_WRITE_DATA look like any others: only trying tells.
+    """
+    for prefix in prefixes:
+        code = store.probe_delete(prefix)
+        if code is not None:
+            raise CredentialsCannotDelete(prefix, code)

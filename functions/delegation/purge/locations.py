@@ -1,0 +1,134 @@
+"""Object URIs: which object a path means, which location it lies under, and which paths are too ambiguous to delete.
+
+`s3`, `s3a` and `s3n` name the same object; path style and virtual-host style are matters of the endpoint, not of the
+URI. The key is what stands after the bucket, to the letter: nothing is percent-decoded, no slash is folded or
+stripped, because Iceberg's S3FileIO does not either (Iceberg `S3URI`). What S3FileIO would cut off (`#`, `?`) is
+refused, for there the name in the metadata is not the name of the object.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from delegation.purge.errors import AmbiguousPath, UnsupportedLocation
+
+S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+
+# The common case in one match, so that a million paths cost a million matches and no objects; anything else goes the
+# long way.
+_PLAIN = re.compile(r"s3://(?![^/]*--table-s3/)[a-z0-9][a-z0-9.\-_]*/[^#?]+", re.ASCII)
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/]*)(?:/(.*))?", re.DOTALL)
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectLocation:
+    """One object: its bucket and its key as written."""
+
+    bucket: str
+    key: str
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+
+def canonical(path: str) -> str:
+    """The one spelling of an object's URI (`s3://bucket/key`): equal exactly when the object is.
+
+    Raises AmbiguousPath or UnsupportedLocation, so whatever passes may be compared as text and deleted by key.
+    """
+    if _PLAIN.fullmatch(path) and "/.." not in path and path.isascii():
+        return path
+    return parse(path).uri
+
+
+def parse(path: str) -> ObjectLocation:
+    """The object a path names; raises AmbiguousPath or UnsupportedLocation."""
+    bucket, key = _split(path)
+    if not key:
+        raise AmbiguousPath(path, "no key")
+    return ObjectLocation(bucket, key)
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Bucket and key of a canonical URI; no check is made again."""
+    bucket, _, key = uri[5:].partition("/")
+    return bucket, key
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A location that files can lie under: a bucket and a key prefix without trailing slash ("": all of it)."""
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def of(cls, location: str) -> "Root":
+        """Read a table location or a credential's prefix; raises AmbiguousPath or UnsupportedLocation."""
+        bucket, key = _split(location)
+        return cls(bucket, key.rstrip("/"))
+
+    @property
+    def uri(self) -> str:
+        """With a trailing slash: a canonical path lies under this root exactly when it starts with this and goes on."""
+        return f"s3://{self.bucket}/{self.prefix}/" if self.prefix else f"s3://{self.bucket}/"
+
+    def contains(self, path: str) -> bool:
+        """Whether a canonical path lies below, by whole components: `…/t` contains `…/t/a`, not `…/t2/a` nor `…/t`."""
+        uri = self.uri
+        return path.startswith(uri) and len(path) > len(uri)
+
+    def overlaps(self, other: "Root") -> bool:
+        """Whether one lies at or below the other."""
+        return self.uri.startswith(other.uri) or other.uri.startswith(self.uri)
+
+
+class Roots:
+    """A set of locations, nested ones folded into the outermost."""
+
+    def __init__(self, locations: Iterable[str]) -> None:
+        self.roots = tuple(sorted({Root.of(location) for location in locations}, key=lambda root: root.uri))
+        outermost: list[str] = []
+        for uri in sorted(root.uri for root in self.roots):
+            if not outermost or not uri.startswith(outermost[-1]):
+                outermost.append(uri)
+        self._uris = tuple(outermost)
+
+    def contains(self, path: str) -> bool:
+        """Whether a canonical path lies below any of them."""
+        return path.startswith(self._uris) and path not in self._uris
+
+    def overlaps(self, other: "Roots") -> bool:
+        return any(mine.overlaps(theirs) for mine in self.roots for theirs in other.roots)
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """Every location, nested ones too, with a trailing slash."""
+        return tuple(root.uri for root in self.roots)
+
+
+def _split(path: str) -> tuple[str, str]:
+    found = _URI.fullmatch(path)
+    if found is None:
+        raise UnsupportedLocation(path, "not an object URI")
+    scheme, bucket, key = found[1].lower(), found[2], found[3] or ""
+    if scheme not in S3_SCHEMES:
+        raise UnsupportedLocation(path, f"{scheme} is not supported")
+    if not bucket:
+        raise AmbiguousPath(path, "no bucket")
+    for character in "#?":
+        if character in path:
+            raise AmbiguousPath(path, f"holds {character}, which writers cut off")
+    if not _BUCKET.fullmatch(bucket):
+        raise AmbiguousPath(path, "not a bucket name")
+    if bucket.endswith("--table-s3"):
+        raise UnsupportedLocation(path, "S3 Tables delete their own files")
+    if ".." in key.split("/"):
+        raise AmbiguousPath(path, "holds .. as a component")
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise AmbiguousPath(path, "not valid Unicode") from error
+    return bucket, key

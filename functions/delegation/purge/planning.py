@@ -1,0 +1,273 @@
+"""Making a plan: from the table's metadata to chunks in the plan bucket, before anything is deleted.
+
+The steps are functions that both engines use; `make_plan` strings them together in one process, with memory bounded
+by a sort run and a chunk however many files the table has.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from delegation.polaris.model import LoadedTable
+from delegation.purge.attempt import PlanSegment
+from delegation.purge.avro import ManifestFile
+from delegation.purge.context import Engine, Neighbour, PurgeContext
+from delegation.purge.errors import ManifestMissing, MetadataReplaced
+from delegation.purge.guards import VERSIONED_BUCKET, PathGuard, Verdict, check_table, covered_roots, table_roots
+from delegation.purge.locations import Roots
+from delegation.purge.metadata import TableMetadata, parse_metadata
+from delegation.purge.objectstore import PlanStore
+from delegation.purge.plan import (
+    INDEX,
+    Chunk,
+    ChunkWriter,
+    Finding,
+    Phase,
+    PlanIndex,
+    Total,
+    add_totals,
+    phase_of,
+    planned_paths,
+    read_chunk,
+    read_index,
+    store_index,
+)
+from delegation.purge.progress import Marks
+from delegation.purge.reach import (
+    Fetcher,
+    Manifests,
+    entries,
+    manifest_record,
+    named_by_metadata,
+    read_history,
+    read_limit,
+    read_manifest_lists,
+)
+from delegation.purge.sorting import Record, Sorter, subtract
+
+
+@dataclass(slots=True)
+class Survey:
+    """What metadata and manifest lists say, before any manifest is read: all that a plan needs but the entries."""
+
+    metadata: TableMetadata
+    guard: PathGuard
+    small: list[Record]
+    foreign: frozenset[str]
+    manifests: dict[str, ManifestFile]
+    known: frozenset[str]
+
+    def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
+        """Manifests to read, with the most bytes each may have: not those of earlier segments, nor uncovered ones."""
+        return [
+            (path, read_limit(manifest, limit))
+            for path, manifest in self.manifests.items()
+            if path not in self.known and self.guard.covers(path)
+        ]
+
+
+def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()) -> Survey:
+    """Read metadata, former metadata and manifest lists; raises what a guard or a corrupt file raises.
+
+    `earlier` segments of the same plan account for manifests that may be gone by now; they are not read again.
+    """
+    metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+    check_table(metadata, table_uuid=ctx.table_uuid)
+    check_not_replaced(metadata, earlier)
+    covered = covered_roots(table) if ctx.settings.vended else None
+    known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
+    fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    history = read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
+    former_roots = [root for index in earlier for root in index.roots]
+    guard = PathGuard(table_roots(metadata, [*history.locations, *former_roots]), covered, ctx.options)
+    accounted = Accounted(ctx)
+    reached = read_manifest_lists(
+        metadata,
+        fetcher,
+        limit=ctx.settings.max_file_bytes,
+        readable=lambda path: path not in known and guard.covers(path),
+        missing=accounted.check,
+    )
+    small = [*named_by_metadata(metadata), *history.files, *reached.lists]
+    small.extend(manifest_record(path, manifest) for path, manifest in reached.manifests.items())
+    return Survey(metadata, guard, small, frozenset(history.foreign), reached.manifests, known)
+
+
+def check_not_replaced(metadata: TableMetadata, earlier: Sequence[PlanIndex]) -> None:
+    """Raise MetadataReplaced when the catalog names metadata older than what a segment was planned from."""
+    newest = max((index.last_updated_ms for index in earlier), default=None)
+    if newest is not None and metadata.last_updated_ms < newest:
+        raise MetadataReplaced(f"the catalog went back to older metadata, {metadata.path}")
+
+
+class Accounted:
+    """Knows which manifests earlier purges of the same table deleted.
+
+    A register clone shares its original's uuid and so its task: when the clone was purged first, manifests of the
+    original may be gone. A manifest that a plan of this task lists in a META chunk marked done went after all its
+    files did; one missing for any other reason stops the purge, for what it named cannot be known.
+    """
+
+    def __init__(self, ctx: PurgeContext) -> None:
+        self._ctx = ctx
+        self._deleted: frozenset[str] | None = None
+
+    def check(self, path: str) -> None:
+        if self._deleted is None:
+            self._deleted = frozenset(self._read())
+        if path not in self._deleted:
+            raise ManifestMissing(path)
+
+    def _read(self) -> Iterator[str]:
+        plans = self._ctx.plans
+        suffix = f"/{INDEX}"
+        for key in list(plans.keys(f"{self._ctx.attempt.task_id}/")):
+            if not key.endswith(suffix):
+                continue
+            index = read_index(plans, key.removesuffix(suffix))
+            if index.table_uuid != self._ctx.table_uuid.lower():
+                continue
+            done = Marks(plans, index.plan_id).done()
+            for chunk in index.chunks:
+                if chunk.kind is Phase.META and chunk.name in done:
+                    yield from (record.path for record in read_chunk(plans, index.plan_id, chunk))
+
+
+def all_entries(
+    fetcher: Fetcher,
+    manifests: dict[str, ManifestFile],
+    wanted: Iterable[tuple[str, int]],
+    missing: Callable[[str], None],
+) -> Iterator[Record]:
+    """The files of all entries of the wanted manifests, in any order and with duplicates."""
+    for path, data in fetcher.fetch(wanted):
+        if data is None:
+            missing(path)
+        else:
+            yield from entries(path, manifests[path], data)
+
+
+def neighbours_of(ctx: PurgeContext, roots: Roots) -> list[Neighbour]:
+    """Live tables under another identifier whose locations overlap this one's, in either direction."""
+    near = []
+    for neighbour in ctx.neighbours():
+        if neighbour.table.identifier == ctx.identifier:
+            continue
+        theirs = parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
+        if roots.overlaps(Roots(theirs.locations)):
+            near.append(neighbour)
+    return near
+
+
+def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Record]:
+    """All that a live table reaches; raises ManifestMissing, for what such a manifest protects is unknown."""
+    metadata = parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
+    fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    limit = ctx.settings.max_file_bytes
+    yield from named_by_metadata(metadata)
+    yield from read_history(metadata, fetcher, lambda _path: True).files
+    found: Manifests = read_manifest_lists(
+        metadata, fetcher, limit=limit, readable=lambda _path: True, missing=_missing_of_neighbour
+    )
+    yield from found.lists
+    yield from (manifest_record(path, manifest) for path, manifest in found.manifests.items())
+    wanted = [(path, read_limit(manifest, limit)) for path, manifest in found.manifests.items()]
+    yield from all_entries(fetcher, found.manifests, wanted, _missing_of_neighbour)
+
+
+def _missing_of_neighbour(path: str) -> None:
+    raise ManifestMissing(path)
+
+
+class PlanWriter:
+    """Sorts judged records into chunks by kind; `part` keeps several writers of one plan apart."""
+
+    def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
+        self._writers = {kind: ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part) for kind in Phase}
+
+    def write(self, record: Record, verdict: Verdict) -> None:
+        self._writers[Phase.KEPT if verdict else phase_of(record.rank)].add(record, verdict)
+
+    def close(self) -> tuple[list[Chunk], dict[str, Total]]:
+        """Store what is left; the chunks, and the totals by type of what is to be deleted."""
+        chunks: list[Chunk] = []
+        totals: dict[str, Total] = {}
+        for kind, writer in self._writers.items():
+            writer.flush()
+            chunks.extend(writer.chunks)
+            if kind is not Phase.KEPT:
+                add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
+        return chunks, totals
+
+
+def new_plan_id(ctx: PurgeContext) -> str:
+    """Where a plan is written: an attempt that is repeated, or that wakes up late, never writes over another's."""
+    return f"{ctx.attempt.task_id}/{ctx.attempt.attempt}/{ctx.nonce()}"
+
+
+def make_plan(
+    ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()
+) -> tuple[PlanIndex, PlanSegment]:
+    """Plan in this process: read every manifest, sort, judge, write. Not yet published.
+
+    With `earlier` segments only what they do not hold already is planned. Raises what guards and corrupt files raise.
+    """
+    found = survey(ctx, table, earlier)
+    fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    plan_id = new_plan_id(ctx)
+    run_records = ctx.settings.run_records
+    with Sorter(run_records=run_records) as ours, Sorter(run_records=run_records) as theirs:
+        ours.extend(found.small)
+        wanted = found.readable_manifests(ctx.settings.max_file_bytes)
+        ours.extend(all_entries(fetcher, found.manifests, wanted, Accounted(ctx).check))
+        for neighbour in neighbours_of(ctx, found.guard.roots):
+            theirs.extend(reach_of_neighbour(ctx, neighbour))
+        writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
+        planned = planned_paths(ctx.plans, earlier, Phase)
+        fresh = (record for record, known in subtract(ours.sorted(), planned) if not known)
+        for record, shared in subtract(fresh, (one.path for one in theirs.sorted())):
+            verdict = found.guard.judge(record.path, shared=shared, foreign=record.path in found.foreign)
+            writer.write(record, verdict)
+        chunks, totals = writer.close()
+    return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)
+
+
+def finish_plan(
+    ctx: PurgeContext,
+    found: Survey,
+    earlier: Sequence[PlanIndex],
+    *,
+    plan_id: str,
+    engine: Engine,
+    chunks: Sequence[Chunk],
+    totals: dict[str, Total],
+) -> tuple[PlanIndex, PlanSegment]:
+    """Refuse what the options say to refuse, then write the index over the chunks written so far."""
+    found.guard.refuse_if_asked()
+    metadata = found.metadata
+    findings = [finding for _, finding in found.guard.counted()]
+    buckets = sorted({root.bucket for root in found.guard.roots.roots})
+    versioned = tuple(f"s3://{bucket}/" for bucket in buckets if ctx.store.versioned(bucket))
+    if versioned:
+        findings.append(Finding(code=VERSIONED_BUCKET, count=len(versioned), sample=versioned))
+    covered = found.guard.covered
+    index = PlanIndex(
+        plan_id=plan_id,
+        task_id=ctx.attempt.task_id,
+        attempt=ctx.attempt.attempt,
+        table_uuid=metadata.table_uuid,
+        identifier=str(ctx.identifier),
+        metadata_location=metadata.path,
+        last_updated_ms=metadata.last_updated_ms,
+        format_version=metadata.format_version,
+        snapshots=len(metadata.snapshots),
+        extends=tuple(one.plan_id for one in earlier),
+        engine=engine,
+        created_at=ctx.clock().isoformat(),
+        roots=found.guard.roots.uris,
+        covered=None if covered is None else covered.uris,
+        outside=ctx.options.outside,
+        chunks=tuple(chunks),
+        counts=totals,
+        findings=tuple(findings),
+    )
+    return index, store_index(ctx.plans, index)

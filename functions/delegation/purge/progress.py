@@ -1,0 +1,51 @@
+"""What has become of a plan: marks beside it, one object each, so that no two writers ever change the same one."""
+
+import gzip
+import json
+from collections.abc import Iterable
+
+from delegation.purge.objectstore import PlanStore
+from delegation.purge.plan import Chunk
+
+_ROOT_NEXT = "ROOT-NEXT"
+_VERSIONED = "VERSIONED"
+
+
+class Marks:
+    """The marks of one plan. A chunk is marked done only when the store confirmed every key of it."""
+
+    def __init__(self, store: PlanStore, plan_id: str) -> None:
+        self._store = store
+        self._plan_id = plan_id
+
+    def done(self) -> frozenset[str]:
+        """Names of the chunks that are done."""
+        prefix = f"{self._plan_id}/done/"
+        names = (key.removeprefix(prefix) for key in self._store.keys(prefix))
+        return frozenset(names) - {_ROOT_NEXT}
+
+    def mark_done(self, chunk: Chunk) -> None:
+        self._store.put(f"{self._plan_id}/done/{chunk.name}", b"{}\n")
+
+    def root_is_next(self) -> bool:
+        """Whether everything but the root was done when a former attempt, or this one, went on to the root."""
+        return self._has(f"done/{_ROOT_NEXT}")
+
+    def mark_root_next(self) -> None:
+        self._store.put(f"{self._plan_id}/done/{_ROOT_NEXT}", b"{}\n")
+
+    def versioned(self) -> bool:
+        """Whether some attempt saw deletes answered with delete markers."""
+        return self._has(_VERSIONED)
+
+    def mark_versioned(self) -> None:
+        self._store.put(f"{self._plan_id}/{_VERSIONED}", b"{}\n")
+
+    def _has(self, name: str) -> bool:
+        key = f"{self._plan_id}/{name}"
+        return key in set(self._store.keys(key))
+
+    def keep_failures(self, chunk: Chunk, failures: Iterable[tuple[str, str]]) -> None:
+        """Leave the full list of what could not be deleted, as (path, code), for people: `failed/{chunk}`."""
+        lines = "".join(json.dumps({"path": path, "code": code}, ensure_ascii=False) + "\n" for path, code in failures)
+        self._store.put(f"{self._plan_id}/failed/{chunk.name}", gzip.compress(lines.encode(), mtime=0))

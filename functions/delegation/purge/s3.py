@@ -1,0 +1,307 @@
+"""S3 (and what speaks its protocol) through boto3: table files with vended credentials, plans with our own role.
+
+Addressing style, endpoint and region come from the table's configuration (`s3.endpoint`, `s3.path-style-access`,
+`client.region`), else from boto3's own settings. Clients live in the process that made them; nothing here is pickled.
+"""
+
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
+from botocore.exceptions import ConnectionError as EndpointError
+
+from delegation.polaris.errors import CredentialVendingFailed
+from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential
+from delegation.purge.locations import ObjectLocation, split
+from delegation.purge.objectstore import (
+    BatchResult,
+    KeyFailure,
+    ObjectNotFound,
+    ObjectStoreDenied,
+    ObjectStoreError,
+    ObjectStoreUnavailable,
+    ObjectTooLarge,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+T = TypeVar("T")
+
+# boto3's XML cannot carry these: such keys go one by one in the URL, percent-encoded.
+_NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
+_ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound", "404"})
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
+_DENIED = frozenset(
+    {
+        "AccessDenied",
+        "AllAccessDisabled",
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "InvalidToken",
+        "403",
+        "Forbidden",
+    }
+)
+_NEVER_ETAG = '"00000000000000000000000000000000"'
+
+
+class Credentials(Protocol):
+    """What is needed of delegation.polaris' VendedCredentials."""
+
+    def for_uri(self, uri: str) -> StorageCredential: ...
+
+    def replace(self, uri: str, refused: StorageCredential) -> StorageCredential: ...
+
+    def table(self) -> LoadedTable: ...
+
+
+class S3ObjectStore:
+    """A table's files; one instance per process.
+
+    Without `credentials` boto3 finds the process' own and `settings` say where the store is; with them the table does.
+    """
+
+    def __init__(
+        self, credentials: Credentials | None = None, *, settings: S3Settings | None = None, connections: int = 32
+    ) -> None:
+        self._credentials = credentials
+        self._settings = settings
+        self._connections = connections
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[str, bool], S3Client] = {}
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        def get(client: "S3Client") -> bytes:
+            answer = client.get_object(Bucket=location.bucket, Key=location.key)
+            if answer["ContentLength"] > limit:
+                answer["Body"].close()
+                raise ObjectTooLarge(f"{location.uri} has {answer['ContentLength']} bytes, more than {limit}")
+            return answer["Body"].read()
+
+        return self._call(location.uri, get)
+
+    def exists(self, location: ObjectLocation) -> bool:
+        def head(client: "S3Client") -> bool:
+            client.head_object(Bucket=location.bucket, Key=location.key)
+            return True
+
+        try:
+            return self._call(location.uri, head)
+        except ObjectNotFound:
+            return False
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        deleted: list[str] = []
+        failed: list[KeyFailure] = []
+        markers = False
+        for credential, group in self._by_credential(bucket, keys):
+            client = self._client(credential, deleting=True)
+            plain = [key for key in group if not _NOT_IN_XML.search(key)]
+            results = [_delete_many(client, bucket, plain)] if plain else []
+            results.extend(_delete_one(client, bucket, key) for key in group if _NOT_IN_XML.search(key))
+            for result in results:
+                deleted.extend(result.deleted)
+                failed.extend(result.failed)
+                markers = markers or result.markers
+                if credential is not None and any(failure.code in _EXPIRED for failure in result.failed):
+                    self._replace(f"s3://{bucket}/{group[0]}", credential)
+        return BatchResult(tuple(deleted), tuple(failed), markers)
+
+    def probe_delete(self, prefix: str) -> str | None:
+        bucket, key = split(f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}")
+
+        def probe(client: "S3Client") -> None:
+            # If-Match keeps a versioned bucket from adding a marker for the absent key; authorisation is checked first.
+            client.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG)
+
+        def plain_probe(client: "S3Client") -> None:
+            client.delete_object(Bucket=bucket, Key=key)
+
+        try:
+            self._call(f"s3://{bucket}/{key}", probe)
+        except ObjectNotFound:
+            return None
+        except ObjectStoreDenied as error:
+            return _code_of(error)
+        except ObjectStoreError as error:
+            if _code_of(error) == "PreconditionFailed":
+                return None
+            if _code_of(error) != "NotImplemented" or self.versioned(bucket):
+                raise
+            self._call(f"s3://{bucket}/{key}", plain_probe)
+        return None
+
+    def versioned(self, bucket: str) -> bool | None:
+        def ask(client: "S3Client") -> bool:
+            return client.get_bucket_versioning(Bucket=bucket).get("Status") is not None
+
+        try:
+            return self._call(f"s3://{bucket}/", ask)
+        except (ObjectStoreDenied, ObjectNotFound, CredentialVendingFailed):
+            return None
+
+    def _call(self, uri: str, action: "Callable[[S3Client], T]") -> T:
+        """Do something with the client for a URI; boto3 retries what passes, an expired credential is replaced once."""
+        credential = None if self._credentials is None else self._credentials.for_uri(uri)
+        try:
+            return action(self._client(credential))
+        except ClientError as error:
+            if self._credentials is None or credential is None or _code(error) not in _EXPIRED:
+                _translate(uri, error)
+        except BotoCoreError as error:
+            _translate(uri, error)
+        try:
+            return action(self._client(self._credentials.replace(uri, credential)))
+        except (ClientError, BotoCoreError) as error:
+            _translate(uri, error)
+
+    def _replace(self, uri: str, refused: StorageCredential) -> None:
+        if self._credentials is not None:
+            self._credentials.replace(uri, refused)
+
+    def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[StorageCredential | None, Sequence[str]]]:
+        """Keys grouped by the credential that reaches them; nearly always one group."""
+        if self._credentials is None:
+            return [(None, keys)]
+        first = self._credentials.for_uri(f"s3://{bucket}/{keys[0]}")
+        if len({credential.access_key_id for credential in self._credentials.table().credentials}) <= 1:
+            return [(first, keys)]
+        groups: dict[str, tuple[StorageCredential, list[str]]] = {}
+        for key in keys:
+            credential = self._credentials.for_uri(f"s3://{bucket}/{key}")
+            groups.setdefault(credential.access_key_id, (credential, []))[1].append(key)
+        return list(groups.values())
+
+    def _client(self, credential: StorageCredential | None, *, deleting: bool = False) -> "S3Client":
+        name = ("" if credential is None else credential.access_key_id, deleting)
+        with self._lock:
+            client = self._clients.get(name)
+            if client is None:
+                if len(self._clients) >= 16:
+                    self._clients.clear()
+                client = self._clients[name] = self._build(credential, deleting=deleting)
+            return client
+
+    def _build(self, credential: StorageCredential | None, *, deleting: bool) -> "S3Client":
+        settings = self._settings
+        if settings is None and self._credentials is not None:
+            settings = self._credentials.table().s3
+        settings = settings or S3Settings()
+        # Deletes are retried per key and at our own rate, and a million keys need no validation of their types.
+        retries = {"total_max_attempts": 1 if deleting else 5, "mode": "standard"}
+        config = Config(
+            retries=retries,  # type: ignore[arg-type]
+            parameter_validation=not deleting,
+            max_pool_connections=self._connections,
+            connect_timeout=10,
+            read_timeout=60,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": "path"} if settings.path_style else None,
+        )
+        return boto3.session.Session().client(
+            "s3",
+            endpoint_url=settings.endpoint,
+            region_name=settings.region,
+            aws_access_key_id=None if credential is None else credential.access_key_id,
+            aws_secret_access_key=None if credential is None else credential.secret_access_key,
+            aws_session_token=None if credential is None else credential.session_token,
+            config=config,
+        )
+
+
+class S3PlanStore:
+    """The service's own bucket, with a client of the service's own identity; `prefix` is put before every key."""
+
+    def __init__(self, client: "S3Client", bucket: str, prefix: str = "") -> None:
+        self._client = client
+        self._bucket = bucket
+        self._prefix = prefix
+
+    def put(self, key: str, data: bytes) -> None:
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=data)
+        except (ClientError, BotoCoreError) as error:
+            _translate(f"s3://{self._bucket}/{self._prefix}{key}", error)
+
+    def get(self, key: str) -> bytes:
+        try:
+            return self._client.get_object(Bucket=self._bucket, Key=self._prefix + key)["Body"].read()
+        except (ClientError, BotoCoreError) as error:
+            _translate(f"s3://{self._bucket}/{self._prefix}{key}", error)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=self._prefix + prefix
+        )
+        try:
+            for page in pages:
+                for one in page.get("Contents", []):
+                    yield one["Key"].removeprefix(self._prefix)
+        except (ClientError, BotoCoreError) as error:
+            _translate(f"s3://{self._bucket}/{self._prefix}{prefix}", error)
+
+
+def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
+    try:
+        answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]})
+    except ClientError as error:
+        return _all_failed(keys, _code(error))
+    except BotoCoreError:
+        return _all_failed(keys, "ConnectionFailed")
+    asked = set(keys)
+    confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in asked]
+    deleted = {one["Key"] for one in confirmed}
+    codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in asked}
+    deleted.update(key for key, code in codes.items() if code in _ABSENT)
+    failed = tuple(KeyFailure(key, codes.get(key, "NoAnswer")) for key in keys if key not in deleted)
+    return BatchResult(tuple(deleted), failed, markers=any(one.get("DeleteMarker") for one in confirmed))
+
+
+def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
+    try:
+        answer = client.delete_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        code = _code(error)
+        return BatchResult((key,)) if code in _ABSENT else _all_failed([key], code)
+    except BotoCoreError:
+        return _all_failed([key], "ConnectionFailed")
+    return BatchResult((key,), markers=bool(answer.get("DeleteMarker")))
+
+
+def _all_failed(keys: Sequence[str], code: str) -> BatchResult:
+    if code in _ABSENT:  # the bucket itself
+        return BatchResult(tuple(keys))
+    return BatchResult((), tuple(KeyFailure(key, code) for key in keys))
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code") or "Unknown")
+
+
+def _code_of(error: ObjectStoreError) -> str:
+    cause = error.__cause__
+    return _code(cause) if isinstance(cause, ClientError) else error.code
+
+
+def _translate(uri: str, error: ClientError | BotoCoreError) -> NoReturn:
+    """Raise our own error for boto3's; the text names the store's code, never what it quotes of the request."""
+    if isinstance(error, ClientError):
+        code = _code(error)
+        if code in _ABSENT:
+            raise ObjectNotFound(f"no object {uri}") from error
+        if code in _DENIED or code in _EXPIRED:
+            raise ObjectStoreDenied(f"{code} for {uri}") from error
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if status >= 500 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}:
+            raise ObjectStoreUnavailable(f"{code} for {uri}") from error
+        raise ObjectStoreError(f"{code} for {uri}") from error
+    if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError)):
+        raise ObjectStoreUnavailable(f"{type(error).__name__} for {uri}") from error
+    raise ObjectStoreError(f"{type(error).__name__} for {uri}") from error
