@@ -29,6 +29,14 @@ class DispatchQueue(Protocol):
         """Enqueue one dispatch; raises StoreUnavailable when the queue did not take it."""
 
 
+class NoDispatchQueue:
+    """DispatchQueue of a process that has no right to dispatch: what it makes due, the sweeper dispatches."""
+
+    def send(self, task_id: str, n: int) -> None:
+        """See DispatchQueue.send; always raises StoreUnavailable."""
+        raise StoreUnavailable(f"dispatch {n} of task {task_id} cannot be sent from here: no queue is configured")
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The deadlines of a holder: presumed lost from, and not expected to change before."""
@@ -165,14 +173,14 @@ class TaskService:
     def publish_plan(self, task_id: str, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
         """Append `segment` to the plan if it still has the `seen` segments its author knew; else return what stands.
 
+        `files_planned` is the total over all segments, this one included.
         So the first plan wins, and a paused planner that wakes up changes nothing (DESIGN §5).
         """
 
         def decide(task: Task, _now: datetime) -> Task:
             if len(t.held_by(task, attempt).plan_segments) != seen:
                 return task
-            planned = (task.files_planned or 0) + files_planned
-            return task.evolve(plan_segments=(*task.plan_segments, segment), files_planned=planned)
+            return task.evolve(plan_segments=(*task.plan_segments, segment), files_planned=files_planned)
 
         return self.change(task_id, decide)
 

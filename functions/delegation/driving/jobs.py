@@ -1,0 +1,155 @@
+"""Spark job runs: a seam, and EMR Serverless behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as BotoConnectionError
+
+from delegation.errors import DelegationError
+
+WAITING: Final = frozenset({"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"})
+ENDED: Final = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
+_ACTIVE: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING")
+
+
+class JobServiceUnavailable(DelegationError):
+    """The job service did not take a call; the same call may be repeated."""
+
+    code: ClassVar[str] = "JOB_SERVICE_UNAVAILABLE"
+    retryable: ClassVar[bool] = True
+
+
+class JobRefused(DelegationError):
+    """The job service refuses to start the job: its configuration has to be mended by a person."""
+
+    code: ClassVar[str] = "JOB_REFUSED"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A job run as the service reports it; `details` is its own text, bounded."""
+
+    id: str
+    name: str
+    state: str
+    details: str = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not started yet."""
+        return self.state in WAITING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, however it ended."""
+        return self.state in ENDED
+
+
+class JobService(Protocol):
+    """Starts, watches and ends job runs. Every method raises JobServiceUnavailable."""
+
+    def start(self, name: str, arguments: Sequence[str]) -> str:
+        """Start a run once under `name`, which is its client token too, and return its id. Raises JobRefused."""
+
+    def get(self, run_id: str) -> JobRun | None:
+        """A run, None when there is none of this id."""
+
+    def active(self, prefix: str) -> Sequence[JobRun]:
+        """Runs that have not ended and whose name starts with `prefix`."""
+
+    def cancel(self, run_id: str) -> None:
+        """Ask a run to end; one that has ended is left. Raises JobRefused."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfiguration:
+    """What every run of the application has in common; `timeout_minutes` is EMR's execution time-out."""
+
+    application_id: str
+    role_arn: str
+    entry_point: str
+    spark_parameters: str
+    timeout_minutes: int = 720
+
+
+class EmrServerless:
+    """JobService over a boto3 `emr-serverless` client."""
+
+    def __init__(self, client: Any, application_id: str, configuration: JobConfiguration | None = None) -> None:
+        self._client = client
+        self._application_id = application_id
+        self._configuration = configuration
+
+    def start(self, name: str, arguments: Sequence[str]) -> str:
+        """See JobService.start."""
+        if self._configuration is None:
+            raise JobRefused("this function is not configured to start job runs")
+        driver = {
+            "entryPoint": self._configuration.entry_point,
+            "entryPointArguments": list(arguments),
+            "sparkSubmitParameters": self._configuration.spark_parameters,
+        }
+        answer = self._call(
+            "start_job_run",
+            clientToken=name,
+            name=name,
+            executionRoleArn=self._configuration.role_arn,
+            jobDriver={"sparkSubmit": driver},
+            executionTimeoutMinutes=self._configuration.timeout_minutes,
+        )
+        return str(answer["jobRunId"])
+
+    def get(self, run_id: str) -> JobRun | None:
+        """See JobService.get."""
+        try:
+            answer = self._call("get_job_run", jobRunId=run_id)
+        except JobRefused:
+            return None
+        return _run(answer["jobRun"], "jobRunId")
+
+    def active(self, prefix: str) -> Sequence[JobRun]:
+        """See JobService.active."""
+        found: list[JobRun] = []
+        token: dict[str, str] = {}
+        while True:
+            answer = self._call("list_job_runs", states=list(_ACTIVE), **token)
+            runs = [_run(run, "id") for run in answer["jobRuns"]]
+            found += [run for run in runs if run.name.startswith(prefix) and not run.has_ended]
+            if not answer.get("nextToken"):
+                return found
+            token = {"nextToken": answer["nextToken"]}
+
+    def cancel(self, run_id: str) -> None:
+        """See JobService.cancel."""
+        run = self.get(run_id)
+        if run is None or run.has_ended:
+            return
+        try:
+            self._call("cancel_job_run", jobRunId=run_id)
+        except JobRefused:
+            still = self.get(run_id)
+            if still is not None and not still.has_ended:
+                raise
+
+    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = getattr(self._client, operation)(applicationId=self._application_id, **arguments)
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in {
+                "ValidationException",
+                "ResourceNotFoundException",
+                "AccessDeniedException",
+                "ConflictException",
+            }:
+                raise JobRefused(f"EMR Serverless answered {code} to {operation}") from error
+            raise JobServiceUnavailable(f"EMR Serverless answered {code} to {operation}") from error
+        except (HTTPClientError, BotoConnectionError) as error:
+            raise JobServiceUnavailable(f"EMR Serverless: {type(error).__name__}") from error
+        return answer
+
+
+def _run(answer: dict[str, Any], id_field: str) -> JobRun:
+    return JobRun(answer[id_field], answer.get("name", ""), answer["state"], str(answer.get("stateDetails", ""))[:500])

@@ -1,0 +1,247 @@
+"""The steps of the state machine: each safe to run twice, each answering the whole input of the next state."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+from delegation.driving.jobs import JobRefused, JobService
+from delegation.errors import DelegationError
+from delegation.tasks import outcomes
+from delegation.tasks.behaviors import Behaviors
+from delegation.tasks.errors import LeaseLost, TaskNotFound
+from delegation.tasks.model import Status, Task, isoformat
+from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.service import Lease, TaskService
+
+AFTER_DEADLINE: Final = timedelta(seconds=10)
+"""An attempt inside a Lambda is lost this long after the invocation's deadline (DESIGN §4)."""
+HAND_OVER_BEFORE: Final = timedelta(seconds=60)
+"""An inline run starts no batch later than this before its deadline."""
+MAX_TURNS: Final = 1_500
+"""Heartbeats of one execution: about nine events each, far below Step Functions' 25,000."""
+_SHORTEST_WAIT: Final = 5
+_LONGEST_WAIT: Final = 60
+
+
+class MalformedStep(DelegationError):
+    """A step's input is not what the state machine hands on."""
+
+    code: ClassVar[str] = "MALFORMED_STEP"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The state of an execution: which task, which dispatch, which attempt, how many heartbeats."""
+
+    task_id: str
+    n: int
+    attempt: int = 0
+    turn: int = 0
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> "Step":
+        """Read a state's input; MalformedStep names the field."""
+        numbers = {name: event.get(name, 0) for name in ("n", "attempt", "turn")}
+        for name, value in numbers.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise MalformedStep(f"{name}: not a whole number")
+        try:
+            task_id = str(UUID(str(event.get("task_id"))))
+        except ValueError:
+            raise MalformedStep("task_id: not a UUID") from None
+        return cls(task_id, **numbers)
+
+    @property
+    def execution(self) -> str:
+        """The execution's name, which is the lease owner's too."""
+        return execution_name(self.task_id, self.n)
+
+    @property
+    def job(self) -> str:
+        """The name and client token of the attempt's job run."""
+        return f"{self.task_id}-{self.attempt}"
+
+    def to(self, following: str, **more: Any) -> dict[str, Any]:
+        """The answer that makes the state machine go on with `following`."""
+        return {
+            "task_id": self.task_id,
+            "n": self.n,
+            "attempt": self.attempt,
+            "turn": self.turn,
+            "next": following,
+            **more,
+        }
+
+
+def execution_name(task_id: str, n: int) -> str:
+    """`{task_id}-{n}`: Step Functions' own deduplication key (≤ 80 characters)."""
+    return f"{task_id}-{n}"
+
+
+def wait_seconds(age: timedelta) -> int:
+    """The wait before the next heartbeat of a job of some age: 5 s, growing to 60 s."""
+    return int(min(max(age.total_seconds() / 10, _SHORTEST_WAIT), _LONGEST_WAIT))
+
+
+class Steps:
+    """Every step over the task service; `behaviors` and `jobs` only where a step works with them.
+
+    `kinds` are the task types that this deployment knows; others are left to a newer one.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskService,
+        kinds: frozenset[str],
+        *,
+        behaviors: Behaviors | None = None,
+        jobs: JobService | None = None,
+    ) -> None:
+        self._tasks = tasks
+        self._kinds = kinds
+        self._behaviors = behaviors or Behaviors([])
+        self._jobs = jobs
+
+    def acquire(self, step: Step, deadline: datetime) -> dict[str, Any]:
+        """Take the lease for this execution, or find out whom to leave the task to."""
+        try:
+            task = self._tasks.get(step.task_id)
+            if task.task_type not in self._kinds:
+                return step.to("stop")
+            task = self._tasks.acquire(step.task_id, step.execution, _until(deadline), task=task)
+        except TaskNotFound:
+            return step.to("stop")
+        if task.lease_owner == step.execution:
+            return replace(step, attempt=task.attempt_count, turn=0).to("prepare")
+        return self._waiting_or(step, task, "stop")
+
+    def prepare(self, step: Step, deadline: datetime) -> dict[str, Any]:
+        """Choose the engine; an attempt that fails here is given back by the behavior."""
+        try:
+            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline))
+        except LeaseLost:
+            return step.to("complete")
+        return step.to(self._behaviors[task.task_type].prepare(task) or "complete")
+
+    def run_inline(self, step: Step, deadline: datetime) -> dict[str, Any]:
+        """Do the work in this invocation."""
+        try:
+            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline))
+        except LeaseLost:
+            return step.to("complete")
+        self._behaviors[task.task_type].run(task, hand_over_at=deadline - HAND_OVER_BEFORE)
+        return step.to("complete")
+
+    def start_job(self, step: Step) -> dict[str, Any]:
+        """Start this attempt's job run, once all runs of former attempts have ended."""
+        try:
+            self._tasks.heartbeat(step.task_id, step.attempt, self._lasting)
+            former = [run for run in self._jobs_.active(f"{step.task_id}-") if run.name != step.job]
+            for run in former:
+                self._jobs_.cancel(run.id)
+            if former:
+                return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
+            arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
+            run_id = self._jobs_.start(step.job, arguments)
+            self._tasks.note(step.task_id, step.attempt, job_run_id=run_id)
+        except LeaseLost:
+            return step.to("complete")
+        except JobRefused as refused:
+            self._give_back(step, AttemptError(refused.code, str(refused), ErrorClass.PERMANENT))
+            return step.to("complete")
+        return step.to("heartbeat", wait_seconds=_SHORTEST_WAIT)
+
+    def heartbeat(self, step: Step) -> dict[str, Any]:
+        """Renew the lease if the job waits to start, or as far as the last progress it showed; a hung job is lost."""
+        step = replace(step, turn=step.turn + 1)
+        task = self._tasks.get(step.task_id)
+        if not task.is_held or task.attempt_count != step.attempt:
+            return step.to("complete")
+        if task.lease_owner != step.execution:
+            return step.to("stop")
+        run = self._jobs_.get(task.job_run_id) if task.job_run_id else None
+        if run is None or run.has_ended:
+            return step.to("complete")
+        now = self._tasks.clock()
+        try:
+            if run.is_waiting:
+                task = self._tasks.heartbeat(step.task_id, step.attempt, self._lasting)
+            elif task.progress_ts is not None and task.lease_acquired_ts and task.progress_ts > task.lease_acquired_ts:
+                sign = task.progress_ts
+                task = self._tasks.heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
+            if task.lost_not_before is not None and now >= task.lost_not_before:
+                self._tasks.change(step.task_id, self._presume_lost)
+                return step.to("complete")
+            if step.turn >= MAX_TURNS:
+                self._tasks.hand_to_next_execution(
+                    step.task_id, step.attempt, lambda n: execution_name(step.task_id, n)
+                )
+                return step.to("continue")
+        except LeaseLost:
+            return step.to("complete")
+        age = now - task.lease_acquired_ts if task.lease_acquired_ts else timedelta(0)
+        return step.to("heartbeat", wait_seconds=wait_seconds(age))
+
+    def complete(self, step: Step) -> dict[str, Any]:
+        """Read the attempt's outcome; one that ended without any is given back."""
+        try:
+            task = self._tasks.get(step.task_id)
+        except TaskNotFound:
+            return step.to("stop")
+        if task.is_held and task.attempt_count == step.attempt:
+            task = self._give_back(step, self._why_it_ended(task))
+        match task.status:
+            case Status.SUCCESS:
+                return step.to("succeeded")
+            case Status.FAILURE:
+                return step.to("failed")
+            case _:
+                return self._waiting_or(step, task, "stop")
+
+    def make_due(self, step: Step) -> dict[str, Any]:
+        """Give the task back if this execution still holds it, so that the sweeper finds it due."""
+        try:
+            task = self._tasks.get(step.task_id)
+        except TaskNotFound:
+            return step.to("stop")
+        if task.is_held and task.lease_owner == step.execution:
+            error = AttemptError("EXECUTION_INTERRUPTED", "a step of the state machine failed", ErrorClass.TRANSIENT)
+            self._give_back(replace(step, attempt=task.attempt_count), error)
+        return step.to("due")
+
+    @property
+    def _jobs_(self) -> JobService:
+        if self._jobs is None:
+            raise MalformedStep("this function has no job service")
+        return self._jobs
+
+    def _lasting(self, now: datetime) -> Lease:
+        return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)
+
+    def _presume_lost(self, task: Task, now: datetime) -> Task:
+        return outcomes.after_loss(task, now, self._tasks.policies)
+
+    def _give_back(self, step: Step, error: AttemptError) -> Task:
+        try:
+            return self._tasks.give_back(step.task_id, step.attempt, error)
+        except LeaseLost:
+            return self._tasks.get(step.task_id)
+
+    def _why_it_ended(self, task: Task) -> AttemptError:
+        run = self._jobs_.get(task.job_run_id) if task.job_run_id and self._jobs is not None else None
+        if run is None:
+            return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.TRANSIENT)
+        text = f"job run {run.id} ended as {run.state} without an outcome. {run.details}".strip()
+        return AttemptError("JOB_FAILED", text, ErrorClass.TRANSIENT)
+
+    @staticmethod
+    def _waiting_or(step: Step, task: Task, otherwise: str) -> dict[str, Any]:
+        if task.next_scheduled_run_ts is None:
+            return step.to(otherwise)
+        return step.to("wait", wait_until=isoformat(task.next_scheduled_run_ts))
+
+
+def _until(deadline: datetime) -> Callable[[datetime], Lease]:
+    return lambda now: Lease.until(deadline + AFTER_DEADLINE, now)

@@ -1,0 +1,252 @@
+"""Submitting a purge: accept it at most once, run it here if it is small and waited for, dispatch it otherwise."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+from delegation.edge import answers
+from delegation.edge.models import TaskPayload
+from delegation.idempotency.canonical import payload_hash
+from delegation.idempotency.errors import RequestInProgress
+from delegation.idempotency.record import Scope, StoredAnswer
+from delegation.idempotency.service import Acceptance, Accepted, Relation, Replayed, Request
+from delegation.polaris.model import LoadedTable, TableIdentifier
+from delegation.purge.behavior import SPARK, TablePurge, again, obstacle, options_of, replays
+from delegation.tasks import transitions as t
+from delegation.tasks.behaviors import TaskBehavior
+from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskError
+from delegation.tasks.model import Task
+from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.service import Lease, TaskService
+
+AFTER_DEADLINE: Final = timedelta(seconds=10)
+HAND_OVER_AFTER: Final = 0.8
+"""The part of the synchronous budget after which the inline engine starts no more batches (DESIGN §4: 20 of 25 s)."""
+_FIRST_LOOK: Final = 0.1
+_LONGEST_PAUSE: Final = 1.0
+
+
+class Tables(Protocol):
+    """The catalog, for requests that name only a table's identity."""
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        """Load a table as the service's principal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A validated request: who asks, under which key, with what body.
+
+    `caller` is the token's client, `path` the normalized resource path, `document` the parsed body with exact integers.
+    """
+
+    caller: str
+    method: str
+    path: str
+    key: str | None
+    document: Mapping[str, Any] = field(repr=False)
+    payload: TaskPayload = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer with its final bytes; `kind` says for metrics how it came about."""
+
+    status: int
+    body: bytes
+    task_id: str
+    kind: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Submissions:
+    """The two ways to submit a task.
+
+    `budget` is how long a synchronous request is held open. Methods raise RequestInProgress, KeyConflict, TaskConflict,
+    InvalidPurgeProperty, and what Polaris and the stores raise; nothing is stored unless the request was accepted.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskService,
+        acceptance: Acceptance,
+        behavior: TaskBehavior,
+        tables: Tables,
+        *,
+        realm: str,
+        budget: timedelta,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._tasks = tasks
+        self._acceptance = acceptance
+        self._behavior = behavior
+        self._tables = tables
+        self._realm = realm
+        self._budget = budget
+        self._sleep = sleep
+
+    def submit(self, submission: Submission) -> Answer:
+        """Accept for background processing; the answer is 202, also when the task was there already."""
+        accepted = self._accept(submission, synchronous=False)
+        if isinstance(accepted, Replayed):
+            return _replayed(accepted)
+        if accepted.submitted:
+            self._send(accepted.task)
+        return _as_answer(answers.accepted(accepted.task), accepted, "accepted" if accepted.submitted else "attached")
+
+    def execute(self, submission: Submission, *, deadline: datetime, owner: str) -> Answer:
+        """Accept, run or wait, and answer with the terminal outcome; RequestInProgress when the budget ends first.
+
+        `deadline` is the end of this invocation, `owner` a name for it that no other invocation has.
+        """
+        until = min(self._tasks.clock() + self._budget, deadline - timedelta(seconds=1))
+        accepted = self._accept(submission, synchronous=True)
+        if isinstance(accepted, Replayed):
+            return _replayed(accepted)
+        if accepted.submitted:
+            self._work(accepted.task, owner, deadline=deadline)
+        outcome = self._wait(accepted, until)
+        if outcome is None:
+            raise RequestInProgress(accepted.task.task_id)
+        answer = self._acceptance.conclude(accepted, outcome, answers.outcome)
+        return _as_answer(answer, accepted, "completed" if answer.status == 200 else "failed")
+
+    def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
+        scope = self._scope(submission)
+        digest = payload_hash(submission.document)
+        known = self._acceptance.known(scope, digest, answers.outcome)
+        if known is not None:
+            return known
+        purge = self._purge_of(submission.payload)
+        options_of(purge.properties)
+        first = self._first(purge, synchronous=synchronous)
+        return self._acceptance.accept(
+            Request(
+                scope=scope,
+                payload_hash=digest,
+                first=first,
+                relate=lambda task: _relate(task, purge),
+                conflict=lambda task: obstacle(task, purge) or "another purpose",
+                again=lambda task, now: self._ready(
+                    again(task, purge, now, synchronous=synchronous, grace=self._tasks.policies.dispatch.grace), now
+                ),
+                answer_now=None if synchronous else answers.accepted,
+                answer_of=answers.outcome,
+            )
+        )
+
+    def _scope(self, submission: Submission) -> Scope | None:
+        if submission.key is None:
+            return None
+        return Scope(submission.caller, self._realm, submission.method, submission.path, submission.key)
+
+    def _purge_of(self, payload: TaskPayload) -> TablePurge:
+        """The purge that a payload asks for; with an identity alone, uuid and metadata location come from Polaris."""
+        common, parameters = payload.common_payload, payload.operation_parameters
+        identity = parameters.table_identity
+        identifier = TableIdentifier(identity.catalog_name, identity.namespace_levels, identity.table_name)
+        if parameters.metadata is not None and parameters.metadata_location is not None:
+            location, uuid = parameters.metadata.location, parameters.metadata.table_uuid
+            format_version, metadata_location = parameters.metadata.format_version, parameters.metadata_location
+        else:
+            table = self._tables.load_table(identifier, vend=False)
+            location, uuid = table.location, table.table_uuid
+            format_version, metadata_location = table.format_version, table.metadata_location
+        return TablePurge(
+            realm=self._realm,
+            identifier=identifier,
+            table_entity_id=identity.table_entity_id,
+            table_uuid=uuid,
+            metadata_location=metadata_location,
+            location=location,
+            format_version=format_version,
+            properties=parameters.properties,
+            correlation_id=common.polaris_correlation_id,
+            requested_at=common.request_timestamp_utc,
+        )
+
+    def _first(self, purge: TablePurge, *, synchronous: bool) -> Task:
+        now = self._tasks.clock()
+        task = Task(
+            task_id=purge.task_id,
+            task_type=purge.kind,
+            task_payload=purge.to_payload(),
+            received_timestamp=now,
+            created_ts=now,
+            last_status_change_ts=now,
+            next_scheduled_run_ts=now,
+            due_at=now + self._tasks.policies.dispatch.grace,
+            synchronous=synchronous,
+            nonce=self._tasks.nonce(),
+        )
+        return self._ready(task, now)
+
+    def _ready(self, task: Task, now: datetime) -> Task:
+        """A background task is dispatched in the write that accepts it; a synchronous one is first tried here."""
+        if task.synchronous:
+            return task
+        return t.dispatched(task, due_at=self._tasks.policies.dispatch.next_look(task, now))
+
+    def _send(self, task: Task) -> None:
+        try:
+            self._tasks.queue.send(task.task_id, task.dispatch_count)
+        except StoreUnavailable:
+            return  # accepted all the same: the sweeper sends it again at `due_at`
+
+    def _work(self, task: Task, owner: str, *, deadline: datetime) -> None:
+        """Run a small purge in this invocation, hand anything else over; trouble here leaves the task to its lease."""
+        hand_over_at = self._tasks.clock() + self._budget * HAND_OVER_AFTER
+        try:
+            held = self._tasks.acquire(
+                task.task_id, owner, lambda now: Lease.until(deadline + AFTER_DEADLINE, now), task=task
+            )
+            if held.lease_owner != owner:
+                return
+            engine = self._behavior.prepare(held)
+            if engine == SPARK:
+                error = AttemptError(t.HANDED_OVER, "too large to be run inside the request", ErrorClass.HANDED_OVER)
+                after = self._tasks.give_back(held.task_id, held.attempt_count, error)
+            elif engine is not None:
+                after = self._behavior.run(held, hand_over_at=hand_over_at)
+            else:
+                after = self._tasks.get(held.task_id)
+            if not after.is_terminal and not after.is_held:
+                self._tasks.dispatch(after.task_id, task=after)
+        except (TaskError, LeaseLost):
+            return
+
+    def _wait(self, accepted: Accepted, until: datetime) -> Task | None:
+        """The outcome, looked for ever less often until time is up."""
+        for pause in _pauses():
+            outcome = self._acceptance.outcome(accepted.task.task_id, accepted.bound_version)
+            if outcome is not None:
+                return outcome
+            left = (until - self._tasks.clock()).total_seconds()
+            if left <= 0:
+                return None
+            self._sleep(min(pause, left))
+        return None
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST_LOOK
+    while True:
+        yield pause
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _relate(task: Task, purge: TablePurge) -> Relation:
+    if obstacle(task, purge) is not None:
+        return Relation.CONFLICT
+    if not task.is_terminal:
+        return Relation.ATTACH
+    return Relation.REPLAY if replays(task, purge) else Relation.RESUBMIT
+
+
+def _replayed(replayed: Replayed) -> Answer:
+    return Answer(replayed.answer.status, replayed.answer.body.encode(), replayed.task_id, "replayed")
+
+
+def _as_answer(answer: StoredAnswer, accepted: Accepted, kind: str) -> Answer:
+    return replace(Answer(answer.status, b"", accepted.task.task_id, kind), body=answer.body.encode())

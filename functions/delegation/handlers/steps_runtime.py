@@ -1,0 +1,43 @@
+"""What all handlers of the state machine share: one log line a step, the invocation's deadline, one build a process."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from delegation.driving.steps import Step, Steps
+from delegation.wiring import utc_now
+
+logger: Final = Logger()
+Handler = Callable[[Mapping[str, Any], LambdaContext], dict[str, Any]]
+
+
+def step_handler(
+    name: str, build: Callable[[], Steps], run: Callable[[Steps, Step, datetime], dict[str, Any]]
+) -> Handler:
+    """A Lambda handler that parses the state's input, runs one step and answers the next state's input.
+
+    `build` is called at the first invocation, not at import, so a wrong setting is an error that is logged and retried.
+    """
+    built = cache(build)
+
+    def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+        step = Step.of(event)
+        deadline = utc_now() + timedelta(milliseconds=context.get_remaining_time_in_millis())
+        answer = run(built(), step, deadline)
+        logger.info(
+            "step",
+            extra={
+                "action": name,
+                "task_id": step.task_id,
+                "dispatch": step.n,
+                "attempt": answer["attempt"],
+                "next": answer["next"],
+            },
+        )
+        return answer
+
+    return handler

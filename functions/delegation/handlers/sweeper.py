@@ -1,0 +1,58 @@
+"""Every minute: presumes lost what nobody vouches for, dispatches what is due."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from delegation import wiring
+from delegation.driving.dispatch import Swept, sweep
+from delegation.purge.behavior import KINDS
+from delegation.tasks.service import TaskService
+from delegation.tasks.transitions import DISPATCH_FAILED, LOST
+
+logger: Final = Logger()
+metrics: Final = Metrics()
+_MARGIN: Final = timedelta(seconds=5)
+
+
+@cache
+def _tasks() -> TaskService:
+    return wiring.task_service(wiring.dispatch_queue())
+
+
+@metrics.log_metrics
+def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]:
+    """One sweep; answers how many due tasks were looked at and how many of those failed."""
+    deadline = wiring.utc_now() + timedelta(milliseconds=context.get_remaining_time_in_millis()) - _MARGIN
+    looked = failed = 0
+    for swept in sweep(_tasks(), KINDS, deadline=deadline, clock=wiring.utc_now):
+        looked += 1
+        failed += swept.error is not None
+        _report(swept)
+    metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
+    return {"looked": looked, "failed": failed}
+
+
+def _report(swept: Swept) -> None:
+    task = swept.after or swept.before
+    fields = {"action": "sweep", "task_id": task.task_id if task else None}
+    if swept.error is not None:
+        logger.warning("sweep failed", extra={**fields, "error_code": swept.error.code})
+        metrics.add_metric("SweepErrors", MetricUnit.Count, 1)
+        return
+    if swept.before is None or swept.after is None or swept.after is swept.before:
+        return
+    if swept.after.error_code == LOST and swept.before.is_held:
+        metrics.add_metric("TasksLost", MetricUnit.Count, 1)
+    if swept.after.error_code == DISPATCH_FAILED:
+        metrics.add_metric("DispatchFailed", MetricUnit.Count, 1)
+        logger.error("task cannot be dispatched", extra={**fields, "dispatch_count": swept.after.dispatch_count})
+        return
+    if swept.after.dispatch_count > swept.before.dispatch_count:
+        metrics.add_metric("TasksRedispatched", MetricUnit.Count, 1)
+    logger.info("swept", extra={**fields, "status": swept.after.status, "dispatch": swept.after.dispatch_count})

@@ -1,0 +1,44 @@
+"""How the errors of a purge end its attempt, and what its success leaves on the record."""
+
+from typing import Any
+
+from delegation.errors import DelegationError
+from delegation.purge.attempt import Cancelled, HandOver
+from delegation.purge.behavior.parameters import identifier_text
+from delegation.purge.context import PurgeResult
+from delegation.tasks import transitions as t
+from delegation.tasks.outcomes import AttemptError, ErrorClass
+
+
+def attempt_error(error: DelegationError) -> AttemptError:
+    """The class of an error: what a person has to mend is permanent, what may pass is transient."""
+    match error:
+        case Cancelled():
+            return AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT)
+        case HandOver():
+            return AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER)
+        case _ if error.retryable:
+            return AttemptError(error.code, str(error), ErrorClass.TRANSIENT)
+        case _:
+            return AttemptError(error.code, str(error), ErrorClass.PERMANENT)
+
+
+def success_fields(result: PurgeResult) -> tuple[str, dict[str, Any]]:
+    """The summary of a SUCCESS and the fields that go with it."""
+    if result.status == "PLANNED":
+        summary = f"planned {result.files_planned} files, {result.bytes_planned} bytes; nothing was deleted"
+        return summary, {"files_planned": result.files_planned}
+    kept = f", kept {result.files_kept}" if result.files_kept else ""
+    freed = "; the bucket keeps versions, nothing was freed" if result.bytes_freed is None else ""
+    summary = (
+        f"deleted {result.files_deleted} files, {result.bytes_deleted} bytes{kept} in {result.seconds:.1f} s{freed}"
+    )
+    return summary, {
+        "files_planned": result.files_planned,
+        "files_deleted": result.files_deleted,
+        "files_failed": 0,
+        "bytes_deleted": result.bytes_deleted,
+        "engine": result.engine,
+        "purged_identifier": identifier_text(result.identifier),
+        "purged_metadata_location": result.metadata_location,
+    }

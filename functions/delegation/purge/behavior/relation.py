@@ -1,0 +1,46 @@
+"""How a purge that is asked for relates to the task that stands under its id (DESIGN §2, purge id)."""
+
+from datetime import datetime, timedelta
+
+from delegation.purge.behavior.parameters import TablePurge, identifier_text
+from delegation.tasks import transitions as t
+from delegation.tasks.model import Status, Task
+
+
+def replays(task: Task, wanted: TablePurge) -> bool:
+    """Whether a SUCCESS is this purge's: its run deleted the last file of just this identifier and metadata."""
+    return (
+        task.status is Status.SUCCESS
+        and task.purged_identifier == identifier_text(wanted.identifier)
+        and task.purged_metadata_location == wanted.metadata_location
+    )
+
+
+def obstacle(task: Task, wanted: TablePurge) -> str | None:
+    """What a task is busy with that `wanted` cannot join; None when it can attach or start again.
+
+    A purge that failed half way can only be finished as it was planned: its manifests may be gone already.
+    """
+    if task.status is Status.SUCCESS:
+        return None
+    current = TablePurge.of(task)
+    same_table = current.identifier == wanted.identifier
+    same_properties = dict(current.properties) == dict(wanted.properties)
+    if task.status is Status.FAILURE:
+        unfinished = same_table and task.first_delete_ts is not None
+        return "other properties, and is half done" if unfinished and not same_properties else None
+    if not same_table:
+        return "another identifier"
+    return None if same_properties else "other properties"
+
+
+def again(task: Task, wanted: TablePurge, now: datetime, *, synchronous: bool, grace: timedelta) -> Task:
+    """The next version of a terminal purge: a FAILURE goes on where it stopped, anything else gets a new plan."""
+    goes_on = (
+        task.status is Status.FAILURE
+        and task.first_delete_ts is not None
+        and TablePurge.of(task).identifier == wanted.identifier
+    )
+    return t.resubmit(
+        task, now, payload=wanted.to_payload(), synchronous=synchronous, grace=grace, new_plan=not goes_on
+    )

@@ -1,0 +1,126 @@
+"""Purging as a task behavior: choose the engine, run one attempt, record its outcome."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Protocol
+
+from delegation.errors import DelegationError
+from delegation.polaris.credentials import VendedCredentials
+from delegation.polaris.model import LoadedTable, TableIdentifier
+from delegation.purge.attempt import LeaseLost
+from delegation.purge.behavior.attempt import TaskAttempt
+from delegation.purge.behavior.options import options_of
+from delegation.purge.behavior.outcome import attempt_error, success_fields
+from delegation.purge.behavior.parameters import KINDS, TablePurge
+from delegation.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.purge.engine import purge_table
+from delegation.purge.estimate import estimate
+from delegation.purge.objectstore import ObjectStore, PlanStore
+from delegation.tasks.errors import LeaseLost as TaskLeaseLost
+from delegation.tasks.errors import TaskError
+from delegation.tasks.model import Task
+from delegation.tasks.service import TaskService
+
+INLINE: Final = "inline"
+SPARK: Final = "spark"
+Engine = Callable[[PurgeContext], PurgeResult]
+
+
+class Tables(Protocol):
+    """The catalog, as far as a purge needs it; PolarisClient is one."""
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        """Load a table with its vended credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneTable:
+    """purge.context.TableSource for one identifier."""
+
+    tables: Tables
+    identifier: TableIdentifier
+
+    def load(self) -> LoadedTable:
+        """See TableSource.load."""
+        return self.tables.load_table(self.identifier)
+
+
+@dataclass(frozen=True)
+class PurgeBehavior:
+    """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
+
+    `store_of` reaches a table's files with the credentials that Polaris vends, `plans` the service's bucket.
+    """
+
+    tasks: TaskService
+    tables: Tables
+    store_of: Callable[[TableIdentifier], ObjectStore]
+    plans: PlanStore
+    settings: PurgeSettings = field(default_factory=PurgeSettings)
+    monotonic: Callable[[], float] = time.monotonic
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """See TaskBehavior.kinds."""
+        return KINDS
+
+    def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
+        """What the engine gets for a held task."""
+        purge = TablePurge.of(task)
+        return PurgeContext(
+            attempt=TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic),
+            identifier=purge.identifier,
+            table_uuid=purge.table_uuid,
+            tables=OneTable(self.tables, purge.identifier),
+            store=self.store_of(purge.identifier),
+            plans=self.plans,
+            options=options_of(purge.properties),
+            settings=self.settings,
+            clock=self.tasks.clock,
+            now=self.monotonic,
+        )
+
+    def prepare(self, task: Task) -> str | None:
+        """See TaskBehavior.prepare: from the manifest lists' own counts, before any manifest is read."""
+        try:
+            engine = estimate(self.context(task)).engine
+            self.tasks.note(task.task_id, task.attempt_count, engine=engine)
+        except (TaskLeaseLost, LeaseLost):
+            return None
+        except TaskError:
+            raise
+        except DelegationError as error:
+            self.record(task, error)
+            return None
+        return engine
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: the inline engine."""
+        return self.run_with(purge_table, task, hand_over_at=hand_over_at)
+
+    def run_with(self, engine: Engine, task: Task, *, hand_over_at: datetime | None = None) -> Task:
+        """Run an engine for a held task and record the outcome; a holder that lost its lease records nothing."""
+        try:
+            result = engine(self.context(task, hand_over_at=hand_over_at))
+            summary, fields = success_fields(result)
+            return self.tasks.succeed(task.task_id, task.attempt_count, summary, **fields)
+        except (TaskLeaseLost, LeaseLost):
+            return self.tasks.get(task.task_id)
+        except TaskError:
+            raise
+        except DelegationError as error:
+            return self.record(task, error)
+
+    def record(self, task: Task, error: DelegationError) -> Task:
+        """End the attempt with an error of the work."""
+        try:
+            return self.tasks.give_back(task.task_id, task.attempt_count, attempt_error(error))
+        except TaskLeaseLost:
+            return self.tasks.get(task.task_id)
+
+
+def vended(tables: Tables, identifier: TableIdentifier, clock: Callable[[], datetime]) -> VendedCredentials:
+    """The credentials that Polaris vends to the service's principal for one table, kept fresh."""
+    return VendedCredentials(lambda: tables.load_table(identifier), clock=clock)

@@ -1,0 +1,132 @@
+"""How an entry point gets what it works with: settings in, services out. The only place that makes AWS clients.
+
+Every function here is called once a process. Endpoints and regions come from the standard AWS variables, so nothing
+in this package knows where it runs.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import boto3
+from botocore.config import Config
+
+from delegation.driving.dispatch import Dispatcher, SqsDispatchQueue
+from delegation.driving.jobs import EmrServerless, JobConfiguration
+from delegation.driving.steps import Steps
+from delegation.edge.submission import Submissions
+from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.idempotency.service import Acceptance
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.settings import PolarisSettings
+from delegation.purge.behavior import KINDS, PurgeBehavior, vended
+from delegation.purge.context import PurgeSettings
+from delegation.purge.s3 import S3ObjectStore, S3PlanStore
+from delegation.settings import (
+    IDEMPOTENCY_LIFETIME,
+    DispatcherSettings,
+    JobSettings,
+    JobStartSettings,
+    PurgeEnvironment,
+    QueueSettings,
+    RequestSettings,
+    TaskSettings,
+)
+from delegation.tasks.behaviors import Behaviors
+from delegation.tasks.conditional import ConditionalTable
+from delegation.tasks.dynamodb import DynamoDbTaskStore
+from delegation.tasks.service import DispatchQueue, NoDispatchQueue, TaskService, new_nonce
+
+_QUICK: Final = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
+"""For calls that answer in milliseconds: what hangs is dropped and tried again."""
+_PATIENT: Final = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
+
+
+def utc_now() -> datetime:
+    """The wall clock, aware."""
+    return datetime.now(UTC)
+
+
+def aws(service: str, config: Config = _PATIENT) -> Any:
+    """A boto3 client by the standard environment."""
+    client: Any = boto3.client  # the stubs overload it for literal names only
+    return client(service, config=config)
+
+
+def task_service(queue: DispatchQueue | None = None) -> TaskService:
+    """Tasks over DynamoDB; without a queue, for processes that may not dispatch."""
+    settings = TaskSettings()
+    store = DynamoDbTaskStore(ConditionalTable(aws("dynamodb", _QUICK)), settings.tasks_table)
+    return TaskService(store, settings.policies(), queue or NoDispatchQueue(), clock=utc_now)
+
+
+def dispatch_queue() -> DispatchQueue:
+    """The queue of dispatches."""
+    return SqsDispatchQueue(aws("sqs", _QUICK), QueueSettings().queue_url)
+
+
+def dispatcher() -> Dispatcher:
+    """What turns messages into executions."""
+    return Dispatcher(aws("stepfunctions"), DispatcherSettings().state_machine_arn)
+
+
+def polaris() -> PolarisClient:
+    """Polaris as the service's own principal."""
+    return PolarisSettings().client(aws("secretsmanager"), clock=utc_now)
+
+
+def purge_behavior(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
+    """Purging: table files with vended credentials, plans in the service's bucket with its own role."""
+    settings = PurgeEnvironment()
+    return PurgeBehavior(
+        tasks=tasks,
+        tables=tables,
+        store_of=lambda identifier: S3ObjectStore(vended(tables, identifier, utc_now)),
+        plans=S3PlanStore(aws("s3"), settings.plan_bucket),
+        settings=PurgeSettings(inline_max_files=settings.inline_max_files),
+    )
+
+
+def steps(*, dispatches: bool = False, works: bool = False, jobs: Callable[[], EmrServerless] | None = None) -> Steps:
+    """The steps of the state machine, with as much around them as the function's variables and role allow."""
+    tasks = task_service(dispatch_queue() if dispatches else None)
+    behaviors = Behaviors([purge_behavior(tasks, polaris())]) if works else None
+    return Steps(tasks, KINDS, behaviors=behaviors, jobs=jobs() if jobs else None)
+
+
+def watched_jobs() -> EmrServerless:
+    """Job runs to be looked at and cancelled."""
+    return EmrServerless(aws("emr-serverless"), JobSettings().application_id)
+
+
+def started_jobs() -> EmrServerless:
+    """Job runs to be started."""
+    settings = JobStartSettings()
+    configuration = JobConfiguration(
+        application_id=settings.application_id,
+        role_arn=settings.role_arn,
+        entry_point=settings.entry_point,
+        spark_parameters=settings.spark_parameters,
+    )
+    return EmrServerless(aws("emr-serverless"), settings.application_id, configuration)
+
+
+def submissions(tasks: TaskService) -> Submissions:
+    """Accepting and running requests."""
+    settings = RequestSettings()
+    store = tasks.store
+    if not isinstance(store, DynamoDbTaskStore):
+        raise TypeError("requests are accepted in the same transaction as their tasks: both have to be in DynamoDB")
+    tables = polaris()
+    records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
+    acceptance = Acceptance(store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce)
+    return Submissions(
+        tasks,
+        acceptance,
+        purge_behavior(tasks, tables),
+        tables,
+        realm=settings.realm,
+        budget=timedelta(seconds=settings.synchronous_budget_seconds),
+        sleep=time.sleep,
+    )
