@@ -6,7 +6,7 @@ moto keeps its state in module globals and Step Functions calls back to the port
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import boto3
 from moto.awslambda_simple.models import LambdaSimpleBackend
@@ -25,9 +25,6 @@ from infra.local.lambdas import (
 )
 from infra.local.moto_app import application
 from infra.local.process import LOOPBACK
-
-if TYPE_CHECKING:
-    from botocore.client import BaseClient
 
 LOG = logging.getLogger(__name__)
 # What every region's Lambda of moto is an instance of; its `invoke` is ours while the server runs.
@@ -91,7 +88,7 @@ class MotoAws:
         self._thread = threading.Thread(target=self._server.serve_forever, name="moto", daemon=True)
         self._thread.start()
         # boto3's default session completes itself lazily and not under a lock; running state machines share it.
-        self.client("lambda").close()
+        boto3.client("lambda", endpoint_url=self.url, region_name=REGION).close()
         return self
 
     def stop(self) -> None:
@@ -104,9 +101,9 @@ class MotoAws:
             _BACKEND.invoke = self._replaced["invoke"]
             default_user_config.update(self._replaced["config"])
 
-    def client(self, service: str) -> "BaseClient":
-        """A boto3 client for this server, with credentials that only it takes."""
-        return boto3.client(  # type: ignore[call-overload, no-any-return]
+    def client(self, service: str) -> Any:
+        """A boto3 client for this server; moto asks for credentials but not which."""
+        return boto3.session.Session().client(  # type: ignore[call-overload]
             service,
             endpoint_url=self.url,
             region_name=REGION,
