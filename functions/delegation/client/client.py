@@ -1,0 +1,266 @@
+"""Client of the delegation service's REST API, with same-key retries as idempotency-key.txt allows them."""
+
+import json
+import re
+import ssl
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from delegation.client.errors import (
+    AnswerLost,
+    DelegationClientError,
+    ErrorResponse,
+    IdempotencyWindowExpired,
+    NotAuthenticated,
+    RequestInProgress,
+    ServiceFailed,
+    ServiceUnreachable,
+    TlsRefused,
+    TokenUnavailable,
+    UnexpectedAnswer,
+    error_for,
+)
+from delegation.client.model import ServiceConfig, TaskAccepted, TaskOutcome, TaskView
+from delegation.client.settings import ClientSettings
+from delegation.polaris.answers import retry_after
+from delegation.polaris.client import utc_now
+from delegation.polaris.errors import PolarisError
+from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, TokenSource
+from delegation.polaris.transport import Transport
+
+TIMEOUT = httpx.Timeout(35.0, connect=5.0)
+"""API Gateway gives up on its integration after 29 s; whatever takes longer than this is lost."""
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_WORTH_THE_SAME_KEY = (RequestInProgress, ServiceFailed, ServiceUnreachable, AnswerLost)
+_CERTIFICATE_ALERT = re.compile("CERTIFICATE|UNKNOWN_CA")
+_READ_ATTEMPTS = 4
+_MESSAGE_LIMIT = 1000
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Seconds between tries: doubling from `first_seconds` to `longest_seconds`, never less than the server asked."""
+
+    first_seconds: float = 1.0
+    longest_seconds: float = 30.0
+
+    def wait(self, attempt: int, asked_seconds: float | None) -> float:
+        """The pause after the failed try `attempt` (from 1)."""
+        if asked_seconds is not None:
+            return max(asked_seconds, self.first_seconds)
+        return min(self.first_seconds * 2.0 ** min(attempt - 1, 20), self.longest_seconds)
+
+
+def new_key() -> str:
+    """A fresh idempotency key: UUID version 4, as the proposal asks of clients."""
+    return str(uuid.uuid4())
+
+
+class DelegationClient:
+    """Calls the delegation service at `base_url` (ends with `/delegation-service/api`); thread-safe.
+
+    `execute_synchronous` and `submit` send one key with every try of one call: the given one or a new UUID. They
+    repeat `request_in_progress`, 5xx and lost answers, but only if `GET /v1/config` advertises keys and only within
+    the lifetime that it advertises, after which they raise IdempotencyWindowExpired. Without such support a key given
+    is still sent and nothing is repeated. A terminal failure is never repeated: the service has its own retry policy.
+    Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost, UnexpectedAnswer, and an
+    ErrorAnswer for what the service refuses.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        token: TokenSource,
+        *,
+        http: httpx.Client,
+        clock: Callable[[], datetime] = utc_now,
+        sleep: Callable[[float], None] = time.sleep,
+        key: Callable[[], str] = new_key,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._token = token
+        self._http = http
+        self._clock = clock
+        self._sleep = sleep
+        self._new_key = key
+        self._backoff = backoff or Backoff()
+        self._lock = Lock()
+        self._config: ServiceConfig | None = None
+
+    @classmethod
+    def connect(cls, settings: ClientSettings) -> Self:
+        """A client with a certificate and an OAuth2 client of its own; raises ClientMisconfigured."""
+        secret = settings.client_secret
+        token = OAuth2TokenSource(
+            settings.token_url,
+            lambda: ClientCredentials(settings.client_id, secret),
+            clock=utc_now,
+            scope=settings.scope,
+            transport=Transport(httpx.Client(verify=settings.token_tls(), timeout=TIMEOUT)),
+        )
+        return cls(settings.edge_url, token, http=httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT))
+
+    def execute_synchronous(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskOutcome:
+        """Execute a task and wait for its outcome, however many requests that takes; raises TaskFailed if it failed."""
+        return self._mutate("v1/tasks/execute/synchronous", payload, key, TaskOutcome)
+
+    def submit(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskAccepted:
+        """Have a task accepted for the background."""
+        return self._mutate("v1/tasks", payload, key, TaskAccepted)
+
+    def task(self, task_id: str) -> TaskView:
+        """A task as it stands; raises NotFound."""
+        return self._get(f"v1/tasks/{quote(task_id, safe='')}", TaskView)
+
+    def config(self) -> ServiceConfig:
+        """What the service supports; asked once, then remembered."""
+        with self._lock:
+            if self._config is None:
+                self._config = self._get("v1/config", ServiceConfig)
+            return self._config
+
+    def follow(self, task_id: str, *, interval_seconds: float = 1.0) -> Iterator[TaskView]:
+        """The task now, then again whenever it has changed, until it is terminal; raises NotFound."""
+        seen: tuple[int, int] | None = None
+        while True:
+            view = self.task(task_id)
+            if (view.version, view.revision) != seen:
+                seen = (view.version, view.revision)
+                yield view
+            if view.is_terminal:
+                return
+            self._sleep(interval_seconds)
+
+    def _mutate(self, path: str, payload: Mapping[str, Any], key: str | None, answer: type[Answer]) -> Answer:
+        window = self.config().same_key_window
+        if key is None and window is not None:
+            key = self._new_key()
+        # Serialised once: every try carries the same bytes, and integers of any size stay exact.
+        content = json.dumps(payload, allow_nan=False).encode()
+        headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
+        started = self._clock()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._send("POST", path, answer, headers=headers, content=content)
+            except _WORTH_THE_SAME_KEY as error:
+                if key is None or window is None:
+                    raise
+                wait = self._backoff.wait(attempt, _asked_wait(error))
+                if self._clock() + timedelta(seconds=wait) >= started + window:
+                    raise IdempotencyWindowExpired(key, window, error) from error
+            self._sleep(wait)
+
+    def _get(self, path: str, answer: type[Answer]) -> Answer:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._send("GET", path, answer, headers={})
+            except (ServiceFailed, ServiceUnreachable, AnswerLost) as error:
+                if attempt == _READ_ATTEMPTS:
+                    raise
+                wait = self._backoff.wait(attempt, _asked_wait(error))
+            self._sleep(wait)
+
+    def _send(
+        self, method: str, path: str, answer: type[Answer], *, headers: Mapping[str, str], content: bytes | None = None
+    ) -> Answer:
+        """One request; a 401 is answered once with a fresh token, for the first was refused before it did anything."""
+        token = self._bearer()
+        try:
+            return self._once(method, path, answer, {**headers, "Authorization": f"Bearer {token}"}, content)
+        except NotAuthenticated:
+            token = self._bearer(refused=token)
+        return self._once(method, path, answer, {**headers, "Authorization": f"Bearer {token}"}, content)
+
+    def _bearer(self, refused: str | None = None) -> str:
+        try:
+            return self._token.token() if refused is None else self._token.replace(refused)
+        except PolarisError as error:
+            # The token source words its errors for Polaris' own endpoint; ours may be another issuer.
+            status = "no answer" if error.status is None else f"answer {error.status} {error.error_type or ''}".strip()
+            raise TokenUnavailable(f"the token endpoint gave no access token: {status}") from error
+
+    def _once(
+        self, method: str, path: str, answer: type[Answer], headers: Mapping[str, str], content: bytes | None
+    ) -> Answer:
+        url = f"{self._base_url}/{path}"
+        try:
+            response = self._http.request(
+                method, url, headers={"Accept": "application/json", **headers}, content=content
+            )
+        except httpx.TransportError as error:
+            raise _transport_error(error, self._base_url) from error
+        if not response.is_success:
+            raise error_for(_error_response(response))
+        try:
+            return answer.model_validate_json(response.content)
+        except ValidationError as error:
+            place = ".".join(str(step) for step in error.errors(include_input=False)[0]["loc"]) or "body"
+            raise UnexpectedAnswer(
+                f"{method} {path} answered {response.status_code} with an unusable {place}"
+            ) from None
+
+
+def _asked_wait(error: DelegationClientError) -> float | None:
+    return error.retry_after_seconds if isinstance(error, RequestInProgress | ServiceFailed) else None
+
+
+def _transport_error(error: httpx.TransportError, base_url: str) -> DelegationClientError:
+    refusal = _certificate_refusal(error)
+    if refusal is not None:
+        return TlsRefused(f"mutual TLS with {base_url} failed: {refusal}")
+    if isinstance(error, _NOT_SENT):
+        return ServiceUnreachable(f"{base_url} cannot be reached: {type(error).__name__}")
+    return AnswerLost(f"{base_url} did not answer: {type(error).__name__}")
+
+
+def _certificate_refusal(error: BaseException) -> str | None:
+    """Why a handshake failed for its certificates, on our side or as the other side's alert (RFC 8446 §6.2)."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message
+        if isinstance(cause, ssl.SSLError) and _CERTIFICATE_ALERT.search(cause.reason or ""):
+            return cause.reason
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _error_response(response: httpx.Response) -> ErrorResponse:
+    """The fields that are there; a gateway's own body has at most a message."""
+    try:
+        body = json.loads(response.content)
+    except ValueError:
+        body = None
+    body = body if isinstance(body, dict) else {}
+
+    def text(name: str) -> str | None:
+        value = body.get(name)
+        return value[:_MESSAGE_LIMIT] if isinstance(value, str) and value else None
+
+    status = response.status_code
+    return ErrorResponse(
+        http_status=status,
+        error_code=text("error_code") or f"HTTP_{status}",
+        message=text("message") or response.reason_phrase or "no reason given",
+        details=text("details"),
+        delegation_task_id=text("delegation_task_id"),
+        status=text("status"),
+        retry_after_seconds=retry_after(response),
+    )

@@ -1,0 +1,117 @@
+"""Who executes a task for the catalog: the strategy and its factory of delegation-service.txt §5.
+
+Polaris calls these where it drops a table; so may anyone who owns one. The order is §9.4's: purge first, drop second.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from delegation.client.client import DelegationClient, new_key
+from delegation.client.errors import ClientMisconfigured, PurgedNotDropped
+from delegation.client.model import TaskOutcome
+from delegation.client.payload import Purge
+from delegation.client.settings import BASE_PATH
+from delegation.polaris.client import utc_now
+from delegation.polaris.errors import NoSuchTable, PolarisError
+from delegation.polaris.model import LoadedTable, TableIdentifier
+
+TASK_TYPE = "polaris.delegation-service.task-type"
+ENDPOINT = "polaris.delegation-service.endpoint"
+
+
+class TaskExecutor(Protocol):
+    """Executes a task of the catalog; one method for each kind of task."""
+
+    def execute_purge_task(
+        self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
+    ) -> TaskOutcome:
+        """Delete a table's files, then its entry in the catalog; any error leaves the entry."""
+        ...
+
+
+class Catalog(Protocol):
+    """What an executor needs of the catalog; PolarisClient has it."""
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
+
+    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
+
+
+class DelegatedTaskExecutor:
+    """Has the delegation service purge the table, and drops it from the catalog only after that has succeeded.
+
+    `catalog` acts as the caller, so loading and dropping prove the caller's own privileges. Until COMPLETED_SUCCESS
+    nothing changes in the catalog: whatever is raised before, the table is still there and the call can be repeated.
+    """
+
+    def __init__(
+        self,
+        client: DelegationClient,
+        catalog: Catalog,
+        realm: str,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._client = client
+        self._catalog = catalog
+        self._realm = realm
+        self._clock = clock
+
+    def execute_purge_task(
+        self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
+    ) -> TaskOutcome:
+        """Load, purge under one key, drop without purge.
+
+        Raises PolarisError from loading, DelegationClientError from purging, PurgedNotDropped from dropping. After
+        the last, and when loading raises TableMetadataMissing, the files are gone: drop the table without purge.
+        """
+        key = key or new_key()
+        # Credentials are not asked for: the service vends its own.
+        table = self._catalog.load_table(identifier, vend=False)
+        purge = Purge(self._realm, identifier, properties or {}, correlation_id=key, requested_at=self._clock())
+        outcome = self._client.execute_synchronous(purge.of_loaded(table, synchronous=True), key=key)
+        try:
+            self._catalog.drop_table(identifier, purge=False)
+        except NoSuchTable:
+            # An earlier drop whose answer was lost, or somebody else's: the state we want.
+            return outcome
+        except PolarisError as error:
+            raise PurgedNotDropped(str(identifier), outcome.delegation_task_id, str(error)) from error
+        return outcome
+
+
+class TaskExecutorFactory:
+    """Provides the executor that the configuration names.
+
+    `properties` are Polaris' own (`application.properties`); `connect` makes a client for an endpoint's base URL.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        connect: Callable[[str], DelegationClient],
+        catalog: Catalog,
+        realm: str,
+    ) -> None:
+        self._properties = properties
+        self._connect = connect
+        self._catalog = catalog
+        self._realm = realm
+
+    def executor(self) -> TaskExecutor:
+        """Raises ClientMisconfigured for a task type other than `delegated` and for an endpoint that is no URL."""
+        task_type = self._properties.get(TASK_TYPE)
+        if task_type != "delegated":
+            raise ClientMisconfigured(f"{TASK_TYPE}: {task_type!r} is not `delegated`, the only one provided here")
+        return DelegatedTaskExecutor(self._connect(self._endpoint()), self._catalog, self._realm)
+
+    def _endpoint(self) -> str:
+        """The endpoint with the API's base path, which the proposal's example leaves out."""
+        endpoint = self._properties.get(ENDPOINT, "").rstrip("/")
+        parts = urlsplit(endpoint)
+        if parts.scheme not in {"http", "https"} or not parts.netloc:
+            raise ClientMisconfigured(f"{ENDPOINT}: {endpoint!r} is not an http(s) URL")
+        return endpoint if parts.path else f"{endpoint}{BASE_PATH}"

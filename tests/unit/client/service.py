@@ -1,0 +1,97 @@
+"""A delegation service that answers from a script, and a client of it whose clock moves only when it sleeps."""
+
+from typing import Any
+
+import httpx
+
+from delegation.client.client import DelegationClient
+from tests.unit.polaris.scripted import Clock, Server
+
+BASE = "https://edge.test/delegation-service/api"
+ROOT = "/delegation-service/api"
+SYNCHRONOUS = f"{ROOT}/v1/tasks/execute/synchronous"
+TASKS = f"{ROOT}/v1/tasks"
+CONFIG = f"{ROOT}/v1/config"
+TASK_ID = "7f1c1d4e-8f5f-5b9a-9d0e-2f5a3f1b7a10"
+SUPPORTED = {"idempotency-key-supported": "true", "idempotency-key-lifetime": "PT30M"}
+SUCCEEDED = {
+    "delegation_task_id": TASK_ID,
+    "status": "COMPLETED_SUCCESS",
+    "execution_result": {"files_deleted": 7, "bytes_deleted": 9_007_199_254_740_993},
+}
+
+
+class Tokens:
+    """A token source that hands out token-1, token-2, … and never the refused one again."""
+
+    def __init__(self) -> None:
+        self.issued = 1
+
+    def token(self) -> str:
+        return f"token-{self.issued}"
+
+    def replace(self, refused: str) -> str:
+        assert refused == self.token()
+        self.issued += 1
+        return self.token()
+
+
+class Service(Server):
+    def __init__(self, properties: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.keys = iter(f"key-{n}" for n in range(1, 100))
+        self.tokens = Tokens()
+        self.answer("GET", CONFIG, json_answer(200, {"properties": SUPPORTED if properties is None else properties}))
+        self.client = DelegationClient(
+            BASE,
+            self.tokens,
+            http=httpx.Client(transport=httpx.MockTransport(self._handle)),
+            clock=self.clock,
+            sleep=self.sleep,
+            key=lambda: next(self.keys),
+        )
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.clock.advance(seconds=seconds)
+
+    def sent_keys(self, path: str) -> list[str | None]:
+        return [request.headers.get("Idempotency-Key") for request in self.asked("POST", path)]
+
+
+def json_answer(status: int, body: Any, **headers: str) -> httpx.Response:
+    return httpx.Response(status, json=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def refusal(http_status: int, error_code: str, *, retry_after: str | None = None, **fields: str) -> httpx.Response:
+    headers = {} if retry_after is None else {"Retry_After": retry_after}
+    return json_answer(http_status, {"error_code": error_code, "message": "as scripted", **fields}, **headers)
+
+
+def in_progress(retry_after: str | None = "2") -> httpx.Response:
+    return refusal(409, "request_in_progress", retry_after=retry_after, delegation_task_id=TASK_ID)
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    """A task as `GET /v1/tasks/{taskId}` shows it, with a member that this release does not know."""
+    return {
+        "task_id": TASK_ID,
+        "version": 3,
+        "revision": 9,
+        "task_type": "TABLE_PURGE",
+        "task_payload": (
+            '{"common_payload": {"operation_type": "TABLE_PURGE", "realm_identifier": "POLARIS"},'
+            ' "operation_parameters": {"table_identity": {"catalog_name": "lake", "namespace_levels": ["sales", "eu"],'
+            ' "table_name": "orders"}}}'
+        ),
+        "status": "RUNNING",
+        "received_timestamp": "2026-11-20T11:59:00.000000Z",
+        "last_status_change_ts": "2026-11-20T11:59:30.000000Z",
+        "attempt_count": 1,
+        "engine": "spark",
+        "files_planned": 400,
+        "files_deleted": 100,
+        "bytes_deleted": 1234,
+        "added_by_a_later_release": {"x": 1},
+    } | changes
