@@ -16,6 +16,7 @@ from delegation.tasks.model import Task
 _SHORT: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _ISO_8601: Final = TypeAdapter(timedelta)
+_LONGEST: Final = timedelta(days=3650)
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
 _RETRY: Final = re.compile(r"delegation\.retry\.(default|[A-Z][A-Z_]*)\.([a-z-]+)")
@@ -35,9 +36,12 @@ class InvalidProperty(DelegationError):
 
 
 def parse_duration(text: str) -> timedelta:
-    """A positive duration written like `30s`, `5m`, `1h`, `500ms` or in ISO 8601 (`PT1H`); ValueError otherwise."""
+    """A duration up to ten years, like `30s`, `5m`, `1h`, `500ms` or in ISO 8601 (`PT1H`); ValueError otherwise."""
     if match := _SHORT.fullmatch(text.strip()):
-        parsed = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        try:
+            parsed = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        except OverflowError as error:
+            raise ValueError(f"{text!r} is longer than any duration") from error
     elif text.strip().upper().startswith("P"):
         try:
             parsed = _ISO_8601.validate_python(text.strip().upper())
@@ -47,6 +51,8 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(f"{text!r} is not a duration like 30s, 1h or PT1H")
     if parsed <= timedelta(0):
         raise ValueError(f"{text!r} is not positive")
+    if parsed > _LONGEST:
+        raise ValueError(f"{text!r} is longer than {_LONGEST.days} days")
     return parsed
 
 
@@ -152,7 +158,7 @@ def _retry_field(name: str, key: str, value: str) -> tuple[str, object]:
                 raise InvalidProperty(name, f"{value!r} is not a positive whole number")
             return "max_attempts", int(value)
         case "backoff-multiplier":
-            if not re.fullmatch(r"\d+(\.\d+)?", value) or float(value) < 1:
+            if not re.fullmatch(r"\d+(\.\d+)?", value) or not 1 <= float(value) < math.inf:
                 raise InvalidProperty(name, f"{value!r} is not a number of at least 1")
             return "backoff_multiplier", float(value)
         case "jitter":

@@ -4,7 +4,7 @@ The arrows are the table of delegation-service.txt §7 plus exactly those that D
 A status change raises `version`; everything else leaves it. `revision` and `nonce` are stamped by whoever writes.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
@@ -187,6 +187,6 @@ def dispatched(task: Task, *, due_at: datetime) -> Task:
 
 def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
     """The history of errors, newest last, cut at the front (delegation-service.txt §7, result_extended)."""
-    line = f"{now:%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {text}"
+    line = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {text}"
     history = f"{task.result_extended}\n{line}" if task.result_extended else line
     return history[-_RESULT_LIMIT:]
