@@ -1,0 +1,317 @@
+"""Table metadata as JSON objects: creating it, checking a commit's requirements, applying its updates.
+
+Values pass through untouched, so that 64-bit ids and fields this code does not know stay as the client wrote them.
+Iceberg table specification (table metadata) and REST specification (TableUpdate, TableRequirement).
+"""
+
+import copy
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from infra.local.catalog.errors import bad_request, commit_failed
+
+Json = dict[str, Any]
+
+MAIN = "main"
+FIRST_PARTITION_ID = 1000
+LAST_ADDED = -1
+PREVIOUS_VERSIONS = "write.metadata.previous-versions-max"
+DEFAULT_PREVIOUS_VERSIONS = 100
+
+
+def new_metadata(request: Mapping[str, Any], location: str) -> Json:
+    """The metadata of a table created by `request` (CreateTableRequest): fresh field ids, no snapshot."""
+    # Imported here: pyiceberg takes a second, and only creating a table needs it.
+    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec  # noqa: PLC0415
+    from pyiceberg.schema import Schema  # noqa: PLC0415
+    from pyiceberg.table.metadata import new_table_metadata  # noqa: PLC0415
+    from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder  # noqa: PLC0415
+
+    spec, order = copy.deepcopy(request.get("partition-spec")), request.get("write-order")
+    for offset, field in enumerate((spec or {}).get("fields", [])):
+        field.setdefault("field-id", FIRST_PARTITION_ID + offset)
+    metadata = new_table_metadata(
+        schema=Schema.model_validate(request["schema"]),
+        partition_spec=PartitionSpec.model_validate(spec) if spec else UNPARTITIONED_PARTITION_SPEC,
+        sort_order=SortOrder.model_validate(order) if order else UNSORTED_SORT_ORDER,
+        location=location,
+        properties=dict(request.get("properties") or {}),
+        table_uuid=uuid.uuid4(),
+    )
+    created: Json = json.loads(metadata.model_dump_json())
+    return created
+
+
+def empty_metadata(location: str) -> Json:
+    """What a staged table's first commit (assert-create) is applied to."""
+    return {
+        "format-version": 2,
+        "location": location,
+        "last-sequence-number": 0,
+        "last-updated-ms": 0,
+        "last-column-id": 0,
+        "schemas": [],
+        "partition-specs": [],
+        "last-partition-id": FIRST_PARTITION_ID - 1,
+        "sort-orders": [],
+        "properties": {},
+        "snapshots": [],
+        "refs": {},
+        "snapshot-log": [],
+        "metadata-log": [],
+    }
+
+
+def check(requirements: Iterable[Mapping[str, Any]], base: Mapping[str, Any] | None) -> None:
+    """Raises RestError 409 CommitFailedException for a requirement that `base` (None: no such table) does not meet."""
+    for requirement in requirements:
+        kind = requirement["type"]
+        if kind == "assert-create":
+            met = base is None
+        elif base is None:
+            met = False
+        elif kind == "assert-table-uuid":
+            met = str(base["table-uuid"]).lower() == str(requirement["uuid"]).lower()
+        elif kind == "assert-ref-snapshot-id":
+            met = _ref(base, requirement["ref"]) == requirement.get("snapshot-id")
+        elif (name := _ASSERTED.get(kind)) is not None:
+            met = base.get(name) == requirement[name]
+        else:
+            raise bad_request(f"Unknown requirement: {kind}")
+        if not met:
+            raise commit_failed(f"Requirement failed: {kind}")
+
+
+_ASSERTED = {
+    f"assert-{name}": name
+    for name in (
+        "current-schema-id",
+        "last-assigned-field-id",
+        "last-assigned-partition-id",
+        "default-spec-id",
+        "default-sort-order-id",
+    )
+}
+
+
+def apply(updates: Iterable[Mapping[str, Any]], base: Json, *, now_ms: int, previous_location: str | None) -> Json:
+    """`base` with `updates` applied; `base` stays as it is. Raises RestError 400 for an update that cannot be."""
+    metadata = copy.deepcopy(base)
+    added: set[int] = set()
+    metadata["last-updated-ms"] = now_ms
+    for update in updates:
+        action = update.get("action")
+        if action == "add-snapshot":
+            added.add(_add_snapshot(metadata, update["snapshot"]))
+        elif action == "set-snapshot-ref":
+            _set_ref(metadata, update, added)
+        else:
+            apply_one = _UPDATES.get(str(action))
+            if apply_one is None:
+                raise bad_request(f"Unknown update: {action}")
+            apply_one(metadata, update)
+    if metadata["format-version"] == 1:
+        # Version 1 readers look at these two, which later versions replaced by lists.
+        metadata["schema"] = _by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
+        spec = _by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])
+        metadata["partition-spec"] = spec["fields"]
+    if previous_location is not None:
+        _log(metadata, previous_location, base["last-updated-ms"])
+    return metadata
+
+
+def _log(metadata: Json, location: str, timestamp_ms: int) -> None:
+    keep = int(metadata.get("properties", {}).get(PREVIOUS_VERSIONS, DEFAULT_PREVIOUS_VERSIONS))
+    log = [*metadata.get("metadata-log", []), {"metadata-file": location, "timestamp-ms": timestamp_ms}]
+    metadata["metadata-log"] = log[-max(1, keep) :]
+
+
+def _ref(metadata: Mapping[str, Any], name: str) -> int | None:
+    ref = (metadata.get("refs") or {}).get(name)
+    if ref is None and name == MAIN:
+        current = metadata.get("current-snapshot-id")
+        return None if current in {None, -1} else int(str(current))
+    return None if ref is None else int(ref["snapshot-id"])
+
+
+def _add_snapshot(metadata: Json, snapshot: Json) -> int:
+    snapshot_id = int(snapshot["snapshot-id"])
+    if any(known["snapshot-id"] == snapshot_id for known in metadata.get("snapshots", [])):
+        raise bad_request(f"Snapshot already exists: {snapshot_id}")
+    sequence = snapshot.get("sequence-number", 0)
+    if metadata["format-version"] > 1:
+        if sequence <= metadata["last-sequence-number"] and snapshot.get("parent-snapshot-id") is not None:
+            raise commit_failed(f"Sequence number {sequence} is not after {metadata['last-sequence-number']}")
+        metadata["last-sequence-number"] = sequence
+    if metadata["format-version"] > 2:
+        metadata["next-row-id"] = metadata.get("next-row-id", 0) + snapshot.get("added-rows", 0)
+    metadata.setdefault("snapshots", []).append(snapshot)
+    metadata["last-updated-ms"] = snapshot["timestamp-ms"]
+    return snapshot_id
+
+
+def _set_ref(metadata: Json, update: Mapping[str, Any], added: set[int]) -> None:
+    name, snapshot_id = update["ref-name"], int(update["snapshot-id"])
+    snapshot = _by_id(metadata.get("snapshots", []), "snapshot-id", snapshot_id)
+    ref = {
+        field: update[field] for field in update if field not in {"action", "ref-name"} and update[field] is not None
+    }
+    metadata.setdefault("refs", {})[name] = ref
+    if name == MAIN:
+        metadata["current-snapshot-id"] = snapshot_id
+        timestamp = snapshot["timestamp-ms"] if snapshot_id in added else metadata["last-updated-ms"]
+        metadata.setdefault("snapshot-log", []).append({"snapshot-id": snapshot_id, "timestamp-ms": timestamp})
+
+
+def _remove_snapshots(metadata: Json, update: Mapping[str, Any]) -> None:
+    gone = {int(snapshot_id) for snapshot_id in update["snapshot-ids"]}
+    for name in ("snapshots", "snapshot-log", "statistics", "partition-statistics"):
+        if name in metadata:
+            metadata[name] = [entry for entry in metadata[name] if entry["snapshot-id"] not in gone]
+    for name in [name for name, ref in metadata.get("refs", {}).items() if ref["snapshot-id"] in gone]:
+        _remove_ref(metadata, {"ref-name": name})
+
+
+def _remove_ref(metadata: Json, update: Mapping[str, Any]) -> None:
+    metadata.get("refs", {}).pop(update["ref-name"], None)
+    if update["ref-name"] == MAIN:
+        metadata.pop("current-snapshot-id", None)
+
+
+def _add_schema(metadata: Json, update: Mapping[str, Any]) -> None:
+    schema = _add(metadata["schemas"], "schema-id", update["schema"])
+    metadata["last-column-id"] = max(metadata["last-column-id"], update.get("last-column-id") or 0, *_field_ids(schema))
+
+
+def _field_ids(value: object) -> list[int]:
+    """Every field id in a schema: of fields, list elements, map keys and values; [0] for none."""
+    ids = [0]
+    if isinstance(value, dict):
+        ids += [value[name] for name in ("id", "element-id", "key-id", "value-id") if isinstance(value.get(name), int)]
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            ids += _field_ids(part)
+    return ids
+
+
+def _add_spec(metadata: Json, update: Mapping[str, Any]) -> None:
+    spec = copy.deepcopy(update["spec"])
+    last = metadata["last-partition-id"]
+    for field in spec["fields"]:
+        last = max(last, field.setdefault("field-id", last + 1))
+    _add(metadata["partition-specs"], "spec-id", spec)
+    metadata["last-partition-id"] = last
+
+
+def _add_sort_order(metadata: Json, update: Mapping[str, Any]) -> None:
+    _add(metadata["sort-orders"], "order-id", update["sort-order"])
+
+
+def _add(known: list[Json], id_name: str, value: Mapping[str, Any]) -> Json:
+    """Add under its own id, or a new one when another object has that; an equal object is added once.
+
+    The one added last is moved to the end, where -1 of the following `set-…` update finds it.
+    """
+    content = {name: part for name, part in value.items() if name != id_name}
+    for entry in known:
+        if {name: part for name, part in entry.items() if name != id_name} == content:
+            known.remove(entry)
+            known.append(entry)
+            return entry
+    taken = {entry[id_name] for entry in known}
+    own = value.get(id_name)
+    added = {**value, id_name: own if own is not None and own >= 0 and own not in taken else max(taken, default=-1) + 1}
+    known.append(added)
+    return added
+
+
+def _set_current(list_name: str, id_name: str, current_name: str) -> Callable[[Json, Mapping[str, Any]], None]:
+    def set_current(metadata: Json, update: Mapping[str, Any]) -> None:
+        wanted = update[id_name] if id_name in update else update["sort-order-id"]
+        known = metadata[list_name]
+        chosen = known[-1][id_name] if wanted == LAST_ADDED else _by_id(known, id_name, wanted)[id_name]
+        known.sort(key=lambda entry: int(entry[id_name]))
+        metadata[current_name] = chosen
+
+    return set_current
+
+
+def _assign_uuid(metadata: Json, update: Mapping[str, Any]) -> None:
+    if metadata.setdefault("table-uuid", update["uuid"]) != update["uuid"]:
+        raise bad_request("Cannot reassign the table's uuid")
+
+
+def _upgrade(metadata: Json, update: Mapping[str, Any]) -> None:
+    if update["format-version"] < metadata["format-version"]:
+        raise bad_request("Cannot downgrade the format version")
+    metadata["format-version"] = update["format-version"]
+    if metadata["format-version"] > 1:
+        metadata.pop("schema", None)
+        metadata.pop("partition-spec", None)
+        metadata.setdefault("last-sequence-number", 0)
+    if metadata["format-version"] > 2:
+        metadata.setdefault("next-row-id", 0)
+
+
+def _replace_statistics(list_name: str, part: str) -> Callable[[Json, Mapping[str, Any]], None]:
+    def replace(metadata: Json, update: Mapping[str, Any]) -> None:
+        statistics = update[part]
+        others = [s for s in metadata.get(list_name, []) if s["snapshot-id"] != statistics["snapshot-id"]]
+        metadata[list_name] = [*others, statistics]
+
+    return replace
+
+
+def _remove(list_name: str, id_name: str, wanted: str) -> Callable[[Json, Mapping[str, Any]], None]:
+    def remove(metadata: Json, update: Mapping[str, Any]) -> None:
+        gone = update[wanted]
+        gone = set(gone) if isinstance(gone, list) else {gone}
+        metadata[list_name] = [entry for entry in metadata.get(list_name, []) if entry[id_name] not in gone]
+
+    return remove
+
+
+def _set_location(metadata: Json, update: Mapping[str, Any]) -> None:
+    metadata["location"] = update["location"].rstrip("/")
+
+
+def _set_properties(metadata: Json, update: Mapping[str, Any]) -> None:
+    metadata.setdefault("properties", {}).update(update["updates"])
+
+
+def _remove_properties(metadata: Json, update: Mapping[str, Any]) -> None:
+    for name in update["removals"]:
+        metadata.get("properties", {}).pop(name, None)
+
+
+def _by_id(known: Iterable[Json], id_name: str, wanted: int) -> Json:
+    for entry in known:
+        if entry[id_name] == wanted:
+            return entry
+    raise bad_request(f"Unknown {id_name}: {wanted}")
+
+
+_UPDATES: dict[str, Callable[[Json, Mapping[str, Any]], None]] = {
+    "assign-uuid": _assign_uuid,
+    "upgrade-format-version": _upgrade,
+    "set-location": _set_location,
+    "set-properties": _set_properties,
+    "remove-properties": _remove_properties,
+    "add-schema": _add_schema,
+    "set-current-schema": _set_current("schemas", "schema-id", "current-schema-id"),
+    "remove-schemas": _remove("schemas", "schema-id", "schema-ids"),
+    "add-spec": _add_spec,
+    "set-default-spec": _set_current("partition-specs", "spec-id", "default-spec-id"),
+    "remove-partition-specs": _remove("partition-specs", "spec-id", "spec-ids"),
+    "add-sort-order": _add_sort_order,
+    "set-default-sort-order": _set_current("sort-orders", "order-id", "default-sort-order-id"),
+    "remove-snapshots": _remove_snapshots,
+    "remove-snapshot-ref": _remove_ref,
+    "set-statistics": _replace_statistics("statistics", "statistics"),
+    "remove-statistics": _remove("statistics", "snapshot-id", "snapshot-id"),
+    "set-partition-statistics": _replace_statistics("partition-statistics", "partition-statistics"),
+    "remove-partition-statistics": _remove("partition-statistics", "snapshot-id", "snapshot-id"),
+}

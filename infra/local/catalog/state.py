@@ -1,0 +1,138 @@
+"""The names the catalog knows: namespaces and tables, in memory behind one lock."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.local.catalog.errors import (
+    RestError,
+    already_exists,
+    bad_request,
+    commit_failed,
+    no_such_namespace,
+    no_such_table,
+)
+
+Namespace = tuple[str, ...]
+Name = tuple[Namespace, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table: its current metadata file and its identity."""
+
+    metadata_location: str
+    table_uuid: str
+
+
+def dotted(namespace: Namespace, name: str = "") -> str:
+    return ".".join((*namespace, name) if name else namespace)
+
+
+class CatalogState:
+    """Every method is atomic and raises RestError."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._namespaces: dict[Namespace, dict[str, str]] = {}
+        self._tables: dict[Name, Entry] = {}
+
+    def create_namespace(self, namespace: Namespace, properties: Mapping[str, str]) -> None:
+        with self._lock:
+            if not namespace or not all(namespace):
+                raise bad_request("A namespace needs at least one level, and no level may be empty")
+            if namespace in self._namespaces:
+                raise already_exists(f"Namespace {dotted(namespace)}")
+            if len(namespace) > 1:
+                self._require_namespace(namespace[:-1])
+            self._namespaces[namespace] = dict(properties)
+
+    def list_namespaces(self, parent: Namespace) -> list[Namespace]:
+        with self._lock:
+            if parent:
+                self._require_namespace(parent)
+            depth = len(parent) + 1
+            return sorted(known for known in self._namespaces if len(known) == depth and known[:-1] == parent)
+
+    def namespace(self, namespace: Namespace) -> dict[str, str]:
+        with self._lock:
+            return dict(self._require_namespace(namespace))
+
+    def update_namespace(self, namespace: Namespace, removals: list[str], updates: Mapping[str, str]) -> list[str]:
+        """Returns the removals that were not there."""
+        with self._lock:
+            properties = self._require_namespace(namespace)
+            missing = [name for name in removals if name not in properties]
+            for name in removals:
+                properties.pop(name, None)
+            properties.update(updates)
+            return missing
+
+    def drop_namespace(self, namespace: Namespace) -> None:
+        with self._lock:
+            self._require_namespace(namespace)
+            children = any(known != namespace and known[: len(namespace)] == namespace for known in self._namespaces)
+            if children or any(own == namespace for own, _ in self._tables):
+                raise RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
+            del self._namespaces[namespace]
+
+    def list_tables(self, namespace: Namespace) -> list[str]:
+        with self._lock:
+            self._require_namespace(namespace)
+            return sorted(name for own, name in self._tables if own == namespace)
+
+    def find(self, name: Name) -> Entry | None:
+        with self._lock:
+            return self._tables.get(name)
+
+    def get(self, name: Name) -> Entry:
+        with self._lock:
+            return self._require_table(name)
+
+    def add(self, name: Name, entry: Entry) -> None:
+        """A new table; 404 without its namespace, 409 when the name is taken."""
+        with self._lock:
+            self._require_namespace(name[0])
+            if name in self._tables:
+                raise already_exists(f"Table {dotted(*name)}")
+            self._tables[name] = entry
+
+    def swap(self, name: Name, old: Entry, new: Entry) -> None:
+        """Point the table to new metadata if it still has the old; 409 CommitFailedException otherwise."""
+        with self._lock:
+            if self._require_table(name) != old:
+                raise commit_failed(f"The table changed during the commit: {dotted(*name)}")
+            self._tables[name] = new
+
+    def rename(self, source: Name, destination: Name) -> None:
+        with self._lock:
+            self._check_rename(source, destination)
+            self._tables[destination] = self._tables.pop(source)
+
+    def check_rename(self, source: Name, destination: Name) -> None:
+        """Raises what `rename` would."""
+        with self._lock:
+            self._check_rename(source, destination)
+
+    def drop(self, name: Name) -> None:
+        with self._lock:
+            self._require_table(name)
+            del self._tables[name]
+
+    def _check_rename(self, source: Name, destination: Name) -> None:
+        self._require_table(source)
+        self._require_namespace(destination[0])
+        if destination in self._tables:
+            raise already_exists(f"Table {dotted(*destination)}")
+
+    def _require_namespace(self, namespace: Namespace) -> dict[str, str]:
+        if namespace not in self._namespaces:
+            raise no_such_namespace(dotted(namespace))
+        return self._namespaces[namespace]
+
+    def _require_table(self, name: Name) -> Entry:
+        if name[0] not in self._namespaces:
+            raise no_such_namespace(dotted(name[0]))
+        if name not in self._tables:
+            raise no_such_table(dotted(*name))
+        return self._tables[name]

@@ -1,0 +1,159 @@
+"""Metadata files in S3, read and written as the administrator; and the credentials the catalog vends."""
+
+import gzip
+import json
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from infra.local.catalog.errors import bad_request, location_gone
+from infra.local.catalog.metadata import Json
+from infra.local.vended_keys import VendedKey, VendedKeys
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sts import STSClient
+
+# moto keeps resources by account, and the keys of an assumed role belong to the account in its ARN: moto's default one.
+ROLE_ARN = "arn:aws:iam::123456789012:role/polaris-vending"
+_STS_SHORTEST = timedelta(minutes=15)
+_STS_LONGEST = timedelta(hours=12)
+_GONE = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
+_GZIP = b"\x1f\x8b"
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """(bucket, key) of an s3 URI, the key taken literally; RestError 400 for any other scheme."""
+    scheme, separator, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not separator or scheme not in {"s3", "s3a", "s3n"} or not bucket:
+        raise bad_request(f"Not an S3 location: {uri}")
+    return bucket, key
+
+
+class MetadataFiles:
+    """Reads and writes `metadata.json` files."""
+
+    def __init__(self, s3: "S3Client") -> None:
+        self._s3 = s3
+
+    def read(self, location: str) -> Json:
+        """The metadata at `location`, integers exact; RestError 400 NotFoundException when the file is gone."""
+        bucket, key = split_uri(location)
+        try:
+            content = self._s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _GONE:
+                raise location_gone(location) from error
+            raise
+        metadata: Json = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+        return metadata
+
+    def write(self, metadata: Json, version: int) -> str:
+        """Write `metadata` as a new file of the table and return its location."""
+        properties = metadata.get("properties", {})
+        folder = properties.get("write.metadata.path") or f"{metadata['location']}/metadata"
+        content = json.dumps(metadata).encode()
+        suffix = ".metadata.json"
+        if properties.get("write.metadata.compression-codec") == "gzip":
+            content, suffix = gzip.compress(content), ".gz.metadata.json"
+        location = f"{folder.rstrip('/')}/{version:05d}-{uuid.uuid4()}{suffix}"
+        bucket, key = split_uri(location)
+        self._s3.put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/json")
+        return location
+
+    def delete(self, location: str) -> None:
+        bucket, key = split_uri(location)
+        self._s3.delete_object(Bucket=bucket, Key=key)
+
+
+def version_of(location: str) -> int:
+    """The number in front of a metadata file's name; 0 for a file named otherwise (a registered one)."""
+    number = location.rsplit("/", 1)[-1].partition("-")[0]
+    return int(number) if number.isascii() and number.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Vended:
+    config: dict[str, str] = field(repr=False)
+    reuse_until: datetime
+
+
+class CredentialVendor:
+    """Vends keys of the emulated STS, bounded by the registry; cached and shared between principals, as in Polaris.
+
+    `lifetime` may be shorter than STS allows: the registry is what expires a key here.
+    """
+
+    def __init__(
+        self,
+        sts: "STSClient",
+        keys: VendedKeys,
+        *,
+        clock: Callable[[], datetime],
+        lifetime: timedelta = timedelta(hours=1),
+    ) -> None:
+        self._sts = sts
+        self._keys = keys
+        self._clock = clock
+        self._lifetime = lifetime
+        self._lock = threading.Lock()
+        self._cache: dict[tuple[tuple[str, ...], bool], _Vended] = {}
+
+    def vend(self, locations: Sequence[str], *, writable: bool) -> dict[str, str]:
+        """The `config` of a StorageCredential for everything below `locations`."""
+        with self._lock:
+            now = self._clock()
+            held = self._cache.get((tuple(locations), writable))
+            if held is None or now >= held.reuse_until:
+                config = self._assume(locations, now + self._lifetime, writable=writable)
+                held = _Vended(config, now + self._lifetime / 2)
+                self._cache[tuple(locations), writable] = held
+            return dict(held.config)
+
+    def _assume(self, locations: Sequence[str], expires_at: datetime, *, writable: bool) -> dict[str, str]:
+        prefixes = tuple((bucket, f"{key.rstrip('/')}/") for bucket, key in map(split_uri, locations))
+        duration = min(max(self._lifetime, _STS_SHORTEST), _STS_LONGEST)
+        answer = self._sts.assume_role(
+            RoleArn=ROLE_ARN,
+            RoleSessionName="polaris",
+            Policy=json.dumps(_policy(prefixes, writable=writable)),
+            DurationSeconds=int(duration.total_seconds()),
+        )["Credentials"]
+        key_id, token = answer["AccessKeyId"], answer["SessionToken"]
+        self._keys.add(VendedKey(key_id, token, prefixes, writable, expires_at))
+        milliseconds = str(int(expires_at.timestamp() * 1000))
+        return {
+            "s3.access-key-id": key_id,
+            "s3.secret-access-key": answer["SecretAccessKey"],
+            "s3.session-token": token,
+            "expiration-time": milliseconds,
+            "s3.session-token-expires-at-ms": milliseconds,
+        }
+
+
+def _policy(prefixes: Sequence[tuple[str, str]], *, writable: bool) -> dict[str, Any]:
+    """The session policy Polaris sends to STS; an emulator ignores it, a real one would hold the key to it."""
+    objects = ["s3:GetObject", "s3:GetObjectVersion"] + (["s3:PutObject", "s3:DeleteObject"] if writable else [])
+    buckets = sorted({bucket for bucket, _ in prefixes})
+    listing: list[dict[str, Any]] = [
+        {
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": f"arn:aws:s3:::{bucket}",
+            "Condition": {"StringLike": {"s3:prefix": [f"{path}*" for own, path in prefixes if own == bucket]}},
+        }
+        for bucket in buckets
+    ]
+    own = {"Effect": "Allow", "Action": objects, "Resource": [f"arn:aws:s3:::{b}/{path}*" for b, path in prefixes]}
+    where = {
+        "Effect": "Allow",
+        "Action": "s3:GetBucketLocation",
+        "Resource": [f"arn:aws:s3:::{bucket}" for bucket in buckets],
+    }
+    return {"Version": "2012-10-17", "Statement": [own, *listing, where]}

@@ -1,0 +1,182 @@
+"""What the catalog does with tables: create, register, load, commit, drop, rename, vend; raises RestError."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from infra.local.catalog.errors import RestError, forbidden
+from infra.local.catalog.metadata import Json, apply, check, empty_metadata, new_metadata
+from infra.local.catalog.principals import Principal, Principals, Privilege
+from infra.local.catalog.state import CatalogState, Entry, Name, dotted
+from infra.local.catalog.storage import CredentialVendor, MetadataFiles, version_of
+
+WRITE_PATHS = ("write.data.path", "write.metadata.path")
+CREATE_PROPERTY_LOCATION = "location"
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """One catalog: its name (also the prefix of its paths), where its tables go, how clients reach their files."""
+
+    name: str
+    location: str
+    s3_endpoint: str
+    region: str
+    allowed_locations: tuple[str, ...]
+
+
+class Tables:
+    """Tables of one catalog, on behalf of a principal whose privileges are checked as Polaris does."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        state: CatalogState,
+        files: MetadataFiles,
+        vendor: CredentialVendor,
+        principals: Principals,
+    ) -> None:
+        self._warehouse = warehouse
+        self._state = state
+        self._files = files
+        self._vendor = vendor
+        self._principals = principals
+
+    def create(self, who: Principal, name: Name, request: Mapping[str, Any], *, vend: bool) -> Json:
+        """LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
+        properties = self._state.namespace(name[0])
+        self._principals.require(who, "CREATE_TABLE_DIRECT", Privilege.TABLE_CREATE)
+        namespace_location = properties.get(CREATE_PROPERTY_LOCATION) or self._under(self._warehouse.location, *name[0])
+        location = str(request.get("location") or self._under(namespace_location, name[1])).rstrip("/")
+        metadata = new_metadata(request, location)
+        self._check_locations(who, metadata)
+        if request.get("stage-create"):
+            if self._state.find(name) is not None:
+                self._state.add(name, Entry("", ""))  # raises 409, in Polaris' words
+            return self._load_result(who, name, None, metadata, vend=vend)
+        metadata_location = self._files.write(metadata, 0)
+        try:
+            self._state.add(name, Entry(metadata_location, metadata["table-uuid"]))
+        except RestError:
+            self._files.delete(metadata_location)
+            raise
+        return self._load_result(who, name, metadata_location, metadata, vend=vend)
+
+    def register(self, who: Principal, name: Name, metadata_location: str, *, vend: bool) -> Json:
+        self._state.namespace(name[0])
+        self._principals.require(who, "REGISTER_TABLE", Privilege.TABLE_CREATE)
+        metadata = self._files.read(metadata_location)
+        self._check_locations(who, metadata)
+        self._state.add(name, Entry(metadata_location, metadata["table-uuid"]))
+        return self._load_result(who, name, metadata_location, metadata, vend=vend)
+
+    def load(self, who: Principal, name: Name, *, vend: bool, snapshots: str = "all") -> Json:
+        entry = self._state.get(name)
+        self._principals.require(who, "LOAD_TABLE", Privilege.TABLE_READ_PROPERTIES)
+        metadata = self._files.read(entry.metadata_location)
+        if snapshots == "refs":
+            kept = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
+            metadata["snapshots"] = [known for known in metadata.get("snapshots", []) if known["snapshot-id"] in kept]
+        return self._load_result(who, name, entry.metadata_location, metadata, vend=vend)
+
+    def exists(self, who: Principal, name: Name) -> None:
+        self.load(who, name, vend=False)
+
+    def credentials(self, who: Principal, name: Name) -> Json:
+        """LoadCredentialsResponse, for clients that refresh."""
+        return {"storage-credentials": self.load(who, name, vend=True)["storage-credentials"]}
+
+    def commit(self, who: Principal, name: Name, request: Mapping[str, Any]) -> Json:
+        """CommitTableResponse; a commit that loses a race is 409 CommitFailedException and leaves no file."""
+        requirements: Sequence[Mapping[str, Any]] = request.get("requirements") or []
+        updates: Sequence[Mapping[str, Any]] = request.get("updates") or []
+        creates = any(requirement["type"] == "assert-create" for requirement in requirements)
+        entry = self._state.find(name) if creates else self._state.get(name)
+        needed = Privilege.TABLE_CREATE if creates else Privilege.TABLE_WRITE_DATA
+        self._principals.require(who, "UPDATE_TABLE", needed)
+        base = self._files.read(entry.metadata_location) if entry else None
+        check(requirements, base)
+        staged = base if base is not None else empty_metadata(self._under(self._warehouse.location, *name[0], name[1]))
+        previous = entry.metadata_location if entry else None
+        metadata = apply(updates, staged, now_ms=int(time.time() * 1000), previous_location=previous)
+        self._check_locations(who, metadata)
+        written = self._files.write(metadata, version_of(previous) + 1 if previous else 0)
+        committed = Entry(written, metadata["table-uuid"])
+        try:
+            if entry is None:
+                self._state.add(name, committed)
+            else:
+                self._state.swap(name, entry, committed)
+        except RestError:
+            self._files.delete(written)
+            raise
+        return {"metadata-location": written, "metadata": metadata}
+
+    def drop(self, who: Principal, name: Name, *, purge: bool) -> None:
+        """Forget the table; Polaris as delivered refuses to purge its files, and so does this."""
+        self._state.get(name)
+        self._principals.require(who, "DROP_TABLE_WITHOUT_PURGE", Privilege.TABLE_DROP)
+        if purge:
+            self._principals.require(who, "DROP_TABLE_WITH_PURGE", Privilege.TABLE_WRITE_DATA)
+            message = (
+                f"Unable to purge entity: {name[1]}. To enable this feature, set the Polaris configuration "
+                "DROP_WITH_PURGE_ENABLED or the catalog configuration polaris.config.drop-with-purge.enabled"
+            )
+            raise RestError(403, "ForbiddenException", message)
+        self._state.drop(name)
+
+    def rename(self, who: Principal, source: Name, destination: Name) -> None:
+        # Polaris answers 404 and 409 before it looks at privileges.
+        self._state.check_rename(source, destination)
+        self._principals.require(who, "RENAME_TABLE", Privilege.TABLE_DROP)
+        self._principals.require(who, "RENAME_TABLE", Privilege.TABLE_CREATE)
+        self._state.rename(source, destination)
+
+    def _load_result(
+        self, who: Principal, name: Name, metadata_location: str | None, metadata: Json, *, vend: bool
+    ) -> Json:
+        namespace = "%1F".join(quote(level, safe="") for level in name[0])
+        refresh = (
+            f"v1/{quote(self._warehouse.name)}/namespaces/{namespace}/tables/{quote(name[1], safe='')}/credentials"
+        )
+        config = {
+            "s3.endpoint": self._warehouse.s3_endpoint,
+            "s3.path-style-access": "true",
+            "client.region": self._warehouse.region,
+            "client.refresh-credentials-endpoint": refresh,
+        }
+        result: Json = {"metadata": metadata, "config": config, "storage-credentials": []}
+        if metadata_location is not None:
+            result["metadata-location"] = metadata_location
+        if vend:
+            result["storage-credentials"] = [self._vend(who, name, metadata)]
+        return result
+
+    def _vend(self, who: Principal, name: Name, metadata: Json) -> Json:
+        """One StorageCredential: its prefix is the location alone, its policy covers the write paths too."""
+        # Read-only keys for who may not write, without a word: as Polaris.
+        writable = self._principals.has(who, Privilege.TABLE_WRITE_DATA)
+        if not writable and not self._principals.has(who, Privilege.TABLE_READ_DATA):
+            raise forbidden(who.name, f"LOAD_TABLE_WITH_READ_DELEGATION on {dotted(*name)}")
+        locations = sorted({metadata["location"], *_write_paths(metadata)})
+        return {"prefix": metadata["location"], "config": self._vendor.vend(locations, writable=writable)}
+
+    def _check_locations(self, who: Principal, metadata: Json) -> None:
+        for location in (metadata["location"], *_write_paths(metadata)):
+            if not any(f"{location}/".startswith(allowed.rstrip("/") + "/") for allowed in self._allowed()):
+                reason = f"Invalid locations '[{location}]' for {who.name}: not in the list of allowed locations"
+                raise RestError(403, "ForbiddenException", reason)
+
+    def _allowed(self) -> tuple[str, ...]:
+        return (self._warehouse.location, *self._warehouse.allowed_locations)
+
+    @staticmethod
+    def _under(location: str, *names: str) -> str:
+        return "/".join((location.rstrip("/"), *names))
+
+
+def _write_paths(metadata: Json) -> list[str]:
+    properties = metadata.get("properties") or {}
+    return [path.rstrip("/") for name in WRITE_PATHS if (path := properties.get(name))]
