@@ -1,0 +1,164 @@
+"""One contract for every IdempotencyStore: in memory, DynamoDB in moto, DynamoDB Local."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.idempotency import record as records
+from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.idempotency.errors import RecordConflict
+from delegation.idempotency.memory import MemoryIdempotencyStore
+from delegation.idempotency.record import Record, Scope, State, StoredAnswer
+from delegation.idempotency.store import IdempotencyStore, RecordWrite
+from delegation.tasks.dynamodb import DynamoDbTaskStore
+from delegation.tasks.errors import StaleTask, TaskExists
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.model import Task
+from delegation.tasks.store import Advance, Create, Expect, TaskStore
+from tests.contract.task_tables import local_task_store, moto_task_store
+from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
+
+SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
+ANSWER = StoredAnswer(202, '{"status":"QUEUED"}')
+Stores = tuple[TaskStore, IdempotencyStore]
+LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+
+
+def with_records(tasks: DynamoDbTaskStore) -> Stores:
+    table = f"{tasks.table}-idempotency"
+    tasks.dynamodb.client.create_table(
+        TableName=table,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "scope", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "scope", "KeyType": "HASH"}],
+    )
+    return tasks, DynamoDbIdempotencyStore(tasks, table)
+
+
+@pytest.fixture(params=["memory", "moto", LOCAL])
+def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
+    match request.param:
+        case "memory":
+            tasks = MemoryTaskStore()
+            yield tasks, MemoryIdempotencyStore(tasks)
+        case "moto":
+            with moto_task_store() as store:
+                yield with_records(store)
+        case "local":
+            with local_task_store(request.getfixturevalue("dynamodb_local").url) as store:
+                yield with_records(store)
+
+
+def bound(task: Task, **changes: Any) -> Record:
+    values: dict[str, Any] = {"payload_hash": "a" * 64, "answer": None, "now": NOW, "nonce": nonce()}
+    return records.bind(SCOPE, task=task, **{**values, **changes})
+
+
+def test_a_key_and_its_task_appear_together(stores: Stores) -> None:
+    tasks, idempotency = stores
+    task = submitted()
+    record = bound(task, answer=ANSWER)
+    assert idempotency.accept(Create(task), RecordWrite(record)) == task
+    assert tasks.get(task.task_id) == task
+    stored = idempotency.get(SCOPE.id)
+    assert stored == record
+    assert stored is not None
+    assert (stored.state, stored.answer) == (State.FINALIZED, ANSWER)
+
+
+def test_a_taken_key_leaves_no_task(stores: Stores) -> None:
+    tasks, idempotency = stores
+    first, second = submitted(), submitted()
+    record = bound(first)
+    idempotency.accept(Create(first), RecordWrite(record))
+    with pytest.raises(RecordConflict) as conflict:
+        idempotency.accept(Create(second), RecordWrite(bound(second)))
+    assert conflict.value.stored == record
+    assert tasks.get(second.task_id) is None
+
+
+def test_a_refused_task_leaves_no_key(stores: Stores) -> None:
+    tasks, idempotency = stores
+    task = submitted()
+    tasks.apply(Create(task))
+    with pytest.raises(TaskExists):
+        idempotency.accept(Create(submitted(task.task_id)), RecordWrite(bound(task)))
+    held = acquired(task)
+    tasks.apply(Advance(task, held))
+    with pytest.raises(StaleTask):
+        idempotency.accept(Advance(task, acquired(task)), RecordWrite(bound(task)))
+    with pytest.raises(StaleTask):
+        idempotency.accept(Expect(task), RecordWrite(bound(task)))
+    assert idempotency.get(SCOPE.id) is None
+
+
+def test_the_same_write_again_is_its_own(stores: Stores) -> None:
+    tasks, idempotency = stores
+    task = submitted()
+    write = RecordWrite(bound(task))
+    idempotency.accept(Create(task), write)
+    assert idempotency.accept(Create(task), write) == task
+    held = tasks.apply(Advance(task, acquired(task)))
+    assert idempotency.accept(Create(task), write) in (task, held)  # as it answered then, or as it stands
+    attached = RecordWrite(bound(held, nonce=nonce()), replaces=write.record)
+    idempotency.accept(Expect(held), attached)
+    tasks.apply(Advance(held, failed(held)))
+    assert idempotency.accept(Expect(held), attached).task_id == task.task_id
+    assert idempotency.get(SCOPE.id) == attached.record
+
+
+def test_attaching_binds_the_version_that_stands(stores: Stores) -> None:
+    tasks, idempotency = stores
+    task = submitted()
+    tasks.apply(Create(task))
+    held = tasks.apply(Advance(task, acquired(task)))
+    idempotency.accept(Expect(held), RecordWrite(bound(held)))
+    stored = idempotency.get(SCOPE.id)
+    assert stored is not None
+    assert stored.bound_version == 2
+
+
+def test_a_takeover_resubmits_and_rebinds_in_one_write(stores: Stores) -> None:
+    tasks, idempotency = stores
+    task = submitted()
+    record = bound(task)
+    idempotency.accept(Create(task), RecordWrite(record))
+    held = tasks.apply(Advance(task, acquired(task)))
+    broken = tasks.apply(Advance(held, failed(held)))
+    again = resubmitted(broken)
+    rebound = bound(again, nonce=nonce())
+    idempotency.accept(Advance(broken, again), RecordWrite(rebound, replaces=record))
+    stored = idempotency.get(SCOPE.id)
+    assert stored is not None
+    assert stored.bound_version == again.version == 4
+    late = RecordWrite(bound(again, nonce=nonce()), replaces=record)
+    with pytest.raises(RecordConflict):
+        idempotency.accept(Expect(again), late)
+
+
+def test_finalizing_is_conditional_on_what_was_read(stores: Stores) -> None:
+    _tasks, idempotency = stores
+    task = submitted()
+    record = bound(task)
+    idempotency.accept(Create(task), RecordWrite(record))
+    lifetime = timedelta(minutes=30)
+    final = records.finalize(record, ANSWER, NOW, lifetime=lifetime, nonce=nonce())
+    assert idempotency.put(RecordWrite(final, replaces=record)) == final
+    assert idempotency.put(RecordWrite(final, replaces=record)) == final
+    rival = records.finalize(record, StoredAnswer(200, "{}"), NOW, lifetime=lifetime, nonce=nonce())
+    with pytest.raises(RecordConflict) as conflict:
+        idempotency.put(RecordWrite(rival, replaces=record))
+    assert conflict.value.stored == final
+    assert final.expires_at == NOW + lifetime
+
+
+def test_an_expired_record_may_be_replaced_even_when_it_is_gone(stores: Stores) -> None:
+    _tasks, idempotency = stores
+    gone = bound(submitted())
+    task = submitted()
+    idempotency.accept(Create(task), RecordWrite(bound(task), replaces=gone))
+    stored = idempotency.get(SCOPE.id)
+    assert stored is not None
+    assert stored.task_id == task.task_id

@@ -1,0 +1,282 @@
+"""The steps of the state machine over the in-memory store, a job service that remembers, and a clock moved by hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.driving.jobs import JobRefused, JobRun
+from delegation.driving.steps import MAX_TURNS, MalformedStep, Step, Steps, wait_seconds
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.model import Status, Task
+from delegation.tasks.policy import Policies, default_properties
+from delegation.tasks.service import Lease, TaskService
+from delegation.tasks.store import Create
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
+
+KINDS = frozenset({"TABLE_PURGE"})
+
+
+@dataclass
+class Jobs:
+    """A JobService; `runs` may be changed by a test, `refuses` makes every start fail."""
+
+    runs: dict[str, JobRun] = field(default_factory=dict)
+    started: list[tuple[str, list[str]]] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    refuses: bool = False
+
+    def start(self, name: str, arguments: Sequence[str]) -> str:
+        if self.refuses:
+            raise JobRefused("EMR Serverless answered ValidationException to start_job_run")
+        self.started.append((name, list(arguments)))
+        self.runs.setdefault(name, JobRun(name, name, "SUBMITTED"))
+        return name
+
+    def get(self, run_id: str) -> JobRun | None:
+        return self.runs.get(run_id)
+
+    def active(self, prefix: str) -> Sequence[JobRun]:
+        return [run for run in self.runs.values() if run.name.startswith(prefix) and not run.has_ended]
+
+    def cancel(self, run_id: str) -> None:
+        self.cancelled.append(run_id)
+
+    def become(self, name: str, state: str) -> None:
+        self.runs[name] = JobRun(name, name, state, "the driver was killed" if state == "FAILED" else "")
+
+
+class Driven:
+    """One accepted task, its steps and a clock."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.clock = Clock()
+        self.sent: list[tuple[str, int]] = []
+        self.store = MemoryTaskStore()
+        self.jobs = Jobs()
+        self.tasks = TaskService(self.store, Policies.from_properties(default_properties()), self, clock=self.clock)
+        self.steps = Steps(self.tasks, KINDS, jobs=self.jobs)
+        self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
+        self.step = Step(self.task_id, 1)
+
+    def send(self, task_id: str, n: int) -> None:
+        self.sent.append((task_id, n))
+
+    @property
+    def task(self) -> Task:
+        return self.tasks.get(self.task_id)
+
+    def acquire(self, n: int = 1) -> dict[str, Any]:
+        answer = self.steps.acquire(Step(self.task_id, n), self.clock() + MINUTE)
+        self.step = Step.of(answer)
+        return answer
+
+    def start(self) -> dict[str, Any]:
+        return self.steps.start_job(self.step)
+
+    def beat(self) -> dict[str, Any]:
+        answer = self.steps.heartbeat(self.step)
+        self.step = Step.of(answer)
+        return answer
+
+    def progress(self) -> None:
+        self.tasks.note(self.task_id, self.step.attempt, progress_ts=self.clock())
+
+
+@pytest.fixture
+def driven() -> Driven:
+    return Driven()
+
+
+def test_acquire_takes_the_lease_until_after_the_deadline(driven: Driven) -> None:
+    answer = driven.acquire()
+    assert (answer["next"], answer["attempt"]) == ("prepare", 1)
+    assert driven.task.lease_owner == f"{driven.task_id}-1"
+    assert driven.task.lost_not_before == driven.clock() + MINUTE + 10 * SECOND
+
+
+def test_acquire_again_is_the_same_attempt(driven: Driven) -> None:
+    assert driven.acquire()["attempt"] == driven.acquire()["attempt"] == 1
+    assert driven.task.version == 2
+
+
+def test_another_execution_leaves_a_held_task(driven: Driven) -> None:
+    driven.acquire()
+    assert driven.acquire(n=2)["next"] == "stop"
+
+
+def test_acquire_waits_until_a_retry_is_due(driven: Driven) -> None:
+    driven.acquire()
+    driven.steps.make_due(driven.step)
+    answer = driven.acquire(n=2)
+    assert answer["next"] == "wait"
+    assert answer["wait_until"] == "2026-11-21T12:01:00.000000Z"
+    driven.clock.advance(MINUTE)
+    assert driven.acquire(n=2)["attempt"] == 2
+
+
+def test_a_kind_of_a_newer_deployment_is_left_alone() -> None:
+    driven = Driven(task_type="TABLE_COMPACTION")
+    assert driven.acquire()["next"] == "stop"
+    assert driven.task.version == 1
+
+
+def test_a_task_that_is_gone_stops_the_execution(driven: Driven) -> None:
+    unknown = Step("00000000-0000-4000-8000-000000000000", 1)
+    assert driven.steps.acquire(unknown, driven.clock())["next"] == "stop"
+    assert driven.steps.complete(unknown)["next"] == "stop"
+    assert driven.steps.make_due(unknown)["next"] == "stop"
+
+
+def test_a_job_is_started_once_under_the_attempts_name(driven: Driven) -> None:
+    driven.acquire()
+    assert driven.start()["next"] == driven.start()["next"] == "heartbeat"
+    name = f"{driven.task_id}-1"
+    arguments = ["--task-id", driven.task_id, "--attempt", "1"]
+    assert driven.jobs.started == [(name, arguments), (name, arguments)]
+    assert list(driven.jobs.runs) == [name]
+    assert driven.task.job_run_id == name
+    assert driven.task.lost_not_before == driven.clock() + HOUR
+
+
+def test_a_former_attempts_job_is_ended_first_even_if_its_id_was_not_stored(driven: Driven) -> None:
+    former = f"{driven.task_id}-1"
+    driven.acquire()
+    driven.jobs.become(former, "RUNNING")
+    driven.steps.make_due(driven.step)
+    driven.clock.advance(MINUTE)
+    driven.acquire(n=2)
+    assert driven.start()["next"] == "start-again"
+    assert driven.jobs.cancelled == [former]
+    driven.jobs.become(former, "CANCELLED")
+    assert driven.start()["next"] == "heartbeat"
+    assert [name for name, _arguments in driven.jobs.started] == [f"{driven.task_id}-2"]
+
+
+def test_a_job_that_is_refused_fails_the_task(driven: Driven) -> None:
+    driven.acquire()
+    driven.jobs.refuses = True
+    assert driven.start()["next"] == "complete"
+    assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "JOB_REFUSED")
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])
+def test_a_job_that_waits_keeps_its_lease(driven: Driven, state: str) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", state)
+    for _ in range(3):
+        driven.clock.advance(50 * MINUTE)
+        assert driven.beat()["next"] == "heartbeat"
+    assert driven.task.lost_not_before == driven.clock() + HOUR
+
+
+def test_a_running_job_keeps_its_lease_as_far_as_it_shows_progress(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.clock.advance(30 * MINUTE)
+    driven.progress()
+    shown = driven.clock()
+    driven.clock.advance(40 * MINUTE)
+    assert driven.beat()["next"] == "heartbeat"
+    assert driven.task.lost_not_before == shown + HOUR
+
+
+def test_a_hung_job_is_lost_and_its_task_retried(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.clock.advance(10 * MINUTE)
+    driven.progress()
+    driven.beat()
+    driven.clock.advance(HOUR)
+    assert driven.beat()["next"] == "complete"
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
+    assert driven.steps.complete(driven.step)["next"] == "wait"
+
+
+def test_a_killed_job_is_retried(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "FAILED")
+    assert driven.beat()["next"] == "complete"
+    answer = driven.steps.complete(driven.step)
+    assert answer["next"] == "wait"
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
+    assert "the driver was killed" in (driven.task.result_summary or "")
+
+
+def test_an_outcome_that_the_job_recorded_stands(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.tasks.start(driven.task_id, 1, first_delete=True)
+    driven.tasks.succeed(driven.task_id, 1, "deleted 3 files")
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    assert driven.beat()["next"] == "complete"
+    assert driven.steps.complete(driven.step)["next"] == "succeeded"
+
+
+def test_a_failure_fails_the_execution(driven: Driven) -> None:
+    driven.tasks.cancel(driven.task_id)
+    assert driven.steps.complete(driven.step)["next"] == "failed"
+
+
+def test_a_long_run_goes_on_in_the_next_execution_with_the_same_attempt(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.step = replace(driven.step, turn=MAX_TURNS - 1)
+    assert driven.beat()["next"] == "continue"
+    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.beat()["next"] == "stop"
+    answer = driven.acquire(n=2)
+    assert (answer["next"], answer["attempt"], answer["turn"]) == ("prepare", 1, 0)
+
+
+def test_make_due_gives_back_only_what_its_execution_holds(driven: Driven) -> None:
+    driven.acquire()
+    assert driven.steps.make_due(Step(driven.task_id, 2))["next"] == "due"
+    assert driven.task.status is Status.ACQUIRING_RESOURCES
+    driven.steps.make_due(driven.step)
+    assert driven.task.status is Status.RETRY_SCHEDULED
+    assert driven.task.due_at is not None
+
+
+def test_steps_of_a_stale_attempt_write_nothing(driven: Driven) -> None:
+    driven.acquire()
+    stale = driven.step
+    driven.clock.advance(2 * MINUTE)
+    driven.tasks.acquire(driven.task_id, "somebody", lambda now: Lease.lasting(HOUR, now))
+    before = driven.task
+    assert before.attempt_count == 2
+    for call in (
+        lambda: driven.steps.prepare(stale, driven.clock()),
+        lambda: driven.steps.run_inline(stale, driven.clock()),
+        lambda: driven.steps.start_job(stale),
+        lambda: driven.steps.heartbeat(stale),
+    ):
+        assert call()["next"] == "complete"
+    assert driven.steps.complete(stale)["next"] == "stop"
+    assert driven.task == before
+
+
+def test_waits_lengthen_with_age() -> None:
+    ages = [timedelta(0), 40 * SECOND, 2 * MINUTE, 10 * MINUTE, timedelta(days=1)]
+    assert [wait_seconds(age) for age in ages] == [5, 5, 12, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        ({"task_id": "no uuid", "n": 1}, "task_id"),
+        ({"n": 1}, "task_id"),
+        ({"task_id": "00000000-0000-4000-8000-000000000000", "n": "1"}, "n"),
+        ({"task_id": "00000000-0000-4000-8000-000000000000", "n": 1, "attempt": -1}, "attempt"),
+        ({"task_id": "00000000-0000-4000-8000-000000000000", "n": 1, "turn": True}, "turn"),
+    ],
+)
+def test_a_malformed_input_is_named(event: dict[str, Any], field: str) -> None:
+    with pytest.raises(MalformedStep, match=field):
+        Step.of(event)

@@ -1,0 +1,175 @@
+"""The whole service in one process: real purges of real tables over in-memory stores; waiting moves the clock."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from delegation.driving.dispatch import sweep
+from delegation.driving.steps import Step, Steps
+from delegation.edge.models import TaskPayload
+from delegation.edge.submission import Answer, Submission, Submissions
+from delegation.idempotency.memory import MemoryIdempotencyStore
+from delegation.idempotency.service import Acceptance
+from delegation.polaris.model import LoadedTable, TableIdentifier
+from delegation.purge.behavior import KINDS, PurgeBehavior
+from delegation.purge.context import PurgeSettings
+from delegation.purge.memory import MemoryObjectStore, MemoryPlanStore
+from delegation.tasks.behaviors import Behaviors
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.model import Task
+from delegation.tasks.policy import Policies, default_properties
+from delegation.tasks.service import TaskService
+from tests.unit.purge.lake import FAST, Lake, LakeSource
+from tests.unit.tasks.builders import Clock
+
+REALM = "POLARIS"
+LIFETIME = timedelta(minutes=30)
+
+
+@dataclass
+class Tables:
+    """Polaris over a lake; `trouble` is raised instead of an answer."""
+
+    lake: Lake
+    trouble: Exception | None = None
+    loads: int = 0
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        self.loads += 1
+        if self.trouble is not None:
+            raise self.trouble
+        table = LakeSource(self.lake, identifier.name).load()
+        return LoadedTable(identifier, table.metadata_location, table.metadata, {}, table.credentials if vend else ())
+
+
+@dataclass
+class Queue:
+    """Dispatches in the order they were sent."""
+
+    sent: list[tuple[str, int]] = field(default_factory=list)
+    trouble: Exception | None = None
+
+    def send(self, task_id: str, n: int) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.sent.append((task_id, n))
+
+
+class World:
+    """Everything but AWS; `drive` plays the state machine for what was dispatched."""
+
+    def __init__(self, *, inline_max_files: int = 1_000) -> None:
+        self.clock = Clock()
+        self.lake = Lake()
+        self.tables = Tables(self.lake)
+        self.queue = Queue()
+        self.store = MemoryTaskStore()
+        self.plans = MemoryPlanStore()
+        self.objects = MemoryObjectStore()
+        self.objects.objects = self.lake.objects
+        self.tasks = TaskService(
+            self.store, Policies.from_properties(default_properties()), self.queue, clock=self.clock
+        )
+        settings = PurgeSettings(
+            inline_max_files=inline_max_files, chunk_paths=4, run_records=5, read_threads=1, delete=FAST
+        )
+        self.behavior = PurgeBehavior(
+            self.tasks, self.tables, lambda _identifier: self.objects, self.plans, settings, self.seconds
+        )
+        self.records = MemoryIdempotencyStore(self.store)
+        self.acceptance = Acceptance(
+            self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks.nonce
+        )
+        self.submissions = Submissions(
+            self.tasks,
+            self.acceptance,
+            self.behavior,
+            self.tables,
+            realm=REALM,
+            budget=timedelta(seconds=25),
+            sleep=self.sleep,
+        )
+        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]))
+        self.calls = 0
+
+    def seconds(self) -> float:
+        return self.clock.now.timestamp()
+
+    def sleep(self, seconds: float) -> None:
+        self.clock.advance(timedelta(seconds=seconds))
+
+    def deadline(self) -> datetime:
+        return self.clock() + timedelta(seconds=30)
+
+    def body(self, name: str, **properties: str) -> dict[str, Any]:
+        """The appendix's form for a table of the lake: a complete LoadTableResult."""
+        metadata = self.lake.metadata(name)
+        return {
+            "common_payload": {"operation_type": "SYNCHRONOUS_TABLE_PURGE", "realm_identifier": REALM},
+            "operation_parameters": {
+                "table_identity": {
+                    "table_entity_id": f"entity-{name}",
+                    "catalog_name": "cat",
+                    "namespace_levels": ["ns"],
+                    "table_name": name,
+                },
+                "metadata_location": self.lake.pointers[name],
+                "metadata": json.loads(json.dumps(metadata)),
+                "config": {"s3.session-token": "vended"},
+                "properties": properties,
+            },
+        }
+
+    def identity(self, name: str, **properties: str) -> dict[str, Any]:
+        """The full example's form: the identity alone."""
+        parameters = {
+            "table_identity": {"catalog_name": "cat", "namespace_levels": ["ns"], "table_name": name},
+            "properties": properties,
+        }
+        common = {"operation_type": "TABLE_PURGE", "realm_identifier": REALM}
+        return {"common_payload": common, "operation_parameters": parameters}
+
+    def execute(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> Answer:
+        self.calls += 1
+        request = self._submission(body, key, caller, "/v1/tasks/execute/synchronous")
+        return self.submissions.execute(request, deadline=self.deadline(), owner=f"api:{self.calls}")
+
+    def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> Answer:
+        return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
+
+    def _submission(self, body: dict[str, Any], key: str | None, caller: str, path: str) -> Submission:
+        payload = TaskPayload.read(body, identity_only=path == "/v1/tasks")
+        return Submission(caller=caller, method="POST", path=path, key=key, document=body, payload=payload)
+
+    def drive(self) -> None:
+        """Play the executions of all dispatches sent so far, waits included."""
+        while self.queue.sent:
+            task_id, n = self.queue.sent.pop(0)
+            state: dict[str, Any] = {"task_id": task_id, "n": n, "next": "acquire"}
+            while state["next"] not in {"succeeded", "failed", "stop", "due"}:
+                step = Step.of(state)
+                match state["next"]:
+                    case "acquire":
+                        state = self.steps.acquire(step, self.deadline())
+                    case "prepare":
+                        state = self.steps.prepare(step, self.deadline())
+                    case "inline":
+                        state = self.steps.run_inline(step, self.clock() + timedelta(minutes=15))
+                    case "complete":
+                        state = self.steps.complete(step)
+                    case "wait":
+                        self.clock.now = max(self.clock.now, datetime.fromisoformat(state["wait_until"]))
+                        state["next"] = "acquire"
+                    case other:
+                        raise AssertionError(other)
+
+    def sweep(self) -> None:
+        for swept in sweep(self.tasks, KINDS, deadline=self.deadline(), clock=self.clock):
+            assert swept.error is None, swept.error
+
+    def history(self, task_id: str) -> list[Task]:
+        return list(self.store.history(task_id))
+
+    def statuses(self, task_id: str) -> list[str]:
+        return [task.status.value for task in self.history(task_id)]

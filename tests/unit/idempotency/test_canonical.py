@@ -1,0 +1,108 @@
+"""Payload identity: RFC 8785's own vectors, integers that JSON cannot carry, credentials left out."""
+
+import json
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.idempotency.canonical import NotCanonicalizable, canonical_json, exact_integers, payload_hash
+
+# RFC 8785 appendix B: IEEE 754 bits and their ECMAScript form.
+NUMBERS = {
+    "0000000000000000": "0",
+    "8000000000000000": "0",
+    "0000000000000001": "5e-324",
+    "8000000000000001": "-5e-324",
+    "7fefffffffffffff": "1.7976931348623157e+308",
+    "ffefffffffffffff": "-1.7976931348623157e+308",
+    "4340000000000000": "9007199254740992",
+    "c340000000000000": "-9007199254740992",
+    "4430000000000000": "295147905179352830000",
+    "44b52d02c7e14af5": "9.999999999999997e+22",
+    "44b52d02c7e14af6": "1e+23",
+    "44b52d02c7e14af7": "1.0000000000000001e+23",
+    "444b1ae4d6e2ef4e": "999999999999999700000",
+    "444b1ae4d6e2ef4f": "999999999999999900000",
+    "444b1ae4d6e2ef50": "1e+21",
+    "3eb0c6f7a0b5ed8c": "9.999999999999997e-7",
+    "3eb0c6f7a0b5ed8d": "0.000001",
+    "41b3de4355555553": "333333333.3333332",
+    "41b3de4355555554": "333333333.33333325",
+    "41b3de4355555555": "333333333.3333333",
+    "41b3de4355555556": "333333333.3333334",
+    "41b3de4355555557": "333333333.33333343",
+    "becbf647612f3696": "-0.0000033333333333333333",
+    "43143ff3c1cb0959": "1424953923781206.2",
+}
+
+
+@pytest.mark.parametrize(("bits", "text"), NUMBERS.items())
+def test_numbers_of_appendix_b(bits: str, text: str) -> None:
+    value = struct.unpack(">d", bytes.fromhex(bits))[0]
+    assert canonical_json(value).decode() == text
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_does_not_have(value: float) -> None:
+    with pytest.raises(NotCanonicalizable):
+        canonical_json({"n": value})
+
+
+def test_the_example_of_section_3_2_2() -> None:
+    source = (
+        '{"numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],'
+        '"string": "\\u20ac$\\u000F\\u000aA\'\\u0042\\u0022\\u005c\\\\\\"\\/",'
+        '"literals": [null, true, false]}'
+    )
+    expected = (
+        '{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],'
+        '"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
+    )
+    assert canonical_json(json.loads(source)).decode() == expected
+
+
+def test_members_sort_by_utf_16_code_units_as_in_section_3_2_3() -> None:
+    keys = ["\u20ac", "\r", "\ufb33", "1", "\U0001f600", "\u0080", "\u00f6"]
+    ordered = ["\r", "1", "\u0080", "\u00f6", "\u20ac", "\U0001f600", "\ufb33"]
+    written = canonical_json(dict.fromkeys(keys, 0)).decode()
+    assert list(json.loads(written)) == ordered
+
+
+@given(st.integers(min_value=-(2**70), max_value=2**70))
+def test_integers_beyond_2_53_are_told_apart(value: int) -> None:
+    other = value + 1
+    assert canonical_json([value]) != canonical_json([other])
+    if abs(value) > 2**53 - 1:
+        assert exact_integers(value) == str(value)
+
+
+def test_booleans_are_no_integers() -> None:
+    assert exact_integers([True, False, 1, 2**60]) == [True, False, 1, str(2**60)]
+
+
+def test_text_that_is_not_unicode_has_no_canonical_form() -> None:
+    with pytest.raises(NotCanonicalizable):
+        canonical_json({"\ud800": 1})
+
+
+def test_credentials_are_left_out_and_nothing_else_is() -> None:
+    body = {
+        "common_payload": {"request_timestamp_utc": "2025-06-11T16:21:00Z"},
+        "operation_parameters": {"config": {"a": "1"}, "storage-credentials": [1], "properties": {"config": "kept"}},
+    }
+    same = {**body, "operation_parameters": {"properties": {"config": "kept"}}}
+    assert payload_hash(body) == payload_hash(same)
+    for other in (
+        {**body, "common_payload": {"request_timestamp_utc": "2025-06-11T16:21:01Z"}},
+        {**same, "operation_parameters": {"properties": {"config": "other"}}},
+        {**same, "config": {}},
+    ):
+        assert payload_hash(other) != payload_hash(body)
+
+
+def test_the_hash_is_lower_case_hex_sha_256_of_the_canonical_form() -> None:
+    """`printf '{"a":[],"b":1}' | sha256sum`"""
+    assert payload_hash({"b": 1, "a": []}) == "1c8f8816506a8ccbc55140d8a7bb70214a8942c7030fc0fc2914cec675cd1c15"
