@@ -194,6 +194,8 @@ class TaskService:
         def decide(task: Task, now: datetime) -> Task:
             if task.status is Status.ACQUIRING_RESOURCES:
                 return t.start(task, attempt, now)
+            if task.status is Status.SUCCESS and task.attempt_count == attempt:
+                return task
             return t.succeed(task, attempt, now, summary=summary, **results)
 
         task = self.change(task_id, decide)
@@ -264,11 +266,14 @@ class TaskService:
         return after
 
     def hand_to_next_execution(self, task_id: str, attempt: int, name: Callable[[int], str]) -> Task:
-        """Let the execution of the next dispatch go on with this attempt (DESIGN §4, long runs)."""
+        """Let the execution of the next dispatch go on with this attempt (DESIGN §4, long runs).
+
+        It counts as a dispatch that led to something, so `dispatch_base` moves along.
+        """
 
         def decide(task: Task, _now: datetime) -> Task:
             following = t.held_by(task, attempt).dispatch_count + 1
-            return task.evolve(lease_owner=name(following), dispatch_count=following)
+            return task.evolve(lease_owner=name(following), dispatch_count=following, dispatch_base=following)
 
         after = self.change(task_id, decide)
         self.queue.send(task_id, after.dispatch_count)

@@ -1,0 +1,53 @@
+"""A store on which somebody else is faster, and a queue that remembers or refuses."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.model import Task
+from delegation.tasks.store import Change, DueEntry, Page
+
+
+class RacedStore:
+    """A memory store on which `rivals` act one by one, each right before the next write of the store's user."""
+
+    def __init__(self) -> None:
+        self.calm = MemoryTaskStore()
+        self.rivals: list[Callable[[], object]] = []
+        self.applied: list[Change] = []
+
+    def apply(self, change: Change) -> Task:
+        if self.rivals:
+            self.rivals.pop(0)()
+        task = self.calm.apply(change)
+        self.applied.append(change)
+        return task
+
+    def get(self, task_id: str) -> Task | None:
+        return self.calm.get(task_id)
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        return self.calm.get_version(task_id, version)
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        return self.calm.history(task_id, after=after, limit=limit)
+
+    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+        return self.calm.due(now, limit=limit)
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        return self.calm.heads(cursor=cursor, limit=limit)
+
+
+class Queue:
+    """Remembers what was sent; refuses everything while `down`."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int]] = []
+        self.down = False
+
+    def send(self, task_id: str, n: int) -> None:
+        if self.down:
+            raise StoreUnavailable("the queue did not take the message")
+        self.sent.append((task_id, n))
