@@ -79,7 +79,7 @@ class _Batch:
 
 
 class Deleter:
-    """One per process; a context manager, for it owns threads.
+    """One per process, for any number of chunks; as a context manager it ends its threads.
 
     `now` is a monotonic clock and `sleep` waits, both in seconds.
     """
@@ -97,14 +97,12 @@ class Deleter:
         self._now = now
         self._sleep = sleep
         self._rate = AdaptiveRate(policy.rate, now=now())
-        self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(policy.threads, thread_name_prefix="delete")
 
     def __enter__(self) -> "Deleter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     @property
@@ -119,30 +117,31 @@ class Deleter:
         outcome = Outcome()
         waiting = deque(_batches(records, self._policy.batch))
         running: dict[Future[BatchResult], _Batch] = {}
+        stop = threading.Event()
         try:
             while waiting or running:
                 while waiting and len(running) < self._policy.threads:
                     checkpoint()
                     batch = waiting.popleft()
-                    running[self._pool.submit(self._send, batch)] = batch
+                    running[self._pool.submit(self._send, batch, stop)] = batch
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     again = self._account(running.pop(future), future.result(), outcome)
                     if again is not None:
                         waiting.append(again)
         except BaseException:
-            self._stop.set()
+            stop.set()
             raise
         finally:
             wait(running)
         return outcome
 
-    def _send(self, batch: _Batch) -> BatchResult:
+    def _send(self, batch: _Batch, stop: threading.Event) -> BatchResult:
         now = self._now()
         delay = max(self._rate.reserve(len(batch.sizes), now), batch.not_before - now)
         if delay > 0:
             self._sleep(delay)
-        if self._stop.is_set():
+        if stop.is_set():
             return BatchResult((), ())
         return self._store.delete(batch.bucket, tuple(batch.sizes))
 

@@ -16,6 +16,7 @@ PurgeError
 ├── CorruptMetadata             metadata.json does not say what the Iceberg specification demands
 ├── ManifestMissing             a manifest or manifest list is not there, and no earlier purge accounts for it
 ├── PlanTampered                a stored plan is not what was published
+├── EngineFailed                the engine itself broke down; the same again may do
 ├── TableGone                   the table left the catalog before the purge reached its root
 └── FilesNotDeleted             some keys cannot be deleted; a person has to look
     └── FilesNotDeletedYet      some keys were not deleted, all for passing reasons; the same again may do
@@ -24,15 +25,25 @@ of manifests in `manifest_errors`; what ends an attempt is in `attempt`.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from delegation.errors import DelegationError
 
 
 class PurgeError(DelegationError):
-    """A purge could not be done."""
+    """A purge could not be done. Instances can be pickled, to travel from an executor to the driver."""
 
     code: ClassVar[str] = "PURGE_FAILED"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, dict(self.__dict__))
+
+
+def _restored(kind: type[PurgeError], args: tuple[Any, ...], fields: dict[str, Any]) -> PurgeError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class PurgeRefused(PurgeError):
@@ -172,6 +183,13 @@ class PlanTampered(PurgeError):
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"plan {name}: {reason}")
         self.name = name
+
+
+class EngineFailed(PurgeError):
+    """The engine broke down for a reason that is not the table's; what was done is kept, the same again goes on."""
+
+    code = "ENGINE_FAILED"
+    retryable = True
 
 
 class TableGone(PurgeError):

@@ -34,7 +34,6 @@ from delegation.purge.plan import (
 from delegation.purge.progress import Marks
 from delegation.purge.reach import (
     Fetcher,
-    Manifests,
     entries,
     manifest_record,
     named_by_metadata,
@@ -158,20 +157,29 @@ def neighbours_of(ctx: PurgeContext, roots: Roots) -> list[Neighbour]:
     return near
 
 
-def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Record]:
-    """All that a live table reaches; raises ManifestMissing, for what such a manifest protects is unknown."""
+def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Record], dict[str, ManifestFile]]:
+    """What a live table reaches but for its manifests' entries, and those manifests; raises ManifestMissing."""
     metadata = parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
     fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    limit = ctx.settings.max_file_bytes
-    yield from named_by_metadata(metadata)
-    yield from read_history(metadata, fetcher, lambda _path: True).files
-    found: Manifests = read_manifest_lists(
-        metadata, fetcher, limit=limit, readable=lambda _path: True, missing=_missing_of_neighbour
+    found = read_manifest_lists(
+        metadata,
+        fetcher,
+        limit=ctx.settings.max_file_bytes,
+        readable=lambda _path: True,
+        missing=_missing_of_neighbour,
     )
-    yield from found.lists
-    yield from (manifest_record(path, manifest) for path, manifest in found.manifests.items())
-    wanted = [(path, read_limit(manifest, limit)) for path, manifest in found.manifests.items()]
-    yield from all_entries(fetcher, found.manifests, wanted, _missing_of_neighbour)
+    small = [*named_by_metadata(metadata), *read_history(metadata, fetcher, lambda _path: True).files, *found.lists]
+    small.extend(manifest_record(path, manifest) for path, manifest in found.manifests.items())
+    return small, found.manifests
+
+
+def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Record]:
+    """All that a live table reaches; raises ManifestMissing, for what such a manifest protects is unknown."""
+    small, manifests = survey_neighbour(ctx, neighbour)
+    yield from small
+    fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    wanted = [(path, read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
+    yield from all_entries(fetcher, manifests, wanted, _missing_of_neighbour)
 
 
 def _missing_of_neighbour(path: str) -> None:

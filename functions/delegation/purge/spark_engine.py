@@ -1,0 +1,214 @@
+"""The Spark engine: the same plan, made and executed by executors. Only this and `spark_tasks` import pyspark.
+
+Planning: manifests → `mapInArrow` (read entries) → rows (path, rank, size, mark) → repartition by path, sort →
+`mapInArrow` (drop duplicates, judge, write chunks). Only chunk names and counts come back, never a path. Deleting:
+chunks → `mapInArrow` (verify, delete, mark done). Executors open their own stores (`workplace`): no credential is
+ever an argument. Every task may run twice: a partition writes the same bytes under the same names, and an absent
+object is a deleted one. The driver watches meanwhile: it asks the attempt whether to go on and reports progress from
+the done-marks.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from delegation.polaris.model import LoadedTable
+from delegation.purge.attempt import PlanSegment
+from delegation.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.purge.errors import EngineFailed
+from delegation.purge.execute import Execution, Tally, Work
+from delegation.purge.guards import Verdict
+from delegation.purge.plan import Chunk, Finding, Phase, PlanIndex, Total, add_totals
+from delegation.purge.planning import (
+    Accounted,
+    Survey,
+    finish_plan,
+    neighbours_of,
+    new_plan_id,
+    survey,
+    survey_neighbour,
+)
+from delegation.purge.progress import Marks
+from delegation.purge.reach import read_limit
+from delegation.purge.spark_tasks import (
+    OURS,
+    RESULTS,
+    ROWS,
+    SHARED,
+    DeleteChunks,
+    ReadChunks,
+    ReadManifests,
+    WriteChunks,
+    decode_error,
+)
+from delegation.purge.workplace import ServiceWorkplace, Workplace
+
+POLL_SECONDS = 1.0
+_ROWS_PER_PARTITION = 250_000
+
+
+def purge_with_spark(spark: SparkSession, ctx: PurgeContext, workplace: Workplace | None = None) -> PurgeResult:
+    """Purge a table with executors: the contract of `engine.purge_table`, whose errors it raises, and EngineFailed.
+
+    `ctx` is the driver's; `workplace` gives each executor its own stores, by default from the environment.
+    """
+    return Execution(ctx, SparkEngine(spark, workplace or ServiceWorkplace())).run()
+
+
+class SparkEngine:
+    """Makes plans and deletes chunks with the executors of one session."""
+
+    def __init__(self, spark: SparkSession, workplace: Workplace) -> None:
+        self._spark = spark
+        self._workplace = workplace
+        self._parallelism = max(1, spark.sparkContext.defaultParallelism)
+
+    @property
+    def name(self) -> Engine:
+        return "spark"
+
+    def plan(
+        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
+    ) -> tuple[PlanIndex, PlanSegment]:
+        found = survey(ctx, table, earlier)
+        plan_id = new_plan_id(ctx)
+        rows = self._reached(ctx, found, earlier)
+        partitions = self._partitions(found)
+        writing = WriteChunks(
+            workplace=self._workplace,
+            plan_id=plan_id,
+            chunk_paths=ctx.settings.chunk_paths,
+            roots=found.guard.roots.uris,
+            covered=None if found.guard.covered is None else found.guard.covered.uris,
+            foreign=found.foreign,
+            options=ctx.options,
+        )
+        ordered = rows.repartition(partitions, "path").sortWithinPartitions("path", "rank", "size", "mark")
+        results = self._run(ctx, ordered.mapInArrow(writing, RESULTS), self._still_planning(ctx))
+        chunks: list[Chunk] = []
+        totals: dict[str, Total] = {}
+        accounted = Accounted(ctx)
+        for result in results:
+            for path in result["missing"]:
+                accounted.check(path)
+            chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
+            add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
+            kept = ((cast("Verdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])
+            found.guard.add(kept)
+        order = list(Phase)
+        chunks.sort(key=lambda chunk: (order.index(chunk.kind), chunk.name))
+        return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="spark", chunks=chunks, totals=totals)
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        # Each executor process begins with its share of the rate and then finds its own.
+        policy = ctx.settings.delete
+        start = max(policy.rate.start / self._parallelism, policy.rate.floor)
+        share = replace(policy, rate=replace(policy.rate, start=start))
+        plans = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
+        deleting = DeleteChunks(
+            workplace=self._workplace,
+            identifier=ctx.identifier,
+            settings=replace(ctx.settings, delete=share),
+            plans={plan_id: index.model_dump_json() for plan_id, index in plans.items()},
+        )
+        rows = [(one.index.plan_id, one.chunk.model_dump_json()) for one in work]
+        frame = self._spark.createDataFrame(rows, "plan_id string, chunk string")
+        frame = frame.repartition(min(len(rows), self._parallelism * 8))
+        reported: set[tuple[str, str]] = set()
+
+        def poll() -> None:
+            for plan_id in plans:
+                done = Marks(ctx.plans, plan_id).done()
+                for one in work:
+                    name = (one.index.plan_id, one.chunk.name)
+                    if name[0] == plan_id and name[1] in done and name not in reported:
+                        reported.add(name)
+                        report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
+            report(Tally())
+
+        for result in self._run(ctx, frame.mapInArrow(deleting, RESULTS), poll):
+            if (result["plan_id"], result["chunk"]) not in reported:
+                tally = result["tally"]
+                report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
+
+    def _reached(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex]) -> DataFrame:
+        """Rows of everything reached, duplicates and all."""
+        limit = ctx.settings.max_file_bytes
+        reading = [(0, path, limit, found.manifests[path]) for path, limit in found.readable_manifests(limit)]
+        rows = [(record.path, record.rank, record.size, OURS) for record in found.small]
+        identifiers = [ctx.identifier]
+        for neighbour in neighbours_of(ctx, found.guard.roots):
+            identifiers.append(neighbour.table.identifier)
+            small, manifests = survey_neighbour(ctx, neighbour)
+            rows.extend((record.path, record.rank, record.size, SHARED) for record in small)
+            number = len(identifiers) - 1
+            reading.extend((number, path, read_limit(one, limit), one) for path, one in manifests.items())
+        frame = self._spark.createDataFrame(rows, ROWS)
+        if reading:
+            manifests_frame = self._spark.createDataFrame(
+                [(number, path, most, one.manifest_length, one.entries) for number, path, most, one in reading],
+                "number int, path string, most long, length long, entries long",
+            ).repartition(min(len(reading), self._parallelism * 8))
+            task = ReadManifests(self._workplace, tuple(identifiers), ctx.settings.read_threads)
+            frame = frame.unionByName(manifests_frame.mapInArrow(task, ROWS))
+        planned = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
+        if planned:
+            chunks = self._spark.createDataFrame(planned, "plan_id string, chunk string")
+            frame = frame.unionByName(chunks.mapInArrow(ReadChunks(self._workplace), ROWS))
+        return frame
+
+    def _partitions(self, found: Survey) -> int:
+        """How many partitions to shuffle into, given explicitly: left alone, adaptive execution makes two of them."""
+        rows = len(found.small) + sum(manifest.entries or 100 for manifest in found.manifests.values())
+        return max(1, min(self._parallelism, math.ceil(rows / 10_000)), math.ceil(rows / _ROWS_PER_PARTITION))
+
+    @staticmethod
+    def _still_planning(ctx: PurgeContext) -> Callable[[], None]:
+        return lambda: ctx.attempt.progress(files_deleted=0, files_failed=0, bytes_deleted=0)
+
+    def _run(self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], None]) -> list[dict[str, Any]]:
+        """Collect the results of a job while asking the attempt whether to go on; a job that must not is cancelled.
+
+        Raises what ended the attempt, the first typed error of an executor, or EngineFailed.
+        """
+        context = self._spark.sparkContext
+        group = f"purge-{ctx.attempt.task_id}-{ctx.attempt.attempt}"
+        collected = _Collected()
+
+        def collect() -> None:
+            context.setJobGroup(group, group, interruptOnCancel=True)
+            try:
+                collected.rows = [row.result for row in frame.collect()]
+            except PySparkException as error:
+                collected.error = error
+
+        thread = InheritableThread(target=collect, name=group)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(POLL_SECONDS)
+                ctx.attempt.checkpoint()
+                poll()
+        except BaseException:
+            context.cancelJobGroup(group)
+            thread.join()
+            raise
+        if collected.error is not None:
+            raise EngineFailed("Spark gave the job up after its tasks failed again and again") from collected.error
+        results = [json.loads(row) for row in collected.rows]
+        for result in results:
+            if "error" in result:
+                raise decode_error(result["error"])
+        return results
+
+
+@dataclass(slots=True)
+class _Collected:
+    rows: Sequence[str] = ()
+    error: PySparkException | None = None

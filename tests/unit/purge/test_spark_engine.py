@@ -1,0 +1,167 @@
+"""The Spark engine on a real session: local[2], S3 from moto's server, workers in processes of their own."""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.model import LoadedTable, S3Settings
+from delegation.purge.attempt import Cancelled, MemoryAttempt
+from delegation.purge.context import PurgeContext, PurgeOptions, PurgeSettings
+from delegation.purge.delete import DeletePolicy
+from delegation.purge.engine import purge_table
+from delegation.purge.locations import parse
+from delegation.purge.manifest_errors import CorruptManifestError
+from delegation.purge.plan import Phase, read_index
+from delegation.purge.workplace import OwnWorkplace
+from tests.unit.purge.lake import Bench, Lake, LakeSource, busy_table, identifier, rows
+
+pytestmark = [
+    pytest.mark.spark,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+FUNCTIONS = str(Path(__file__).parents[3] / "functions")
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_ACCESS_KEY_ID", "test")
+        environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        environment.setenv("PYTHONPATH", os.pathsep.join([FUNCTIONS, os.environ.get("PYTHONPATH", "")]))
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
+        for bucket in ("lake", "plans"):
+            client.create_bucket(Bucket=bucket)
+        yield client
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(s3: Any) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.speculation", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+class S3Source(LakeSource):
+    """The lake's tables, their metadata.json gone from S3 being what counts."""
+
+    s3: Any
+
+    def load(self) -> LoadedTable:
+        table = super().load()
+        found = parse(table.metadata_location)
+        if not self.s3.list_objects_v2(Bucket=found.bucket, Prefix=found.key).get("KeyCount"):
+            raise TableMetadataMissing("Location does not exist", status=400)
+        return table
+
+
+class S3Bench(Bench):
+    """A bench whose objects are in S3."""
+
+    def on_s3(self, s3: Any, name: str, task_id: str, **options: Any) -> tuple[PurgeContext, OwnWorkplace]:
+        for (bucket, key), data in self.lake.objects.items():
+            s3.put_object(Bucket=bucket, Key=key, Body=data)
+        place = OwnWorkplace("plans", settings=S3Settings(endpoint=s3.meta.endpoint_url, region="us-east-1"))
+        source = S3Source(self.lake, name)
+        source.s3 = s3
+        ctx = PurgeContext(
+            attempt=MemoryAttempt(task_id),
+            identifier=identifier(name),
+            table_uuid=self.uuid(name),
+            tables=source,
+            store=place.store(identifier(name)),
+            plans=place.plans(),
+            options=PurgeOptions(**options),
+            settings=PurgeSettings(chunk_paths=5, delete=DeletePolicy(batch=3, threads=2)),
+        )
+        return ctx, place
+
+
+def keys(s3: Any, prefix: str) -> set[str]:
+    return {one["Key"] for one in s3.list_objects_v2(Bucket="lake", Prefix=prefix).get("Contents", [])}
+
+
+def test_spark_plans_what_inline_plans_and_deletes_exactly_that(s3: Any, spark: Any) -> None:
+    from delegation.purge.spark_engine import purge_with_spark
+
+    bench = S3Bench()
+    busy_table(bench.lake, "spark_doomed")
+    busy_table(bench.lake, "spark_sibling")
+    ctx, place = bench.on_s3(s3, "spark_doomed", "spark-task")
+    doomed, sibling = keys(s3, "wh/spark_doomed/"), keys(s3, "wh/spark_sibling/")
+    inline_plan = purge_table(replace(ctx, attempt=MemoryAttempt("inline"), options=PurgeOptions(dry_run=True)))
+
+    result = purge_with_spark(spark, ctx, place)
+
+    assert result.engine == "spark"
+    assert result.files_deleted == len(doomed) == inline_plan.files_planned
+    assert keys(s3, "wh/spark_doomed/") == set()
+    assert keys(s3, "wh/spark_sibling/") == sibling
+    counts = [read_index(ctx.plans, one.plan_ids[0]).counts for one in (result, inline_plan)]
+    assert counts[0] == counts[1]
+    assert ctx.attempt.reported.files_deleted == len(doomed)
+    again = purge_with_spark(spark, ctx, place)
+    assert again.files_deleted == len(doomed)
+
+
+def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(s3: Any, spark: Any) -> None:
+    from delegation.purge.spark_engine import purge_with_spark
+
+    bench = S3Bench()
+    busy_table(bench.lake, "moving")
+    ctx, place = bench.on_s3(s3, "moving", "moving-task")
+    before = set(bench.lake.objects)
+
+    def commit() -> None:
+        bench.lake.table("moving").append(rows(9, part="z"))
+        for bucket, key in set(bench.lake.objects) - before:
+            s3.put_object(Bucket=bucket, Key=key, Body=bench.lake.objects[bucket, key])
+
+    bench.on_load(ctx, 3, commit)
+    result = purge_with_spark(spark, ctx, place)
+    assert len(result.plan_ids) == 2
+    assert keys(s3, "wh/moving/") == set()
+    extension = read_index(ctx.plans, result.plan_ids[1])
+    assert sum(chunk.count for chunk in extension.chunks if chunk.kind is Phase.DATA) == 1
+
+    broken = S3Bench()
+    broken.lake = Lake()
+    busy_table(broken.lake, "broken")
+    manifest = next(where for where in broken.lake.objects if where[1].endswith("-m0.avro"))
+    broken.lake.objects[manifest] = b"x" * len(broken.lake.objects[manifest])
+    ctx, place = broken.on_s3(s3, "broken", "broken-task")
+    whole = keys(s3, "wh/broken/")
+    with pytest.raises(CorruptManifestError):
+        purge_with_spark(spark, ctx, place)
+    assert keys(s3, "wh/broken/") == whole
+
+    def cancel() -> None:
+        raise Cancelled("asked to stop")
+
+    ctx.attempt.on_checkpoint = cancel
+    with pytest.raises(Cancelled):
+        purge_with_spark(spark, ctx, place)
+    assert keys(s3, "wh/broken/") == whole
