@@ -77,22 +77,20 @@ def check(requirements: Iterable[Mapping[str, Any]], base: Mapping[str, Any] | N
         elif kind == "assert-ref-snapshot-id":
             met = _ref(base, requirement["ref"]) == requirement.get("snapshot-id")
         elif (name := _ASSERTED.get(kind)) is not None:
-            met = base.get(name) == requirement[name]
+            met = base.get(name) == requirement[kind.removeprefix("assert-")]
         else:
             raise bad_request(f"Unknown requirement: {kind}")
         if not met:
             raise commit_failed(f"Requirement failed: {kind}")
 
 
+# requirement -> the field of the metadata it speaks of; its own field is named like itself, without `assert-`
 _ASSERTED = {
-    f"assert-{name}": name
-    for name in (
-        "current-schema-id",
-        "last-assigned-field-id",
-        "last-assigned-partition-id",
-        "default-spec-id",
-        "default-sort-order-id",
-    )
+    "assert-current-schema-id": "current-schema-id",
+    "assert-last-assigned-field-id": "last-column-id",
+    "assert-last-assigned-partition-id": "last-partition-id",
+    "assert-default-spec-id": "default-spec-id",
+    "assert-default-sort-order-id": "default-sort-order-id",
 }
 
 

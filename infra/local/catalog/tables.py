@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from infra.local.catalog.errors import RestError, forbidden
+from infra.local.catalog.errors import RestError, already_exists, forbidden
 from infra.local.catalog.metadata import Json, apply, check, empty_metadata, new_metadata
 from infra.local.catalog.principals import Principal, Principals, Privilege
 from infra.local.catalog.state import CatalogState, Entry, Name, dotted
@@ -54,7 +54,7 @@ class Tables:
         self._check_locations(who, metadata)
         if request.get("stage-create"):
             if self._state.find(name) is not None:
-                self._state.add(name, Entry("", ""))  # raises 409, in Polaris' words
+                raise already_exists(f"Table {dotted(*name)}")
             return self._load_result(who, name, None, metadata, vend=vend)
         metadata_location = self._files.write(metadata, 0)
         try:

@@ -1,0 +1,82 @@
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from pydantic import SecretStr
+
+from infra.local.issuer import OAuth2Client, TokenIssuer
+
+FORM = {"grant_type": "client_credentials", "client_id": "polaris", "client_secret": "pssst", "scope": "execute_tasks"}
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[TokenIssuer]:
+    issuer = TokenIssuer([OAuth2Client("polaris", SecretStr("pssst"))]).start()
+    yield issuer
+    issuer.stop()
+
+
+def decode(issuer: TokenIssuer, token: str, **options: Any) -> dict[str, Any]:
+    keys = {key["kid"]: jwt.PyJWK(key) for key in httpx.get(issuer.jwks_url).json()["keys"]}
+    key = keys[jwt.get_unverified_header(token)["kid"]]
+    claims: dict[str, Any] = jwt.decode(token, key, algorithms=["RS256"], issuer=issuer.issuer, **options)
+    return claims
+
+
+def test_a_token_verifies_with_the_published_key_and_carries_the_claims(issuer: TokenIssuer) -> None:
+    answer = httpx.post(issuer.token_url, data=FORM)
+    body = answer.json()
+    assert (answer.headers["Cache-Control"], body["token_type"], body["expires_in"]) == ("no-store", "Bearer", 3600)
+    claims = decode(issuer, body["access_token"])
+    assert claims["exp"] - claims["iat"] == 3600
+    assert {name: claims[name] for name in ("iss", "sub", "client_id", "scope")} == {
+        "iss": issuer.issuer,
+        "sub": "polaris",
+        "client_id": "polaris",
+        "scope": "execute_tasks",
+    }
+    again = decode(issuer, httpx.post(issuer.token_url, data=FORM).json()["access_token"])
+    assert again["jti"] != claims["jti"]
+
+
+def test_the_client_may_authenticate_by_basic(issuer: TokenIssuer) -> None:
+    answer = httpx.post(issuer.token_url, data={"grant_type": "client_credentials"}, auth=("polaris", "pssst"))
+    assert decode(issuer, answer.json()["access_token"])["scope"] == "execute_tasks"
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "error"),
+    [
+        ({"client_secret": "no"}, 401, "invalid_client"),
+        ({"client_id": "nobody"}, 401, "invalid_client"),
+        ({"scope": "execute_tasks admin"}, 400, "invalid_scope"),
+        ({"grant_type": "password"}, 400, "unsupported_grant_type"),
+    ],
+)
+def test_refusals(issuer: TokenIssuer, change: dict[str, str], status: int, error: str) -> None:
+    answer = httpx.post(issuer.token_url, data=FORM | change)
+    assert (answer.status_code, answer.json()) == (status, {"error": error})
+
+
+def test_discovery_names_what_is_served(issuer: TokenIssuer) -> None:
+    found = httpx.get(f"{issuer.issuer}/.well-known/openid-configuration").json()
+    assert (found["token_endpoint"], found["jwks_uri"]) == (issuer.token_url, issuer.jwks_url)
+    assert httpx.get(f"{issuer.issuer}/elsewhere").status_code == 404
+
+
+def test_the_jwks_holds_the_public_half_only(issuer: TokenIssuer) -> None:
+    [key] = issuer.jwks()["keys"]
+    assert set(key) == {"kty", "n", "e", "use", "alg", "kid"}
+
+
+def test_wrong_tokens_can_be_made_on_purpose(issuer: TokenIssuer) -> None:
+    with pytest.raises(jwt.ExpiredSignatureError):
+        decode(issuer, issuer.issue("polaris", "execute_tasks", now=0))
+    other = TokenIssuer([], audience="delegation")
+    try:
+        token = other.issue("polaris", "execute_tasks")
+        assert jwt.decode(token, options={"verify_signature": False})["aud"] == "delegation"
+    finally:
+        other.stop()
