@@ -14,8 +14,11 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 """The repository; cdk.json, functions/ and spark/ stand in it."""
 PROPERTIES_KEY: Final = "delegation:properties"
-SERVICE_NAME: Final = "delegation"
+SERVICE_NAME: Final = "polaris-delegation"
 METRICS_NAMESPACE: Final = "PolarisDelegation"
+"""Powertools' metrics stand in this namespace, with the dimension `service` = SERVICE_NAME."""
+DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
+"""Counted by the sweeper when it gives a task up with DISPATCH_FAILED (DESIGN §4); an alarm watches it."""
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
@@ -55,7 +58,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "api",
             "Accepts tasks and reports them; runs small purges itself (DESIGN §4)",
             30,
-            (*_PURGE, "idempotency_table", "queue_url", "inline_max_files", "synchronous_budget_seconds"),
+            (*_PURGE, "idempotency_table", "queue_url", "inline_max_files", "synchronous_budget_seconds", "tracing"),
             memory_mb=1769,  # one vCPU: it parses manifests while a caller waits
         ),
         Function(
@@ -67,6 +70,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "client_issuer",
                 "client_serials",
                 "client_certificate_source",
+                "client_crl",
                 "token_issuer",
                 "token_jwks_url",
                 "token_public_key",
@@ -119,9 +123,14 @@ DISPATCH_MAX_RECEIVES: Final = 5
 
 SPARK_VARIABLES: Final = _PURGE
 """What the driver of the Spark job gets."""
-EXECUTOR_VARIABLES: Final = tuple(name for name in SPARK_VARIABLES if name != "properties")
-"""What its executors get: they delete, and decide nothing that the properties say."""
+EXECUTOR_VARIABLES: Final = (*_POLARIS, "plan_bucket")
+"""What its executors get: they read, plan and delete, and leave the task to the driver."""
 
+_POWERTOOLS: Final = {
+    "POWERTOOLS_SERVICE_NAME": SERVICE_NAME,
+    "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+    "POWERTOOLS_LOG_LEVEL": "INFO",
+}
 _NAMES: Final = {
     "realm": "DELEGATION_REALM",
     "tasks_table": "DELEGATION_TASKS_TABLE",
@@ -141,6 +150,7 @@ _NAMES: Final = {
     "client_issuer": "DELEGATION_CLIENT_ISSUER",
     "client_serials": "DELEGATION_CLIENT_SERIALS",
     "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
+    "client_crl": "DELEGATION_CLIENT_CRL",
     "token_issuer": "DELEGATION_TOKEN_ISSUER",
     "token_jwks_url": "DELEGATION_TOKEN_JWKS_URL",
     "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
@@ -149,6 +159,7 @@ _NAMES: Final = {
     "properties": "DELEGATION_PROPERTIES",
     "inline_max_files": "DELEGATION_INLINE_MAX_FILES",
     "synchronous_budget_seconds": "DELEGATION_SYNCHRONOUS_BUDGET",
+    "tracing": "DELEGATION_TRACING",
 }
 
 
@@ -157,7 +168,8 @@ class Resources:
     """What one deployment consists of; every field that is None gives no variable.
 
     `emr_spark_parameters` is what the operator wants of Spark (sizes, archives); the job's own variables are added to
-    it by `environment("start_job", …)`. `client_serials` is a comma-separated list. `properties` are the proposal's
+    it by `environment("start_job", …)`. `client_serials` is a comma-separated list, `client_crl` a revocation
+    list in PEM (small: variables hold 4 KB). `properties` are the proposal's
     (delegation-service.txt, "Task Retry").
     """
 
@@ -179,6 +191,7 @@ class Resources:
     client_issuer: str | None = None
     client_serials: str | None = None
     client_certificate_source: str = "apigateway"
+    client_crl: str | None = None
     token_issuer: str | None = None
     token_jwks_url: str | None = None
     token_public_key: str | None = None
@@ -187,6 +200,7 @@ class Resources:
     properties: Mapping[str, str] = field(default_factory=dict)
     inline_max_files: int = 1000
     synchronous_budget_seconds: int = 25
+    tracing: bool = False
 
 
 def environment(function_name: str, resources: Resources) -> dict[str, str]:
@@ -194,13 +208,13 @@ def environment(function_name: str, resources: Resources) -> dict[str, str]:
     variables = _variables(FUNCTIONS[function_name].variables, resources)
     if "emr_spark_parameters" in FUNCTIONS[function_name].variables:
         variables[_NAMES["emr_spark_parameters"]] = spark_parameters(resources)
-    return {**variables, **_powertools(function_name)}
+    return {**variables, **_POWERTOOLS}
 
 
 def spark_environment(resources: Resources, *, executor: bool = False) -> dict[str, str]:
     """The variables of the Spark job: of its driver, or of each executor."""
     fields = EXECUTOR_VARIABLES if executor else SPARK_VARIABLES
-    return {**_variables(fields, resources), **_powertools("spark")}
+    return {**_variables(fields, resources), **_POWERTOOLS}
 
 
 def spark_parameters(resources: Resources) -> str:
@@ -232,14 +246,8 @@ def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:
 
 
 def _text(value: str | int | Mapping[str, str]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, Mapping):
         return json.dumps(dict(value), sort_keys=True, separators=(",", ":"))
     return str(value)
-
-
-def _powertools(component: str) -> dict[str, str]:
-    return {
-        "POWERTOOLS_SERVICE_NAME": f"{SERVICE_NAME}-{component.replace('_', '-')}",
-        "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
-        "POWERTOOLS_LOG_LEVEL": "INFO",
-    }

@@ -1,0 +1,22 @@
+"""`python -m infra.app`: synthesise the templates into cdk.out (or where the CDK command says)."""
+
+import os
+import sys
+
+from infra.environment import ROOT
+from infra.stacks.build import build
+from infra.wildcards import wildcards
+
+
+def main() -> int:
+    """Synthesise, and refuse templates that allow too much; the CDK command passes its folder in the environment."""
+    outdir = None if "CDK_OUTDIR" in os.environ else str(ROOT / "cdk.out")
+    assembly = build(outdir=outdir).app.synth()
+    found = [(stack.stack_name, wildcard) for stack in assembly.stacks for wildcard in wildcards(stack.template)]
+    for stack_name, wildcard in found:
+        sys.stderr.write(f"{stack_name}{wildcard.path} allows {', '.join(wildcard.actions)} on *\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One construct per capability; the stacks only wire them."""

@@ -1,0 +1,77 @@
+"""The service's own buckets: plans and receipts, the trust store, and the log of who read either."""
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.constructs.nag import acknowledge
+
+
+class Buckets(Construct):
+    """`plans` (DESIGN §5), `truststore` (CA certificates of clients), `access_log`; all private, TLS only, retained."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, plan_retention_days: int) -> None:
+        super().__init__(scope, construct_id)
+        self.access_log = self._build_access_log()
+        self.plans = self._build_plans(key, plan_retention_days)
+        self.truststore = self._build_truststore()
+
+    def _build_access_log(self) -> s3.Bucket:
+        bucket = s3.Bucket(
+            self,
+            "AccessLog",
+            encryption=s3.BucketEncryption.S3_MANAGED,  # the log delivery service cannot use the key
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            removal_policy=RemovalPolicy.RETAIN,
+            lifecycle_rules=[s3.LifecycleRule(id="expire", expiration=Duration.days(365))],
+        )
+        acknowledge(bucket, S1="The target of access logs; logging it into itself would never end.")
+        return bucket
+
+    def _build_plans(self, key: kms.IKey, retention_days: int) -> s3.Bucket:
+        # Versioned although plans are written once: a plan lost half way through a purge cannot be made again, for the
+        # manifests it was made from may be gone. No role of the service may delete here; the lifecycle does.
+        return s3.Bucket(
+            self,
+            "Plans",
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=key,
+            bucket_key_enabled=True,
+            versioned=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            removal_policy=RemovalPolicy.RETAIN,
+            server_access_logs_bucket=self.access_log,
+            server_access_logs_prefix="plans/",
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="expire",
+                    expiration=Duration.days(retention_days),
+                    noncurrent_version_expiration=Duration.days(30),
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                ),
+                s3.LifecycleRule(id="forget-markers", expired_object_delete_marker=True),
+            ],
+        )
+
+    def _build_truststore(self) -> s3.Bucket:
+        # Versioned because API Gateway takes a changed trust store by its version only.
+        return s3.Bucket(
+            self,
+            "TrustStore",
+            encryption=s3.BucketEncryption.S3_MANAGED,  # public certificates, read by API Gateway
+            versioned=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            removal_policy=RemovalPolicy.RETAIN,
+            server_access_logs_bucket=self.access_log,
+            server_access_logs_prefix="truststore/",
+        )

@@ -1,0 +1,65 @@
+"""The dispatch queue with its dead letters, the dispatcher's mapping, and the sweeper's minute."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.environment import (
+    DISPATCH_BATCH_SIZE,
+    DISPATCH_MAX_CONCURRENCY,
+    DISPATCH_MAX_RECEIVES,
+    DISPATCH_VISIBILITY_SECONDS,
+    SWEEP_MINUTES,
+)
+
+
+class DispatchQueue(Construct):
+    """Messages are hints that hold `{task_id, n}` (DESIGN §4): a lost one is made up for, a dead one is kept."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.dead_letters = sqs.Queue(
+            self,
+            "DeadLetters",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        self.queue = sqs.Queue(
+            self,
+            "Queue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            visibility_timeout=Duration.seconds(DISPATCH_VISIBILITY_SECONDS),
+            retention_period=Duration.days(1),  # the sweeper has long dispatched again
+            dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=DISPATCH_MAX_RECEIVES, queue=self.dead_letters),
+        )
+
+    def feed(self, dispatcher: lambda_.Function) -> lambda_.EventSourceMapping:
+        """Give the dispatcher batches; it reports each message that failed, and only those come again."""
+        return lambda_.EventSourceMapping(
+            self,
+            "Mapping",
+            target=dispatcher,
+            event_source_arn=self.queue.queue_arn,
+            batch_size=DISPATCH_BATCH_SIZE,
+            report_batch_item_failures=True,
+            max_concurrency=DISPATCH_MAX_CONCURRENCY,
+        )
+
+
+class SweepSchedule(Construct):
+    """Runs the sweeper every minute; a run that failed is not repeated, the next minute's does its work."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, sweeper: lambda_.Function) -> None:
+        super().__init__(scope, construct_id)
+        sweeper.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(SWEEP_MINUTES))
+        self.rule = events.Rule(
+            self,
+            "EveryMinute",
+            schedule=events.Schedule.rate(Duration.minutes(SWEEP_MINUTES)),
+            targets=[targets.LambdaFunction(sweeper, retry_attempts=0, max_event_age=Duration.minutes(SWEEP_MINUTES))],
+        )

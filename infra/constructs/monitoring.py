@@ -1,0 +1,133 @@
+"""Alarms on what the service cannot mend by itself, or on the parts that mend it."""
+
+from typing import Final
+
+from aws_cdk import (
+    Duration,
+)
+from aws_cdk import (
+    aws_apigateway as apigateway,
+)
+from aws_cdk import (
+    aws_cloudwatch as cloudwatch,
+)
+from aws_cdk import (
+    aws_cloudwatch_actions as actions,
+)
+from aws_cdk import (
+    aws_lambda as lambda_,
+)
+from aws_cdk import (
+    aws_sns as sns,
+)
+from aws_cdk import (
+    aws_sqs as sqs,
+)
+from aws_cdk import (
+    aws_stepfunctions as sfn,
+)
+from constructs import Construct
+
+from infra.environment import DISPATCH_FAILED_METRIC, METRICS_NAMESPACE, SERVICE_NAME
+
+_AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+_FIVE_MINUTES: Final = Duration.minutes(5)
+
+
+class Monitoring(Construct):
+    """`alarms` by name; each says what it means, and tells the topic if there is one."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        dead_letters: sqs.Queue,
+        machine: sfn.StateMachine,
+        sweeper: lambda_.Function,
+        api: apigateway.RestApi,
+        topic_arn: str | None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
+        self.alarms: dict[str, cloudwatch.Alarm] = {}
+        self._alarm(
+            "DeadLetters",
+            dead_letters.metric_approximate_number_of_messages_visible(period=_FIVE_MINUTES, statistic="Maximum"),
+            "The dispatcher could not start an execution five times over. The sweeper dispatches the task again; "
+            "read the message and the dispatcher's log, then purge the queue.",
+        )
+        self._alarm(
+            "ExecutionsFailed",
+            _failures(machine),
+            "An execution failed, timed out or was aborted. The task's record says why: "
+            "`delegation tasks show` with the first part of the execution's name.",
+        )
+        self._alarm(
+            "SweeperErrors",
+            sweeper.metric_errors(period=_FIVE_MINUTES),
+            "The sweeper fails: retries, lost tasks and lost dispatches wait. Its log names the error.",
+            threshold=2,
+        )
+        self._alarm(
+            "SweeperSilent",
+            sweeper.metric_invocations(period=_FIVE_MINUTES),
+            "The sweeper did not run for five minutes: look at its schedule and at Lambda's concurrency.",
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            missing=cloudwatch.TreatMissingData.BREACHING,
+        )
+        self._alarm(
+            "ApiServerErrors",
+            api.metric_server_error(period=_FIVE_MINUTES, statistic="Sum"),
+            "Callers got 5XX answers. 502 is Polaris or the storage, 500 is ours: the API function's log tells.",
+            threshold=5,
+        )
+        self._alarm(
+            "DispatchFailed",
+            cloudwatch.Metric(
+                namespace=METRICS_NAMESPACE,
+                metric_name=DISPATCH_FAILED_METRIC,
+                dimensions_map={"service": SERVICE_NAME},
+                period=_FIVE_MINUTES,
+                statistic="Sum",
+            ),
+            "A task was dispatched twenty times and never acquired: it is FAILURE (DISPATCH_FAILED) and stays so "
+            "until a person retries it.",
+        )
+
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.IMetric,
+        description: str,
+        *,
+        threshold: float = 1,
+        comparison: cloudwatch.ComparisonOperator = _AT_LEAST,
+        missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
+    ) -> None:
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            alarm_description=description,
+            threshold=threshold,
+            evaluation_periods=1,
+            comparison_operator=comparison,
+            treat_missing_data=missing,
+        )
+        if self._topic is not None:
+            alarm.add_alarm_action(actions.SnsAction(self._topic))
+        self.alarms[name] = alarm
+
+
+def _failures(machine: sfn.StateMachine) -> cloudwatch.MathExpression:
+    return cloudwatch.MathExpression(
+        expression="failed + timedout + aborted",
+        label="Executions that ended badly",
+        period=_FIVE_MINUTES,
+        using_metrics={
+            "failed": machine.metric_failed(period=_FIVE_MINUTES),
+            "timedout": machine.metric_timed_out(period=_FIVE_MINUTES),
+            "aborted": machine.metric_aborted(period=_FIVE_MINUTES),
+        },
+    )

@@ -1,0 +1,83 @@
+"""What each function may do, as statements: named actions on named resources, nothing else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import aws_iam as iam
+
+from infra.constructs.grants import DataGrants, allow
+from infra.constructs.spark import SparkApplication
+
+
+@dataclass(frozen=True)
+class Grants:
+    """The resources that statements name."""
+
+    data: DataGrants
+    spark: SparkApplication
+    queue_arn: str
+    state_machine_arn: str
+
+
+def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
+    """The statements of one function's role; KeyError for a function that nobody thought about."""
+    return _BY_FUNCTION[function_name](grants)
+
+
+def _api(grants: Grants) -> list[iam.PolicyStatement]:
+    data = grants.data
+    return [
+        *data.tasks("dynamodb:ConditionCheckItem", "dynamodb:Query"),
+        data.idempotency(),
+        *data.plans(),
+        *data.polaris(),
+        _send(grants),
+    ]
+
+
+def _dispatcher(grants: Grants) -> list[iam.PolicyStatement]:
+    return [
+        allow(["states:StartExecution"], grants.state_machine_arn),
+        allow(
+            ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"],
+            grants.queue_arn,
+        ),
+    ]
+
+
+def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
+    spark = grants.spark
+    return [
+        *grants.data.tasks(),
+        allow(["emr-serverless:StartJobRun", "emr-serverless:ListJobRuns"], spark.application_arn),
+        allow(["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"], spark.job_runs_arn),
+        iam.PolicyStatement(
+            actions=["iam:PassRole"],
+            resources=[spark.job_role.role_arn],
+            conditions={"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}},
+        ),
+    ]
+
+
+def _watch_job(grants: Grants) -> iam.PolicyStatement:
+    return allow(["emr-serverless:GetJobRun"], grants.spark.job_runs_arn)
+
+
+def _send(grants: Grants) -> iam.PolicyStatement:
+    return allow(["sqs:SendMessage"], grants.queue_arn)
+
+
+_BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = {
+    "api": _api,
+    "authorizer": lambda _grants: [],
+    "dispatcher": _dispatcher,
+    "sweeper": lambda grants: [*grants.data.tasks(), grants.data.due(), _send(grants)],
+    "acquire": lambda grants: grants.data.tasks(),
+    "prepare": lambda grants: [*grants.data.tasks(), *grants.data.read_plans(), *grants.data.polaris()],
+    "run_inline": lambda grants: grants.data.purge(),
+    "start_job": _start_job,
+    "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _send(grants)],
+    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants)],
+    "make_due": lambda grants: [*grants.data.tasks(), _send(grants)],
+}

@@ -1,0 +1,59 @@
+"""The two DynamoDB tables: tasks with their history, and idempotency records."""
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+DUE_INDEX = "due"
+EXPIRES_AT = "expires_at"
+
+
+class TaskTables(Construct):
+    """DESIGN §2 and §3; both outlive the stack, restore to any second of 35 days, and refuse deletion.
+
+    The index `due` is sparse: only heads that are due some day carry its keys.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
+        super().__init__(scope, construct_id)
+        self.tasks = self._build_tasks(key)
+        self.idempotency = self._build_idempotency(key)
+
+    def _build_tasks(self, key: kms.IKey) -> dynamodb.Table:
+        table = dynamodb.Table(
+            self,
+            "Tasks",
+            partition_key=dynamodb.Attribute(name="task_id", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="version", type=dynamodb.AttributeType.NUMBER),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            point_in_time_recovery_specification=_RECOVERY,
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=key,
+            deletion_protection=True,
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+        table.add_global_secondary_index(
+            index_name=DUE_INDEX,
+            partition_key=dynamodb.Attribute(name="due_bucket", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="due_at", type=dynamodb.AttributeType.STRING),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
+        return table
+
+    def _build_idempotency(self, key: kms.IKey) -> dynamodb.Table:
+        return dynamodb.Table(
+            self,
+            "Idempotency",
+            partition_key=dynamodb.Attribute(name="scope", type=dynamodb.AttributeType.STRING),
+            time_to_live_attribute=EXPIRES_AT,
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            point_in_time_recovery_specification=_RECOVERY,
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=key,
+            deletion_protection=True,
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+
+
+_RECOVERY = dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)

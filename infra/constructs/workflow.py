@@ -1,0 +1,120 @@
+"""The Step Functions state machine, from the very file that the local stack executes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aws_cdk import (
+    ArnFormat,
+    RemovalPolicy,
+    Stack,
+)
+from aws_cdk import (
+    aws_iam as iam,
+)
+from aws_cdk import (
+    aws_lambda as lambda_,
+)
+from aws_cdk import (
+    aws_logs as logs,
+)
+from aws_cdk import (
+    aws_stepfunctions as sfn,
+)
+from constructs import Construct
+
+from infra.constructs.grants import allow
+from infra.constructs.nag import acknowledge_finding
+from infra.environment import ROOT
+
+DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
+STEPS: Final = ("acquire", "prepare", "run_inline", "start_job", "heartbeat", "complete", "make_due")
+"""Functions that are steps; `run_inline` stands in the definition as `${RunInlineFunctionArn}`."""
+
+
+def placeholder(function_name: str) -> str:
+    """The name under which the definition asks for a function's ARN."""
+    return "".join(part.title() for part in function_name.split("_")) + "FunctionArn"
+
+
+def state_machine_name(stage: str) -> str:
+    """Fixed, so that the dispatcher can name the machine whose steps are built together with the dispatcher."""
+    return f"polaris-delegation-{stage}-purge"
+
+
+def state_machine_arn(scope: Construct, stage: str) -> str:
+    """The ARN that the machine of a stage has or will have."""
+    return Stack.of(scope).format_arn(
+        service="states",
+        resource="stateMachine",
+        resource_name=state_machine_name(stage),
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+
+
+class Workflow(Construct):
+    """A Standard machine that may invoke its steps and nothing else; its log shows events, never their data."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: str,
+        functions: Mapping[str, lambda_.Function],
+        log_retention: logs.RetentionDays,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        steps = {name: functions[name] for name in STEPS}
+        self.log = logs.LogGroup(self, "Log", retention=log_retention, removal_policy=RemovalPolicy.RETAIN)
+        self.role = self._build_role(steps)
+        self.machine = sfn.StateMachine(
+            self,
+            "Machine",
+            state_machine_name=state_machine_name(stage),
+            state_machine_type=sfn.StateMachineType.STANDARD,
+            definition_body=sfn.DefinitionBody.from_string(DEFINITION.read_text(encoding="utf-8")),
+            definition_substitutions={placeholder(name): step.function_arn for name, step in steps.items()},
+            role=self.role.without_policy_updates(),
+            logs=sfn.LogOptions(destination=self.log, level=sfn.LogLevel.ALL, include_execution_data=False),
+            tracing_enabled=True,
+        )
+        # A role that is not updated has to be complete before the machine checks that it can log.
+        self.machine.node.add_dependency(self.role)
+
+    def _build_role(self, steps: Mapping[str, lambda_.Function]) -> iam.Role:
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("states.amazonaws.com"),
+            inline_policies={
+                "Own": iam.PolicyDocument(
+                    statements=[
+                        allow(["lambda:InvokeFunction"], *[step.function_arn for step in steps.values()]),
+                        allow(_LOG_DELIVERY, "*"),
+                        allow(_TRACING, "*"),
+                    ]
+                )
+            },
+        )
+        acknowledge_finding(
+            role, "IAM5[Resource::*]", "Log delivery and X-Ray name no resource; AWS supports only * for these actions."
+        )
+        return role
+
+
+_LOG_DELIVERY: Final = (
+    "logs:CreateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:DescribeLogGroups",
+    "logs:DescribeResourcePolicies",
+    "logs:GetLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:UpdateLogDelivery",
+)
+_TRACING: Final = (
+    "xray:GetSamplingRules",
+    "xray:GetSamplingTargets",
+    "xray:PutTelemetryRecords",
+    "xray:PutTraceSegments",
+)

@@ -1,0 +1,83 @@
+"""What an operator decides about a deployment: the `delegation:*` context of cdk.json or `cdk -c`, checked."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+PREFIX = "delegation:"
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Listing = Annotated[tuple[str, ...], BeforeValidator(_split)]
+"""A list; on the command line, where context is text, separated by commas."""
+
+
+class Settings(BaseModel):
+    """One deployment's settings; a field `log_retention_days` is the context key `delegation:log-retention-days`.
+
+    - `realm`: the only realm served (DESIGN §6).
+    - `domain_name`: of the API; `certificate_arn` is its ACM certificate, made with DNS validation when absent.
+      `ownership_certificate_arn` goes with a certificate of a private or imported CA.
+    - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, put there between
+      the deployment of the two stacks.
+    - `client_subject`, `client_issuer`, `client_serials`: the one identity of Polaris; `client_crl`: a small PEM
+      list of what its CA revoked.
+    - `token_*`: who issues the callers' tokens; a JWKS address, or a public key for an issuer without one.
+    - `polaris_*`: the catalog, and the scope of the service's principal.
+    - `emr_subnet_ids`, `emr_security_group_ids`: where Spark jobs run; without them they reach AWS but not Polaris.
+    - `package`: the directory made by `python -m infra.package`; without it templates are complete but their code
+      lacks its dependencies.
+    - `alarm_topic_arn`: an SNS topic told of every alarm.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stage: str = Field("prod", pattern=r"^[a-z][a-z0-9-]{0,19}$")
+    realm: str = Field(min_length=1)
+    domain_name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]+\.[a-z]{2,}$")
+    certificate_arn: str | None = None
+    ownership_certificate_arn: str | None = None
+    truststore_key: str = "truststore.pem"
+    truststore_version: str | None = None
+    client_subject: str = Field(min_length=1)
+    client_issuer: str = Field(min_length=1)
+    client_serials: Listing = ()
+    client_crl: str | None = None
+    token_issuer: str = Field(min_length=1)
+    token_jwks_url: str | None = Field(None, pattern=r"^https://")
+    token_public_key: str | None = None
+    token_audience: str | None = None
+    token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
+    polaris_url: str = Field(pattern=r"^https://")
+    polaris_scope: str = "PRINCIPAL_ROLE:ALL"
+    polaris_token_url: str | None = Field(None, pattern=r"^https://")
+    inline_max_files: int = Field(1000, ge=0)
+    synchronous_budget_seconds: int = Field(25, ge=1, le=28)
+    log_retention_days: int = Field(90, ge=1)
+    plan_retention_days: int = Field(365, ge=30)
+    emr_release_label: str = "emr-spark-8.0.0"
+    emr_max_vcpu: int = Field(64, ge=4)
+    emr_max_memory_gb: int = Field(256, ge=16)
+    emr_idle_minutes: int = Field(5, ge=1, le=10080)
+    emr_subnet_ids: Listing = ()
+    emr_security_group_ids: Listing = ()
+    package: str | None = None
+    alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
+    properties: dict[str, str]
+
+    @model_validator(mode="after")
+    def _token_can_be_verified(self) -> Self:
+        if (self.token_jwks_url is None) == (self.token_public_key is None):
+            raise ValueError("exactly one of delegation:token-jwks-url and delegation:token-public-key is needed")
+        return self
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> Self:
+        """The settings among the keys of a context; ValidationError names what is missing, wrong or no setting."""
+        found = {key.removeprefix(PREFIX): value for key, value in context.items() if key.startswith(PREFIX)}
+        given = {name.replace("-", "_"): value for name, value in found.items() if value not in (None, "")}
+        return cls.model_validate(given)

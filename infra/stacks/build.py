@@ -1,0 +1,38 @@
+"""The whole CDK app, from settings alone: no account, no network, no git; the same input gives the same templates."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import App, Tags, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from infra.environment import default_context
+from infra.settings import Settings
+from infra.stacks.data import DataStack
+from infra.stacks.service import ServiceStack
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The app and its stacks."""
+
+    app: App
+    data: DataStack
+    service: ServiceStack
+
+
+def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None) -> Deployment:
+    """The app with cdk.json's context, overridden by `context` and by what `cdk -c` says.
+
+    Raises pydantic's ValidationError for settings that are missing, wrong, or none of the service's.
+    cdk-nag's AwsSolutions rules are on: synthesis fails on a finding that nobody gave a reason for.
+    """
+    app = App(context={**default_context(), **(context or {})}, outdir=outdir, analytics_reporting=False)
+    settings = Settings.from_context(app.node.get_all_context())
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    Tags.of(app).add("service", "polaris-delegation")
+    Tags.of(app).add("stage", settings.stage)
+    data = DataStack(app, f"PolarisDelegation-{settings.stage}-Data", settings=settings)
+    service = ServiceStack(app, f"PolarisDelegation-{settings.stage}-Service", settings=settings, data=data)
+    return Deployment(app, data, service)

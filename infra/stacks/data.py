@@ -1,0 +1,39 @@
+"""What must survive every deployment: tasks, idempotency records, plans, the trust store, the key, the secret."""
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from infra.constructs.buckets import Buckets
+from infra.constructs.encryption import EncryptionKey
+from infra.constructs.grants import DataGrants
+from infra.constructs.secret import PolarisSecret
+from infra.constructs.tables import TaskTables
+from infra.settings import Settings
+
+
+class DataStack(Stack):
+    """Deployed first and hardly ever again; protected from termination, and everything in it is retained."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description="Polaris Delegation Service: tasks, plans and keys",
+            termination_protection=True,
+        )
+        self.encryption = EncryptionKey(self, "Encryption")
+        key = self.encryption.key
+        self.tables = TaskTables(self, "Tables", key=key)
+        self.buckets = Buckets(self, "Buckets", key=key, plan_retention_days=settings.plan_retention_days)
+        self.polaris_secret = PolarisSecret(self, "Polaris", key=key)
+        self.grants = DataGrants(
+            key=key,
+            tasks_table=self.tables.tasks,
+            idempotency_table=self.tables.idempotency,
+            plan_bucket_arn=self.export_value(self.buckets.plans.bucket_arn),
+            polaris_secret_arn=self.polaris_secret.arn,
+        )
+        CfnOutput(self, "TasksTable", value=self.tables.tasks.table_name)
+        CfnOutput(self, "PlanBucket", value=self.buckets.plans.bucket_name)
+        CfnOutput(self, "TrustStoreBucket", value=self.buckets.truststore.bucket_name)
+        CfnOutput(self, "PolarisSecretArn", value=self.polaris_secret.arn)

@@ -1,0 +1,112 @@
+"""What runs: functions, queue, workflow, Spark application, API, schedule, alarms; nothing here would be missed."""
+
+from aws_cdk import Stack
+from constructs import Construct
+
+from infra.constructs.api import Api
+from infra.constructs.code import Code
+from infra.constructs.dispatch import DispatchQueue, SweepSchedule
+from infra.constructs.functions import Functions
+from infra.constructs.monitoring import Monitoring
+from infra.constructs.nag import acknowledge_below
+from infra.constructs.permissions import Grants
+from infra.constructs.retention import retention
+from infra.constructs.spark import SparkApplication
+from infra.constructs.workflow import Workflow, state_machine_arn
+from infra.environment import Resources
+from infra.settings import Settings
+from infra.stacks.data import DataStack
+
+
+class ServiceStack(Stack):
+    """Wires the constructs; `resources` is what the functions' variables were made from."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings, data: DataStack) -> None:
+        super().__init__(scope, construct_id, description="Polaris Delegation Service: API, workflow, engines")
+        keep = retention(settings.log_retention_days)
+        code = Code(self, "Code", package=settings.package)
+        self.dispatch = DispatchQueue(self, "Dispatch")
+        self.spark = SparkApplication(self, "Spark", settings=settings, code=code, data=data.grants, log_retention=keep)
+        machine_arn = state_machine_arn(self, settings.stage)
+        self.resources = _resources(settings, data, self.dispatch, self.spark, machine_arn)
+        self.functions = Functions(
+            self,
+            "Functions",
+            code=code.functions,
+            resources=self.resources,
+            grants=Grants(
+                data=data.grants,
+                spark=self.spark,
+                queue_arn=self.dispatch.queue.queue_arn,
+                state_machine_arn=machine_arn,
+            ),
+            log_retention=keep,
+        )
+        acknowledge_below(
+            self,
+            data.grants.plan_bucket_arn,
+            "/*",
+            "The service's own bucket; keys begin with a task id not known before.",
+        )
+        acknowledge_below(
+            self,
+            self.spark.application_arn,
+            "/jobruns/*",
+            "Runs of this application only; their ids are not known before.",
+        )
+        functions = self.functions.by_name
+        self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, log_retention=keep)
+        self.dispatch.feed(functions["dispatcher"])
+        SweepSchedule(self, "Sweep", sweeper=functions["sweeper"])
+        self.api = Api(
+            self,
+            "Api",
+            settings=settings,
+            function=functions["api"],
+            authorizer=functions["authorizer"],
+            truststore=data.buckets.truststore,
+            log_retention=keep,
+        )
+        self.monitoring = Monitoring(
+            self,
+            "Monitoring",
+            dead_letters=self.dispatch.dead_letters,
+            machine=self.workflow.machine,
+            sweeper=functions["sweeper"],
+            api=self.api.rest_api,
+            topic_arn=settings.alarm_topic_arn,
+        )
+
+
+def _resources(
+    settings: Settings, data: DataStack, dispatch: DispatchQueue, spark: SparkApplication, machine_arn: str
+) -> Resources:
+    return Resources(
+        realm=settings.realm,
+        tasks_table=data.tables.tasks.table_name,
+        idempotency_table=data.tables.idempotency.table_name,
+        queue_url=dispatch.queue.queue_url,
+        state_machine_arn=machine_arn,
+        plan_bucket=data.buckets.plans.bucket_name,
+        polaris_url=settings.polaris_url,
+        polaris_secret_arn=data.polaris_secret.arn,
+        polaris_scope=settings.polaris_scope,
+        polaris_token_url=settings.polaris_token_url,
+        emr_application_id=spark.application_id,
+        emr_job_role_arn=spark.job_role.role_arn,
+        emr_entry_point=spark.entry_point,
+        emr_spark_parameters=spark.spark_parameters,
+        client_subject=settings.client_subject,
+        client_issuer=settings.client_issuer,
+        client_serials=",".join(settings.client_serials) or None,
+        client_crl=settings.client_crl,
+        token_issuer=settings.token_issuer,
+        token_jwks_url=settings.token_jwks_url,
+        token_public_key=settings.token_public_key,
+        token_audience=settings.token_audience,
+        token_scope=settings.token_scope,
+        properties=settings.properties,
+        inline_max_files=settings.inline_max_files,
+        synchronous_budget_seconds=settings.synchronous_budget_seconds,
+        tracing=True,
+    )

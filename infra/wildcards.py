@@ -1,0 +1,66 @@
+"""Finds statements that allow some wildcard of actions on every resource, wherever in a template they stand."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """An Allow statement that is too wide: where, and what it says."""
+
+    path: str
+    actions: tuple[str, ...]
+
+
+def wildcards(template: Mapping[str, Any]) -> tuple[Wildcard, ...]:
+    """Every Allow of an action with `*` or `?` in it (or of all actions but some) on `*` (or on all but some).
+
+    Looks into policies of roles, keys, buckets, queues and anything else, and into policies written as JSON text.
+    """
+    return tuple(_search(template, ""))
+
+
+def _search(node: object, path: str) -> Iterator[Wildcard]:
+    if isinstance(node, Mapping):
+        if node.get("Effect") == "Allow" and (found := _wide_actions(node)) and _everywhere(node):
+            yield Wildcard(path, found)
+        for key, value in node.items():
+            yield from _search(value, f"{path}/{key}")
+    elif isinstance(node, list | tuple):
+        for index, value in enumerate(node):
+            yield from _search(value, f"{path}/{index}")
+    elif isinstance(node, str) and node.lstrip().startswith("{"):
+        try:
+            parsed = json.loads(node)
+        except ValueError:
+            return
+        yield from _search(parsed, f"{path}/(json)")
+
+
+def _wide_actions(statement: Mapping[str, Any]) -> tuple[str, ...]:
+    if "NotAction" in statement:
+        return ("NotAction",)
+    return tuple(action for action in _texts(statement.get("Action")) if "*" in action or "?" in action)
+
+
+def _everywhere(statement: Mapping[str, Any]) -> bool:
+    return "NotResource" in statement or any(text == "*" for text in _texts(statement.get("Resource")))
+
+
+def _texts(value: object) -> list[str]:
+    """The strings of a value that may be one, a list of them, or intrinsics; a Join or Sub counts as its text."""
+    if isinstance(value, list | tuple):
+        return [text for part in value for text in _texts(part)]
+    match value:
+        case str():
+            return [value]
+        case {"Fn::Join": [str(separator), [*parts]]}:
+            return [separator.join(part if isinstance(part, str) else "${}" for part in parts)]
+        case {"Fn::Sub": str(text)} | {"Fn::Sub": [str(text), *_]}:
+            return [text]
+        case {"Fn::If": [_, *branches]}:
+            return _texts(branches)
+        case _:
+            return []
