@@ -1,5 +1,6 @@
 """A purge's attempt over the task store: fencing, plan publication, progress."""
 
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,6 +12,8 @@ from delegation.tasks.service import TaskService
 
 CHECK_EVERY: Final = timedelta(seconds=1)
 PROGRESS_EVERY: Final = timedelta(seconds=2)
+ALIVE_EVERY: Final = timedelta(seconds=30)
+"""A long stretch without a delete (planning) is still a sign of life: who renews the lease looks at `progress_ts`."""
 
 
 class TaskAttempt:
@@ -18,6 +21,7 @@ class TaskAttempt:
 
     `hand_over_at` is when no further batch may start here. The head is read at most once a second for checkpoints and
     written at most every two for progress. A holder whose lease ran out stops by its own clock, before it is told.
+    Checkpoints come from several threads; they share one look.
     """
 
     def __init__(
@@ -26,14 +30,20 @@ class TaskAttempt:
         self._tasks = tasks
         self._task = task
         self._hand_over_at = hand_over_at
+        self._lock = threading.RLock()
         self._monotonic = monotonic
-        self._checked = self._reported = float("-inf")
+        self._checked = float("-inf")
+        self._reported = monotonic()
         self._seen = len(task.plan_segments)
         self.task_id = task.task_id
         self.attempt = task.attempt_count
 
     def checkpoint(self) -> None:
         """See Attempt.checkpoint."""
+        with self._lock:
+            self._check()
+
+    def _check(self) -> None:
         now = self._tasks.clock()
         if self._monotonic() - self._checked >= CHECK_EVERY.total_seconds():
             self._task = self._tasks.get(self.task_id)
@@ -47,6 +57,9 @@ class TaskAttempt:
             raise seam.Cancelled("cancelled on request")
         if self._hand_over_at is not None and now >= self._hand_over_at:
             raise seam.HandOver("time is up here; the next attempt goes on")
+        if self._monotonic() - self._reported >= ALIVE_EVERY.total_seconds():
+            self._fenced(lambda: self._tasks.note(self.task_id, self.attempt, progress_ts=now))
+            self._reported = self._monotonic()
 
     def plan(self) -> tuple[seam.PlanSegment, ...]:
         """See Attempt.plan."""
@@ -69,6 +82,10 @@ class TaskAttempt:
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
         """See Attempt.progress; what is too soon to be written is covered by the next report or the outcome."""
+        with self._lock:
+            self._report(files_deleted, files_failed, bytes_deleted)
+
+    def _report(self, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
         if self._monotonic() - self._reported < PROGRESS_EVERY.total_seconds():
             return
         now = self._tasks.clock()

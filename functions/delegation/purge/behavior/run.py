@@ -100,6 +100,14 @@ class PurgeBehavior:
         """See TaskBehavior.run: the inline engine."""
         return self.run_with(purge_table, task, hand_over_at=hand_over_at)
 
+    def run_job(self, engine: Engine, task_id: str, attempt: int) -> Task:
+        """Run an engine in a job of its own, whose lease somebody else renews as long as it shows progress.
+
+        Raises the tasks' LeaseLost when the attempt is over before it began.
+        """
+        task = self.tasks.note(task_id, attempt, progress_ts=self.tasks.clock())
+        return self.run_with(engine, task)
+
     def run_with(self, engine: Engine, task: Task, *, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a held task and record the outcome; a holder that lost its lease records nothing."""
         try:
