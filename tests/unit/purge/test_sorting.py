@@ -1,0 +1,47 @@
+"""External sort and subtraction, against what sets and sorted() say."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.purge import sorting
+from delegation.purge.sorting import Record, Sorter, subtract
+
+PATHS = st.text(alphabet="ab/\n\x00é😀", min_size=1, max_size=4)
+RECORDS = st.lists(st.builds(Record, PATHS, st.integers(0, 8), st.integers(0, 3)))
+
+
+@given(RECORDS, st.integers(1, 7))
+def test_sorted_and_distinct_whatever_the_run_size(records: list[Record], run: int) -> None:
+    with Sorter(run_records=run) as sorter:
+        sorter.extend(records)
+        found = list(sorter.sorted())
+    first: dict[str, Record] = {}
+    for record in sorted(records):
+        first.setdefault(record.path, record)
+    assert found == [first[path] for path in sorted(first)]
+
+
+@given(RECORDS, st.lists(PATHS))
+def test_subtract_marks_exactly_the_common_paths(records: list[Record], others: list[str]) -> None:
+    ours = sorted({record.path: record for record in records}.values())
+    marked = list(subtract(ours, sorted(others)))
+    assert [record for record, _ in marked] == ours
+    assert all(common == (record.path in others) for record, common in marked)
+
+
+def test_many_runs_are_merged_in_passes_and_leave_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sorting, "_FAN_IN", 3)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Sorter(run_records=2) as sorter:
+        sorter.extend(_backwards(41))
+        assert [record.path for record in sorter.sorted()] == [f"{n:03d}" for n in range(41)]
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def _backwards(count: int) -> Iterable[Record]:
+    return (Record(f"{n:03d}", 8, n) for n in reversed(range(count)))
