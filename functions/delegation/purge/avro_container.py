@@ -17,6 +17,8 @@ from delegation.purge.manifest_errors import MalformedError
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
+ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTANDARD_BLOCK = 1 << 17
 MAX_BLOCK_BYTES = 64 << 20
 OTHER_FORMATS = {b"PAR1": "a Parquet file", b"AGS1": "encrypted", b"ORC\x01": "an ORC file"}
 
@@ -162,22 +164,38 @@ def _snappy(data: bytes, limit: int) -> bytes:
 
 
 def _zstandard(data: bytes, limit: int) -> bytes:
-    """RFC 8878, one frame. A frame that does not state its size (Java's do not) is given more room until it fits."""
+    """RFC 8878, one frame. Java's do not state their size, so the room a frame may need is taken from its blocks."""
+    room = _zstandard_room(data)
     try:
-        claimed = zstandard.frame_content_size(data)
-        if claimed > limit:
+        if zstandard.frame_content_size(data) > limit:
             raise _too_large(limit)
-        room = claimed if claimed >= 0 else min(limit, max(1 << 16, 8 * len(data)))
-        decoder = zstandard.ZstdDecompressor()
-        while True:
-            try:
-                return decoder.decompress(data, max_output_size=room, allow_extra_data=False)
-            except zstandard.ZstdError:
-                if claimed >= 0 or room >= limit:
-                    raise
-            room = min(limit, room * 8)
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=min(room, limit))
     except zstandard.ZstdError as error:
-        raise MalformedError(0, f"zstandard: {error}, or more than {limit} bytes when decompressed") from error
+        more = f", or more than {limit} bytes when decompressed" if room > limit else ""
+        raise MalformedError(0, f"zstandard: {error}{more}") from error
+
+
+def _zstandard_room(data: bytes) -> int:
+    """The most a frame may decompress to, from the headers of its blocks (RFC 8878, 3.1.1.2); at least 1.
+
+    Raises MalformedError unless the frame ends where the data ends: the library does not look.
+    """
+    try:
+        pos = zstandard.frame_header_size(data)
+        checksum = zstandard.get_frame_parameters(data).has_checksum
+    except zstandard.ZstdError as error:
+        raise MalformedError(0, f"zstandard: {error}") from error
+    room, last = 1, data[:4] != ZSTANDARD_MAGIC
+    while not last:
+        header = int.from_bytes(data[pos : pos + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        room += ZSTANDARD_BLOCK if kind == 2 else size
+        pos += 3 + (1 if kind == 1 else size)
+        if pos > len(data):
+            break
+    if pos + 4 * checksum != len(data):
+        raise MalformedError(0, "zstandard: the frame does not end with its block")
+    return room
 
 
 CODECS: dict[str, Callable[[bytes, int], bytes]] = {

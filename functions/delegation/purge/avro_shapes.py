@@ -101,10 +101,14 @@ class Shapes:
     def _observe_items(self, index: int, buf: bytes, pos: int, count: int) -> int:
         """The items after a first block's count, further blocks included: those have no place in an expression."""
         node, first = self._nodes[index], count
+        item = self._nodes[node.children[0]]
         blocks = 0
         while count:
             if count < 0:
                 _, pos = read_long(buf, pos)
+            if node.kind is Kind.ARRAY and item.width is not None:  # any number of items may have no bytes at all
+                pos += abs(count) * item.width
+                count = 0
             for _ in range(abs(count)):
                 if node.kind is Kind.MAP:
                     length, pos = read_long(buf, pos)

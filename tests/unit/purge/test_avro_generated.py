@@ -1,0 +1,117 @@
+"""What the reader generates and learns: no text of a file enters source, shapes are found and replaced."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from delegation.purge import avro, avro_decoder, avro_schema, avro_shapes
+from delegation.purge.manifest_errors import CorruptManifestError, ManifestMismatchError
+from tests.unit.purge.hostile_files import ENTRY, PATH, corrupt, stranger
+from tests.unit.purge.manifest_files import container, entry, entry_schema, written, zigzag
+
+LONGS = {"type": "array", "items": "long"}
+
+# Injection: names come from files that anybody may have written
+
+HOSTILE = [
+    "x'\"\\\n\r\u2028\x00){}%s{0}",
+    "'''\nimport os\nos._exit(3)\n'''",
+    '"""); raise SystemExit(3)  #',
+    "status') or __import__('os')._exit(3) #",
+    "ünïcödé \U0001f600 \ud800",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_text_of_a_schema_enters_generated_source(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources: list[str] = []
+
+    def spying(source: str, *args: Any) -> Any:
+        sources.append(source)
+        return compile(source, *args)
+
+    monkeypatch.setattr(avro_decoder, "compile", spying, raising=False)
+    monkeypatch.setattr(avro_shapes, "compile", spying, raising=False)
+    kinds = [
+        {"type": "record", "name": name + "r", "doc": name, "fields": [{"name": name, "type": "int", "doc": name}]},
+        {"type": "enum", "name": name + "e", "symbols": [name]},
+        {"type": "fixed", "name": name + "f", "size": 0, "logicalType": name},
+        ["null", {"type": "map", "values": name + "r"}],
+    ]
+    hostile = stranger(*kinds)
+    plain = stranger(
+        {"type": "record", "name": "r", "fields": [{"name": "f", "type": "int"}]},
+        {"type": "enum", "name": "e", "symbols": ["s"]},
+        {"type": "fixed", "name": "f", "size": 0},
+        ["null", {"type": "map", "values": "r"}],
+    )
+    for at, field in enumerate(hostile["fields"][:4]):
+        field |= {"name": f"{name}{at}", "doc": name, "default": name, "aliases": [name]}
+    block = zigzag(5) + zigzag(0) + zigzag(0) + ENTRY
+
+    for schema in (hostile, plain):
+        avro.forget_decoders()
+        assert len(list(avro.read_manifest(container(schema, (50, block * 50)), PATH))) == 50
+
+    assert sources[:2] == sources[2:]
+    assert all(source.isascii() for source in sources)
+
+
+def test_hostile_names_are_harmless_in_error_messages() -> None:
+    for name in HOSTILE:
+        message = str(corrupt(container(stranger(name)), "no type"))
+        assert message.isascii()
+        assert message.isprintable()
+
+
+# What is learned
+
+
+def test_records_of_a_learned_shape_no_longer_reach_the_exact_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    missed: list[int] = []
+    original = avro_shapes.Shapes.missed
+
+    def counting(self: avro_shapes.Shapes, buf: bytes, start: int, stop: int) -> None:
+        missed.append(start)
+        original(self, buf, start, stop)
+
+    monkeypatch.setattr(avro_shapes.Shapes, "missed", counting)
+    avro.forget_decoders()
+    data = written(entry_schema(2), [entry(100 + n % 7) for n in range(3000)])
+
+    assert sum(map(len, avro.read_paths(data, PATH))) == 3000
+    assert avro_shapes.FIRST_PATIENCE <= len(missed) < 2 * avro_shapes.FIRST_PATIENCE
+
+
+def test_shapes_of_another_table_take_the_place_of_the_former_ones() -> None:
+    avro.forget_decoders()
+    for table in range(4):
+        lengths = range(60 * table, 60 * table + 60)
+        records = [entry(n, file_path="p" * (1 + lengths[n % 60])) for n in range(1500)]
+        data = written(entry_schema(2), records)
+
+        assert [each.file_path for each in avro.read_manifest(data, PATH)] == [
+            each["data_file"]["file_path"] for each in records
+        ]
+
+
+def test_a_schema_is_compiled_in_bounded_size() -> None:
+    record = {"type": "record", "name": "r", "fields": [{"name": f"f{n}", "type": ["null", LONGS]} for n in range(30)]}
+    uses = [record, *({"type": "map", "values": "r"} for _ in range(900))]
+    schema = avro_schema.parse_schema(json.dumps(stranger(*uses)).encode())
+    wanted = avro._PATH_FIELDS
+
+    source = avro_decoder._Source(schema, wanted).module(avro_decoder.locate(schema, wanted))
+
+    assert source.count("\n") < 64 * avro_schema.MAX_NODES
+
+
+def test_errors_survive_pickling() -> None:
+    """Spark carries them from executor to driver that way."""
+    for error in (CorruptManifestError(PATH, 7, "why"), ManifestMismatchError(PATH, "bytes", 1, 2)):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), copy.args, str(copy)) == (type(error), error.args, str(error))
+        assert not copy.retryable
+        assert copy.code in {"CORRUPT_MANIFEST", "MANIFEST_MISMATCH"}
