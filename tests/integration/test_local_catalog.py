@@ -557,7 +557,7 @@ def test_realm_warehouse_and_token_are_checked(stack: Stack) -> None:
         polaris(stack, realm="other").load_table(ORDERS)
     with pytest.raises(errors.NoSuchCatalog):
         polaris(stack).load_table(TableIdentifier("other", ("sales",), "orders"))
-    with pytest.raises(errors.NoSuchNamespace):
+    with pytest.raises(errors.NoSuchTable):
         polaris(stack).load_table(TableIdentifier("lake", ("nothing",), "orders"))
     answer = httpx.get(f"{stack.catalog.url}/v1/config", params={"warehouse": "lake"})
     assert (answer.status_code, answer.content, answer.headers["WWW-Authenticate"]) == (401, b"", "Bearer")

@@ -5,7 +5,6 @@ Iceberg table specification (table metadata) and REST specification (TableUpdate
 """
 
 import copy
-import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -17,31 +16,69 @@ Json = dict[str, Any]
 MAIN = "main"
 FIRST_PARTITION_ID = 1000
 LAST_ADDED = -1
+DEFAULT_FORMAT_VERSION = 2
 PREVIOUS_VERSIONS = "write.metadata.previous-versions-max"
 DEFAULT_PREVIOUS_VERSIONS = 100
 
 
-def new_metadata(request: Mapping[str, Any], location: str) -> Json:
+def new_metadata(request: Mapping[str, Any], location: str, *, now_ms: int) -> Json:
     """The metadata of a table created by `request` (CreateTableRequest): fresh field ids, no snapshot."""
-    # Imported here: pyiceberg takes a second, and only creating a table needs it.
-    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec  # noqa: PLC0415
-    from pyiceberg.schema import Schema  # noqa: PLC0415
-    from pyiceberg.table.metadata import new_table_metadata  # noqa: PLC0415
-    from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder  # noqa: PLC0415
+    properties = dict(request.get("properties") or {})
+    version = int(properties.pop("format-version", DEFAULT_FORMAT_VERSION))
+    schema, fresh = with_fresh_ids(request["schema"])
+    spec = request.get("partition-spec") or {"fields": []}
+    order = request.get("write-order") or {"fields": []}
+    metadata = empty_metadata(location) | {
+        "format-version": version,
+        "table-uuid": str(uuid.uuid4()),
+        "last-updated-ms": now_ms,
+        "last-column-id": max(fresh.values(), default=0),
+        "schemas": [schema],
+        "current-schema-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": _with_sources(spec["fields"], fresh)}],
+        "default-spec-id": 0,
+        "properties": properties,
+    }
+    for number, field in enumerate(metadata["partition-specs"][0]["fields"]):
+        field["field-id"] = FIRST_PARTITION_ID + number
+        metadata["last-partition-id"] = field["field-id"]
+    order_id = 1 if order["fields"] else 0
+    metadata["sort-orders"] = [{"order-id": order_id, "fields": _with_sources(order["fields"], fresh)}]
+    metadata["default-sort-order-id"] = order_id
+    if version == 1:
+        del metadata["last-sequence-number"]
+        _mirror_for_version_1(metadata)
+    if version > 2:
+        metadata["next-row-id"] = 0
+    return metadata
 
-    spec, order = copy.deepcopy(request.get("partition-spec")), request.get("write-order")
-    for offset, field in enumerate((spec or {}).get("fields", [])):
-        field.setdefault("field-id", FIRST_PARTITION_ID + offset)
-    metadata = new_table_metadata(
-        schema=Schema.model_validate(request["schema"]),
-        partition_spec=PartitionSpec.model_validate(spec) if spec else UNPARTITIONED_PARTITION_SPEC,
-        sort_order=SortOrder.model_validate(order) if order else UNSORTED_SORT_ORDER,
-        location=location,
-        properties=dict(request.get("properties") or {}),
-        table_uuid=uuid.uuid4(),
-    )
-    created: Json = json.loads(metadata.model_dump_json())
-    return created
+
+def with_fresh_ids(schema: Mapping[str, Any]) -> tuple[Json, dict[int, int]]:
+    """`schema` numbered from 1, a struct's own fields before what is nested in them, and the map from old id to new."""
+    fresh: dict[int, int] = {}
+
+    def number(old: int) -> int:
+        fresh[old] = len(fresh) + 1
+        return fresh[old]
+
+    def renumbered(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        ids = {name: number(value[name]) for name in ("element-id", "key-id", "value-id") if name in value}
+        nested = {name: renumbered(value[name]) for name in ("element", "key", "value") if name in value}
+        fields = [{**field, "id": number(field["id"])} for field in value.get("fields", [])]
+        if "fields" in value:
+            nested["fields"] = [{**field, "type": renumbered(field["type"])} for field in fields]
+        return {**value, **ids, **nested}
+
+    result: Json = renumbered(schema) | {"schema-id": 0}
+    if "identifier-field-ids" in schema:
+        result["identifier-field-ids"] = [fresh[old] for old in schema["identifier-field-ids"]]
+    return result, fresh
+
+
+def _with_sources(fields: Iterable[Mapping[str, Any]], fresh: Mapping[int, int]) -> list[Json]:
+    return [{**field, "source-id": fresh[field["source-id"]]} for field in fields]
 
 
 def empty_metadata(location: str) -> Json:
@@ -111,13 +148,16 @@ def apply(updates: Iterable[Mapping[str, Any]], base: Json, *, now_ms: int, prev
                 raise bad_request(f"Unknown update: {action}")
             apply_one(metadata, update)
     if metadata["format-version"] == 1:
-        # Version 1 readers look at these two, which later versions replaced by lists.
-        metadata["schema"] = _by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
-        spec = _by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])
-        metadata["partition-spec"] = spec["fields"]
+        _mirror_for_version_1(metadata)
     if previous_location is not None:
         _log(metadata, previous_location, base["last-updated-ms"])
     return metadata
+
+
+def _mirror_for_version_1(metadata: Json) -> None:
+    """Version 1 readers look at these two, which later versions replaced by lists."""
+    metadata["schema"] = _by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
+    metadata["partition-spec"] = _by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])["fields"]
 
 
 def _log(metadata: Json, location: str, timestamp_ms: int) -> None:

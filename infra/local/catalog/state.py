@@ -131,8 +131,7 @@ class CatalogState:
         return self._namespaces[namespace]
 
     def _require_table(self, name: Name) -> Entry:
-        if name[0] not in self._namespaces:
-            raise no_such_namespace(dotted(name[0]))
+        # Also without its namespace: Spark looks for `ns.table.files` that way and wants to hear of the table.
         if name not in self._tables:
             raise no_such_table(dotted(*name))
         return self._tables[name]

@@ -50,7 +50,7 @@ class Tables:
         self._principals.require(who, "CREATE_TABLE_DIRECT", Privilege.TABLE_CREATE)
         namespace_location = properties.get(CREATE_PROPERTY_LOCATION) or self._under(self._warehouse.location, *name[0])
         location = str(request.get("location") or self._under(namespace_location, name[1])).rstrip("/")
-        metadata = new_metadata(request, location)
+        metadata = new_metadata(request, location, now_ms=_now_ms())
         self._check_locations(who, metadata)
         if request.get("stage-create"):
             if self._state.find(name) is not None:
@@ -100,7 +100,7 @@ class Tables:
         check(requirements, base)
         staged = base if base is not None else empty_metadata(self._under(self._warehouse.location, *name[0], name[1]))
         previous = entry.metadata_location if entry else None
-        metadata = apply(updates, staged, now_ms=int(time.time() * 1000), previous_location=previous)
+        metadata = apply(updates, staged, now_ms=_now_ms(), previous_location=previous)
         self._check_locations(who, metadata)
         written = self._files.write(metadata, version_of(previous) + 1 if previous else 0)
         committed = Entry(written, metadata["table-uuid"])
@@ -175,6 +175,10 @@ class Tables:
     @staticmethod
     def _under(location: str, *names: str) -> str:
         return "/".join((location.rstrip("/"), *names))
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _write_paths(metadata: Json) -> list[str]:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from infra.local.catalog.errors import RestError
-from infra.local.catalog.metadata import apply, check, empty_metadata, new_metadata
+from infra.local.catalog.metadata import apply, check, empty_metadata, new_metadata, with_fresh_ids
 
 BIG = 9_223_372_036_854_775_807
 SCHEMA = {
@@ -23,7 +23,8 @@ SCHEMA = {
 
 def table(**properties: str) -> dict[str, Any]:
     spec = {"spec-id": 0, "fields": [{"source-id": 0, "transform": "bucket[4]", "name": "id_bucket"}]}
-    return new_metadata({"schema": SCHEMA, "partition-spec": spec, "properties": properties}, "s3://b/t")
+    request = {"schema": SCHEMA, "partition-spec": spec, "properties": properties}
+    return new_metadata(request, "s3://b/t", now_ms=1_000)
 
 
 def commit(
@@ -55,7 +56,29 @@ def test_a_new_table_gets_fresh_field_ids() -> None:
     assert fields[1]["type"]["element-id"] == 3
     assert created["last-column-id"] == 3
     assert created["partition-specs"][0]["fields"][0]["source-id"] == 1
-    assert (created["format-version"], created["last-partition-id"]) == (2, 1000)
+    assert (created["format-version"], created["last-partition-id"], created["last-updated-ms"]) == (2, 1000, 1_000)
+
+
+def test_nested_fields_are_numbered_after_their_siblings() -> None:
+    point = {"type": "struct", "fields": [{"id": 70, "name": "x", "required": True, "type": "int"}]}
+    places = {"type": "map", "key-id": 71, "key": "string", "value-id": 72, "value": point, "value-required": True}
+    fields = [{"id": 80, "name": "places", "type": places}, {"id": 81, "name": "v", "type": "variant"}]
+    numbered, fresh = with_fresh_ids({"type": "struct", "fields": fields, "identifier-field-ids": [81]})
+    assert fresh == {80: 1, 81: 2, 71: 3, 72: 4, 70: 5}
+    assert numbered["fields"][0]["type"]["value"]["fields"][0]["id"] == 5
+    assert (numbered["identifier-field-ids"], fields[0]["id"]) == ([2], 80)
+
+
+def test_a_sorted_version_3_table() -> None:
+    order = {"order-id": 7, "fields": [{"source-id": 1, "transform": "identity", "direction": "asc"}]}
+    request = {"schema": SCHEMA, "write-order": order, "properties": {"format-version": "3", "a": "1"}}
+    created = new_metadata(request, "s3://b/t", now_ms=1)
+    assert (created["format-version"], created["next-row-id"], created["properties"]) == (3, 0, {"a": "1"})
+    assert created["sort-orders"][0]["fields"][0]["source-id"] == 2
+    assert created["default-sort-order-id"] == created["sort-orders"][0]["order-id"] == 1
+    added = snapshot(1)
+    added["snapshot"]["added-rows"] = 5
+    assert commit(created, added)["next-row-id"] == 5
 
 
 def test_snapshots_are_kept_as_they_came() -> None:
