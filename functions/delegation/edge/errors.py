@@ -106,12 +106,16 @@ class CallerUnknown(EdgeError):
 
 
 class Unauthorized(EdgeError):
-    """The bearer token is absent or proves nothing; `reason` is for the log, the caller gets 401 and no more."""
+    """The bearer token is absent or proves nothing; `reason` is for the log, the caller gets 401 and no more.
+
+    Its text is the one word that makes API Gateway answer 401 when a Lambda authorizer raises it (API Gateway developer
+    guide, "Lambda authorizer output"); with any other text the answer would be 500.
+    """
 
     code = "UNAUTHORIZED"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__("Unauthorized")
         self.reason = reason
 
 

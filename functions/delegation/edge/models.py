@@ -3,6 +3,7 @@
 What a caller sends in `config` and `storage-credentials` is secret: held as SecretStr, shown nowhere, never stored.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -282,6 +283,11 @@ class ErrorResponse(BaseModel):
 def render(model: BaseModel) -> bytes:
     """A response's body: compact UTF-8 JSON in the order of the fields, absent ones left out."""
     return model.model_dump_json(exclude_none=True).encode()
+
+
+def render_json(value: Mapping[str, Any]) -> bytes:
+    """The same for a JSON object that has no model of its own: nothing is left out."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def read_idempotency_key(values: list[str]) -> str | None:

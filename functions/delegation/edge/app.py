@@ -1,0 +1,107 @@
+"""The API: Powertools' event handler over `routes`, with every error told as an ErrorResponse.
+
+Nothing here reads the environment or makes a client: `create_app` is given what it works with.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Never
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from delegation.edge.answers import BASE_PATH
+from delegation.edge.errors import MethodNotAllowed, RouteNotFound
+from delegation.edge.problems import Problem, problem_of
+from delegation.edge.routes import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Dependencies, Endpoint, Routes, Served
+from delegation.edge.telemetry import Telemetry, request_id_of
+from delegation.errors import DelegationError
+
+Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_UNKNOWN: Final = "unknown"
+"""The operation of requests for which there is none, in logs and metrics."""
+_JSON: Final = "application/json"
+
+
+def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> Handler:
+    """A handler for API Gateway's REST proxy events (payload format 1.0), with or without BASE_PATH in their path."""
+    telemetry = Telemetry(logger, metrics)
+    routes = Routes(deps, telemetry)
+    # Debug would print whole events; it must not be a matter of an environment variable.
+    app = APIGatewayRestResolver(strip_prefixes=[BASE_PATH], debug=False)
+
+    def answer(endpoint: Endpoint, run: Callable[[], Served]) -> Response[str]:
+        app.context["operation"] = endpoint.operation
+        return _response(app, run())
+
+    @app.post(EXECUTE.path)
+    def execute() -> Response[str]:
+        return answer(EXECUTE, lambda: routes.execute(app.current_event.raw_event, app.lambda_context))
+
+    @app.post(SUBMIT.path)
+    def submit() -> Response[str]:
+        return answer(SUBMIT, lambda: routes.submit(app.current_event.raw_event, app.lambda_context))
+
+    @app.get(_rule(STATUS))
+    def status(task_id: str) -> Response[str]:
+        return answer(STATUS, lambda: routes.status(app.current_event.raw_event, task_id))
+
+    @app.get(CONFIG.path)
+    def config() -> Response[str]:
+        return answer(CONFIG, lambda: routes.config(app.current_event.raw_event))
+
+    for endpoint in ENDPOINTS:
+        others = [method for method in _METHODS if method != endpoint.method]
+        app.route(_rule(endpoint), method=others)(_refusing(endpoint))
+
+    def told(problem: Problem) -> Response[str]:
+        return _response(app, Served(problem.status, problem.body, problem.headers))
+
+    def foreseen(error: DelegationError) -> Response[str]:
+        problem = problem_of(error)
+        telemetry.refused(app.context.get("operation", _UNKNOWN), problem, error)
+        return told(problem)
+
+    def unforeseen(error: Exception) -> Response[str]:
+        problem = problem_of(error)
+        telemetry.broke(app.context.get("operation", _UNKNOWN), problem, error)
+        return told(problem)
+
+    def not_found(_error: NotFoundError) -> Response[str]:
+        return foreseen(RouteNotFound())
+
+    app.exception_handler(DelegationError)(foreseen)
+    app.exception_handler(Exception)(unforeseen)
+    app.exception_handler(NotFoundError)(not_found)
+
+    def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        telemetry.begin(request_id_of(event))
+        return app.resolve(event, context)
+
+    return handle
+
+
+def _rule(endpoint: Endpoint) -> str:
+    """The endpoint's path as Powertools writes it."""
+    return endpoint.path.replace("{taskId}", "<task_id>")
+
+
+def _refusing(endpoint: Endpoint) -> Callable[..., Never]:
+    def refuse(**_parameters: str) -> Never:
+        raise MethodNotAllowed([endpoint.method])
+
+    return refuse
+
+
+def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
+    headers: Mapping[str, str] = {
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "X-Request-ID": request_id_of(app.current_event.raw_event),
+        **served.headers,
+    }
+    # Text, not bytes: bytes would be sent as base64, which a REST API without binary media types hands on undecoded.
+    return Response(served.status, _JSON, served.body.decode(), headers=dict(headers))

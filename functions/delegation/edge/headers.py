@@ -1,0 +1,22 @@
+"""Request headers of API Gateway proxy and REQUEST authorizer events, by name whatever its case."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def values(event: Mapping[str, Any], name: str) -> list[str]:
+    """All values of a header, in order; `headers` alone would show only the last of a repeated one."""
+    wanted = name.lower()
+    repeated = [value for found, many in _items(event, "multiValueHeaders") if found == wanted for value in many or ()]
+    return repeated or [value for found, value in _items(event, "headers") if found == wanted and value is not None]
+
+
+def single(event: Mapping[str, Any], name: str) -> str | None:
+    """The only value of a header; None when it is absent or repeated, for then nobody can tell which one counts."""
+    found = values(event, name)
+    return found[0] if len(found) == 1 else None
+
+
+def _items(event: Mapping[str, Any], member: str) -> Iterator[tuple[str, Any]]:
+    for name, value in (event.get(member) or {}).items():
+        yield name.lower(), value

@@ -1,0 +1,167 @@
+"""The service's resources and what each does: parse to a model, call one function, answer its bytes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from delegation.edge import headers
+from delegation.edge.document import read_body
+from delegation.edge.errors import BadRequest, CallerUnknown, RealmMismatch, UnsupportedMediaType
+from delegation.edge.models import TaskPayload, read_idempotency_key, render_json
+from delegation.edge.submission import Answer, Submission
+from delegation.edge.telemetry import Telemetry
+from delegation.tasks.model import Task
+
+Event = Mapping[str, Any]
+
+
+class Submitter(Protocol):
+    """What accepts tasks; `edge.submission.Submissions`."""
+
+    def submit(self, submission: Submission) -> Answer:
+        """Accept for background processing."""
+
+    def execute(self, submission: Submission, *, deadline: datetime, owner: str) -> Answer:
+        """Accept and answer with the outcome."""
+
+
+class TaskReader(Protocol):
+    """What knows tasks; `tasks.service.TaskService`."""
+
+    def get(self, task_id: str) -> Task:
+        """The task as it stands; TaskNotFound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What the API works with; `clock` answers aware UTC datetimes, `idempotency_lifetime` is what it advertises."""
+
+    submissions: Submitter
+    tasks: TaskReader
+    realm: str
+    idempotency_lifetime: timedelta
+    clock: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A final answer; its body is sent byte for byte."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A resource and its method, as docs/openapi.yaml has them."""
+
+    operation: str
+    method: str
+    path: str
+
+
+EXECUTE: Final = Endpoint("executeSynchronousTask", "POST", "/v1/tasks/execute/synchronous")
+SUBMIT: Final = Endpoint("submitTask", "POST", "/v1/tasks")
+STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
+CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
+ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, CONFIG)
+
+
+class Routes:
+    """The four operations over their dependencies. Methods raise DelegationErrors; `problems` turns them into HTTP."""
+
+    def __init__(self, deps: Dependencies, telemetry: Telemetry) -> None:
+        self._deps = deps
+        self._telemetry = telemetry
+
+    def execute(self, event: Event, context: LambdaContext) -> Served:
+        """Run a task and answer its outcome (delegation-service.txt §6)."""
+        submission = self._submission(event, EXECUTE, identity_only=False)
+        deadline = self._deps.clock() + timedelta(milliseconds=context.get_remaining_time_in_millis())
+        answer = self._deps.submissions.execute(submission, deadline=deadline, owner=context.aws_request_id)
+        return self._answered(EXECUTE, answer)
+
+    def submit(self, event: Event, _context: LambdaContext) -> Served:
+        """Accept a task for background processing (delegation-service.txt §10.1)."""
+        submission = self._submission(event, SUBMIT, identity_only=True)
+        return self._answered(SUBMIT, self._deps.submissions.submit(submission))
+
+    def status(self, event: Event, task_id: str) -> Served:
+        """The task as stored (delegation-service.txt §10.1); one deployment has one realm, so ids need no scope."""
+        caller_of(event)
+        task = self._deps.tasks.get(task_id_of(task_id))
+        self._telemetry.served(STATUS.operation, 200, task_id=task.task_id)
+        return Served(200, render_json(task.public()), {})
+
+    def config(self, event: Event) -> Served:
+        """What the service offers: the proposal's two properties and Iceberg's own field for the same lifetime."""
+        caller_of(event)
+        lifetime = iso_8601(self._deps.idempotency_lifetime)
+        body = {
+            "defaults": {},
+            "overrides": {},
+            "properties": {"idempotency-key-supported": "true", "idempotency-key-lifetime": lifetime},
+            "idempotency-key-lifetime": lifetime,
+            "endpoints": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS],
+        }
+        self._telemetry.served(CONFIG.operation, 200)
+        return Served(200, render_json(body), {})
+
+    def _submission(self, event: Event, endpoint: Endpoint, *, identity_only: bool) -> Submission:
+        caller = caller_of(event)
+        require_json(event)
+        key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
+        document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
+        payload = TaskPayload.read(document, identity_only=identity_only)
+        self._telemetry.correlate(payload.common_payload.polaris_correlation_id)
+        if payload.common_payload.realm_identifier != self._deps.realm:
+            raise RealmMismatch
+        return Submission(
+            caller=caller, method=endpoint.method, path=endpoint.path, key=key, document=document, payload=payload
+        )
+
+    def _answered(self, endpoint: Endpoint, answer: Answer) -> Served:
+        self._telemetry.answered(endpoint.operation, answer)
+        return Served(answer.status, answer.body, answer.headers)
+
+
+def caller_of(event: Event) -> str:
+    """The client that the authorizer let in; CallerUnknown when none did, so that nothing is open by mistake."""
+    context = (event.get("requestContext") or {}).get("authorizer") or {}
+    client = context.get("client_id")
+    if not isinstance(client, str) or not client:
+        raise CallerUnknown
+    return client
+
+
+def require_json(event: Event) -> None:
+    """UnsupportedMediaType unless the one Content-Type is application/json, in UTF-8 if it names a charset."""
+    kind, *parameters = (headers.single(event, "Content-Type") or "").split(";")
+    if kind.strip().lower() != "application/json":
+        raise UnsupportedMediaType
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in {"utf-8", "utf8"}:
+            raise UnsupportedMediaType
+
+
+def task_id_of(text: str) -> str:
+    """A task id of a path, in lower case; BadRequest unless it is a UUID in its 36-character form."""
+    try:
+        found = str(UUID(text))
+    except ValueError:
+        found = ""
+    if found != text.lower():
+        raise BadRequest("taskId", "must be a UUID in its 36-character form")
+    return found
+
+
+def iso_8601(duration: timedelta) -> str:
+    """A positive duration in whole seconds as ISO 8601 writes it, hours and above in minutes (`PT30M`, `PT1M30S`)."""
+    minutes, seconds = divmod(int(duration.total_seconds()), 60)
+    return "PT" + (f"{minutes}M" if minutes else "") + (f"{seconds}S" if seconds or not minutes else "")

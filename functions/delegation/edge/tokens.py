@@ -1,0 +1,207 @@
+"""Who asks: an OAuth2 bearer token (RFC 6750), a JWT whose signature, issuer, audience, time and scope are checked.
+
+The key comes from the issuer's JWKS or, for Polaris' own broker, which publishes none, from a configured public key.
+Algorithms are asymmetric only and decided by the key, never by the token (RFC 8725 §2.1, §3.1).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt.types import Options
+
+from delegation.edge.errors import ScopeMissing, Unauthorized
+
+PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
+
+_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_EC: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_SCHEME: Final = "bearer "
+_LONGEST_TOKEN: Final = 8192
+_LONGEST_NAME: Final = 256
+# Times and names are checked below, against the clock that is passed in and without quoting them.
+_SIGNATURE_ONLY: Final[Options] = {
+    "verify_signature": True,
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_aud": False,
+    "verify_iss": False,
+    "verify_sub": False,
+    "verify_jti": False,
+    "enforce_minimum_key_length": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationKey:
+    """A public key, the algorithms that may be used with it, and its id (None: it fits any token)."""
+
+    key: PublicKey = field(repr=False)
+    algorithms: tuple[str, ...]
+    kid: str | None = None
+
+
+class KeySource(Protocol):
+    """Where the issuer's keys come from."""
+
+    def keys(self, kid: str | None) -> Iterable[VerificationKey]:
+        """The keys that may have signed a token with this key id (None: it names none); KeysUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticKey:
+    """One configured key; whatever id a token names."""
+
+    key: VerificationKey
+
+    def keys(self, kid: str | None) -> Iterable[VerificationKey]:  # noqa: ARG002 - the protocol's
+        return (self.key,)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The authenticated caller: `client_id` is what idempotency keys belong to."""
+
+    client_id: str
+    subject: str
+    scopes: frozenset[str]
+
+
+class TokenVerifier:
+    """Checks bearer tokens; `audience` None means that the issuer puts none in (Polaris' broker)."""
+
+    def __init__(
+        self,
+        keys: KeySource,
+        *,
+        issuer: str,
+        audience: str | None,
+        scope: str,
+        clock: Callable[[], datetime],
+        leeway: timedelta = timedelta(seconds=30),
+    ) -> None:
+        self._keys = keys
+        self._issuer = issuer
+        self._audience = audience
+        self._scope = scope
+        self._clock = clock
+        self._leeway = leeway.total_seconds()
+
+    def verify(self, authorization: str | None) -> Principal:
+        """The caller that an Authorization header proves.
+
+        Raises Unauthorized (RFC 6750 invalid_token), ScopeMissing (insufficient_scope), KeysUnavailable.
+        """
+        claims = self._signed(bearer_token(authorization))
+        if claims.get("iss") != self._issuer:
+            raise Unauthorized("another issuer")
+        if self._audience is not None and self._audience not in _listed(claims.get("aud")):
+            raise Unauthorized("another audience")
+        self._check_time(claims)
+        scopes = frozenset(_words(claims.get("scope"))) | frozenset(_words(claims.get("scp")))
+        principal = Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes)
+        if self._scope not in scopes:
+            raise ScopeMissing(f"the token lacks the scope {self._scope}")
+        return principal
+
+    def _signed(self, token: str) -> Mapping[str, Any]:
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError as error:
+            raise Unauthorized(f"not a token: {type(error).__name__}") from None
+        algorithm = header.get("alg")
+        candidates = [key for key in self._keys.keys(header.get("kid")) if algorithm in key.algorithms]
+        if not candidates:
+            raise Unauthorized("no key of the issuer fits the token")
+        for candidate in candidates:
+            try:
+                return jwt.decode(token, candidate.key, algorithms=[str(algorithm)], options=_SIGNATURE_ONLY)
+            except jwt.InvalidSignatureError:
+                continue
+            except jwt.PyJWTError as error:
+                raise Unauthorized(f"not a token: {type(error).__name__}") from None
+        raise Unauthorized("the signature is wrong")
+
+    def _check_time(self, claims: Mapping[str, Any]) -> None:
+        now = self._clock().timestamp()
+        expires, begins = _number(claims.get("exp")), claims.get("nbf")
+        # Written so that NaN, which compares as false, is refused.
+        if expires is None or not now < expires + self._leeway:
+            raise Unauthorized("expired, or without an expiry")
+        if begins is not None and not (_number(begins) or float("nan")) <= now + self._leeway:
+            raise Unauthorized("not valid yet")
+
+
+def bearer_token(authorization: str | None) -> str:
+    """The token of an Authorization header; Unauthorized unless it is of the Bearer scheme (RFC 6750 §2.1)."""
+    if authorization is None:
+        raise Unauthorized("no Authorization header, or more than one")
+    token = authorization[len(_SCHEME) :].strip()
+    if authorization[: len(_SCHEME)].lower() != _SCHEME or not token:
+        raise Unauthorized("not of the Bearer scheme")
+    if len(token) > _LONGEST_TOKEN or not token.isascii():
+        raise Unauthorized("not a token: too long or not ASCII")
+    return token
+
+
+def public_key(pem: str) -> VerificationKey:
+    """A configured public key in PEM; ValueError when it is none, or of a kind that signs no tokens."""
+    try:
+        key = load_pem_public_key(pem.strip().encode())
+    except ValueError:
+        raise ValueError("not a public key in PEM") from None
+    algorithms = algorithms_of(key)
+    if not algorithms or not isinstance(key, PublicKey):
+        raise ValueError("must be an RSA, EC (P-256, P-384, P-521) or Ed25519 public key")
+    return VerificationKey(key, algorithms)
+
+
+def algorithms_of(key: object) -> tuple[str, ...]:
+    """The JWS algorithms (RFC 7518, RFC 8037) that a public key can verify, none for any other object."""
+    match key:
+        case RSAPublicKey():
+            return _RSA
+        case EllipticCurvePublicKey():
+            return tuple(name for curve, name in _EC.items() if curve == key.curve.name)
+        case Ed25519PublicKey():
+            return ("EdDSA",)
+        case _:
+            return ()
+
+
+def _client_of(claims: Mapping[str, Any]) -> str:
+    """`client_id` (RFC 9068 §2.2), else `azp` (OpenID Connect), else `sub`."""
+    for name in ("client_id", "azp", "sub"):
+        if name in claims:
+            client = _text(claims[name])
+            if client is None:
+                raise Unauthorized(f"{name} is not a name")
+            return client
+    raise Unauthorized("the token names no client")
+
+
+def _text(value: object) -> str | None:
+    fits = isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
+    return value if fits and isinstance(value, str) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _words(value: object) -> list[str]:
+    """Scopes: space-separated text (RFC 8693 §4.2) or a list, as some issuers write `scp`."""
+    if isinstance(value, str):
+        return value.split(" ")
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

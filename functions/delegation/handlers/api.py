@@ -1,0 +1,24 @@
+"""The API: accepts tasks and reports them (API Gateway REST proxy integration)."""
+
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from delegation.edge import wiring
+from delegation.edge.app import Handler
+
+logger: Final = Logger()
+
+
+@cache
+def _api() -> Handler:
+    return wiring.api(logger)
+
+
+# log_event is False whatever the environment says: bodies carry credentials.
+@logger.inject_lambda_context(log_event=False, clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer one request."""
+    return _api()(event, context)

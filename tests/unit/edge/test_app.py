@@ -1,0 +1,328 @@
+"""The four operations, and what the API says to everything else."""
+
+import base64
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.edge.submission import Answer
+from delegation.idempotency.errors import KeyConflict, RequestInProgress
+from delegation.polaris.errors import PolarisUnavailable
+from delegation.tasks.errors import StoreUnavailable
+from tests.unit.edge.conftest import NOW, TASK_ID, Api, a_task, header
+from tests.unit.edge.gateway import Context, request
+from tests.unit.edge.requests import SECRET, changed, identity_only, loaded
+
+EXECUTE = "/v1/tasks/execute/synchronous"
+SUBMIT = "/v1/tasks"
+COMMON = {"cache-control": "no-store", "content-type": "application/json", "x-content-type-options": "nosniff"}
+
+
+def body_of(response: dict[str, Any]) -> dict[str, Any]:
+    assert response["isBase64Encoded"] is False
+    body: dict[str, Any] = json.loads(response["body"])
+    return body
+
+
+def assert_problem(response: dict[str, Any], status: int, code: str) -> dict[str, Any]:
+    body = body_of(response)
+    assert (response["statusCode"], body["error_code"]) == (status, code)
+    assert {name: header(response, name) for name in COMMON} == COMMON
+    return body
+
+
+@pytest.mark.parametrize("base", ["/delegation-service/api", ""])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_submission_is_handed_on_whole_and_its_answer_sent_byte_for_byte(api: Api, base: str, slash: str) -> None:
+    sent = '{"b":1, "a":"é\\u00e9"}'.encode()
+    api.submissions.answer = Answer(202, sent, TASK_ID, "accepted", {"Retry-After": "9"})
+    response = api.call("POST", SUBMIT + slash, loaded(), base=base, headers={"Idempotency-Key": "k-1"})
+    assert response["statusCode"] == 202
+    assert response["body"].encode() == sent
+    assert {name: header(response, name) for name in COMMON} == COMMON
+    assert header(response, "Retry-After") == "9"
+    [submission] = api.submissions.submitted
+    assert (submission.caller, submission.method, submission.path, submission.key) == (
+        "polaris",
+        "POST",
+        SUBMIT,
+        "k-1",
+    )
+    assert submission.document == loaded()
+    assert submission.payload.operation_parameters.table_identity.table_name == "T1"
+
+
+def test_a_synchronous_request_gets_the_invocations_deadline_and_name(api: Api) -> None:
+    api.submissions.answer = Answer(200, b'{"status":"COMPLETED_SUCCESS"}', TASK_ID, "completed")
+    response = api.send(request("POST", EXECUTE, loaded()), Context(aws_request_id="r-1", remaining_ms=12_500))
+    assert response["statusCode"] == 200
+    [(submission, deadline, owner)] = api.submissions.executed
+    assert (submission.path, submission.key) == (EXECUTE, None)
+    assert deadline == NOW + timedelta(seconds=12.5)
+    assert owner == "r-1"
+
+
+def test_the_identity_alone_is_taken_in_the_background_only(api: Api) -> None:
+    assert api.call("POST", SUBMIT, identity_only())["statusCode"] == 202
+    body = assert_problem(api.call("POST", EXECUTE, identity_only()), 400, "INVALID_REQUEST")
+    assert body["message"] == "operation_parameters.metadata_location: is required"
+    assert api.submissions.calls == 1
+
+
+def test_a_body_in_base64_is_the_same_body(api: Api) -> None:
+    event = request("POST", SUBMIT, loaded())
+    event |= {"body": base64.b64encode(event["body"].encode()).decode(), "isBase64Encoded": True}
+    assert api.send(event)["statusCode"] == 202
+    assert api.submissions.submitted[0].document == loaded()
+
+
+def test_a_task_is_shown_as_stored(api: Api) -> None:
+    for task_id in (TASK_ID, TASK_ID.upper()):
+        response = api.call("GET", f"/v1/tasks/{task_id}")
+        assert response["statusCode"] == 200
+        assert body_of(response) == a_task().public()
+        assert header(response, "Content-Type") == "application/json"
+
+
+def test_an_unknown_task_is_not_found(api: Api) -> None:
+    unknown = "00000000-0000-0000-0000-000000000000"
+    body = assert_problem(api.call("GET", f"/v1/tasks/{unknown}"), 404, "TASK_NOT_FOUND")
+    assert body["delegation_task_id"] == unknown
+
+
+@pytest.mark.parametrize(
+    "task_id", ["x", "execute", "0d4c6d3e8f2a5c679f0e3f5f0e1d2c3b", f"{{{TASK_ID}}}", f"{TASK_ID}0"]
+)
+def test_a_malformed_task_id_is_named(api: Api, task_id: str) -> None:
+    body = assert_problem(api.call("GET", f"/v1/tasks/{task_id}"), 400, "INVALID_REQUEST")
+    assert body["message"].startswith("taskId: ")
+
+
+def test_idempotency_is_discovered_in_the_proposals_words_and_in_icebergs(api: Api) -> None:
+    assert body_of(api.call("GET", "/v1/config")) == {
+        "defaults": {},
+        "overrides": {},
+        "properties": {"idempotency-key-supported": "true", "idempotency-key-lifetime": "PT30M"},
+        "idempotency-key-lifetime": "PT30M",
+        "endpoints": [
+            "POST /v1/tasks/execute/synchronous",
+            "POST /v1/tasks",
+            "GET /v1/tasks/{taskId}",
+            "GET /v1/config",
+        ],
+    }
+
+
+@pytest.mark.parametrize("path", ["/", "", "/v1", "/v2/tasks", "/v1/tasks/a/b", "/v1/configs", "/delegation-service"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_unknown_resource_is_not_found(api: Api, method: str, path: str) -> None:
+    assert_problem(api.call(method, path), 404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [(EXECUTE, "POST"), (SUBMIT, "POST"), (f"/v1/tasks/{TASK_ID}", "GET"), ("/v1/config", "GET")],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_a_known_resource_names_the_method_it_takes(api: Api, path: str, allowed: str, method: str) -> None:
+    response = api.call(method, path)
+    if method == allowed:
+        assert response["statusCode"] != 405
+    else:
+        assert_problem(response, 405, "METHOD_NOT_ALLOWED")
+        assert header(response, "Allow") == allowed
+
+
+@pytest.mark.parametrize("path", [EXECUTE, SUBMIT])
+def test_another_realm_is_refused_before_anything_is_stored(api: Api, path: str) -> None:
+    other = changed(loaded(), "common_payload/realm_identifier", "OTHER")
+    body = assert_problem(api.call("POST", path, other), 403, "REALM_MISMATCH")
+    assert body["message"].startswith("common_payload.realm_identifier: ")
+    assert api.submissions.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", EXECUTE, loaded()),
+        ("POST", SUBMIT, loaded()),
+        ("GET", f"/v1/tasks/{TASK_ID}", None),
+        ("GET", "/v1/config", None),
+    ],
+)
+@pytest.mark.parametrize("authorizer", [None, {}, {"client_id": ""}, {"principalId": "polaris"}])
+def test_without_an_authorizers_word_nothing_is_open(
+    api: Api, method: str, path: str, body: Any, authorizer: dict[str, str] | None
+) -> None:
+    event = request(method, path, body, client_id=None)
+    event["requestContext"]["authorizer"] = authorizer
+    response = api.send(event)
+    assert_problem(response, 401, "UNAUTHORIZED")
+    assert header(response, "WWW-Authenticate") == "Bearer"
+    assert api.submissions.calls == 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["application/x-www-form-urlencoded", "text/plain", "", "application/json; charset=latin-1", "application/jsonx"],
+)
+def test_anything_but_json_is_refused(api: Api, kind: str) -> None:
+    response = api.call("POST", SUBMIT, loaded(), headers={"Content-Type": kind})
+    assert_problem(response, 415, "UNSUPPORTED_MEDIA_TYPE")
+    assert header(response, "Accept") == "application/json"
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
+)
+def test_json_may_say_that_it_is_utf_8(api: Api, kind: str) -> None:
+    assert api.call("POST", SUBMIT, loaded(), headers={"Content-Type": kind})["statusCode"] == 202
+
+
+def test_a_request_without_a_content_type_is_refused(api: Api) -> None:
+    event = request("POST", SUBMIT, loaded())
+    event["headers"], event["multiValueHeaders"] = None, None
+    assert_problem(api.send(event), 415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+@pytest.mark.parametrize("name", ["Idempotency-Key", "idempotency-key", "IDEMPOTENCY-KEY"])
+def test_a_bad_key_is_named_whatever_the_case_of_its_header(api: Api, name: str) -> None:
+    body = assert_problem(api.call("POST", SUBMIT, loaded(), headers={name: "-x"}), 400, "INVALID_REQUEST")
+    assert body["message"].startswith("Idempotency-Key: ")
+    assert api.submissions.calls == 0
+
+
+def test_a_repeated_key_is_refused(api: Api) -> None:
+    event = request("POST", SUBMIT, loaded(), headers={"Idempotency-Key": "b"})
+    event["multiValueHeaders"]["Idempotency-Key"] = ["a", "b"]
+    assert_problem(api.send(event), 400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("body", [None, "", "[]", "nonsense", '{"a":1,"a":2}'])
+def test_a_bad_body_is_refused(api: Api, body: str | None) -> None:
+    assert_problem(api.call("POST", SUBMIT, body), 400, "INVALID_JSON")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "metric"),
+    [
+        (RequestInProgress(TASK_ID), 409, "request_in_progress", "RequestsInProgress"),
+        (KeyConflict(), 422, "idempotency_key_conflict", "KeyConflicts"),
+        (PolarisUnavailable("no answer"), 502, "POLARIS_UNAVAILABLE", "RequestsFailed"),
+        (StoreUnavailable("no answer"), 503, "STORE_UNAVAILABLE", "RequestsFailed"),
+        (ZeroDivisionError(SECRET), 500, "INTERNAL_ERROR", "RequestsFailed"),
+        (RuntimeError(SECRET), 500, "INTERNAL_ERROR", "RequestsFailed"),
+    ],
+)
+def test_what_goes_wrong_is_told_counted_and_logged(
+    api: Api, error: Exception, status: int, code: str, metric: str
+) -> None:
+    api.submissions.answer = error
+    response = api.call("POST", SUBMIT, loaded())
+    assert_problem(response, status, code)
+    [blob] = api.metrics()
+    assert (blob[metric], blob["operation"], blob["service"]) == ([1.0], "submitTask", "delegation-api")
+    [line] = api.lines
+    assert (line["action"], line["status"], line["outcome"]) == ("submitTask", status, code)
+    assert line["level"] == ("ERROR" if status == 500 else "INFO")
+
+
+def test_a_request_in_progress_says_when_to_come_back(api: Api) -> None:
+    api.submissions.answer = RequestInProgress(TASK_ID)
+    response = api.call("POST", EXECUTE, loaded())
+    assert header(response, "Retry-After") == "2"
+    assert body_of(response)["delegation_task_id"] == TASK_ID
+    assert "status" not in body_of(response)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        ("accepted", "TasksAccepted"),
+        ("attached", "RequestsAttached"),
+        ("replayed", "RequestsReplayed"),
+        ("completed", "TasksCompleted"),
+        ("failed", "TasksFailed"),
+        ("of-a-later-release", "RequestsServed"),
+    ],
+)
+def test_each_outcome_has_its_metric_and_its_line(api: Api, kind: str, metric: str) -> None:
+    api.submissions.answer = Answer(202, b"{}", TASK_ID, kind)
+    api.call("POST", SUBMIT, loaded())
+    [blob] = api.metrics()
+    assert blob[metric] == [1.0]
+    [definition] = blob["_aws"]["CloudWatchMetrics"]
+    assert definition["Namespace"] == "Delegation"
+    assert sorted(definition["Dimensions"][0]) == ["operation", "service"]
+    [line] = api.lines
+    assert (line["outcome"], line["task_id"], line["status"]) == (kind, TASK_ID, 202)
+
+
+def test_an_unknown_resource_is_counted_under_one_name(api: Api) -> None:
+    for path in ("/a", "/b", "/c"):
+        api.call("GET", path)
+    assert {blob["operation"] for blob in api.metrics()} == {"unknown"}
+
+
+def test_lines_are_correlated_by_the_callers_id_or_else_the_requests(api: Api) -> None:
+    api.call("POST", SUBMIT, loaded())
+    api.call("GET", "/v1/config", headers={"X-Request-ID": "mine"})
+    api.call("GET", "/v1/config")
+    assert [line["correlation_id"] for line in api.lines] == [
+        "drop-t1-request-uuid-1234",
+        "mine",
+        "41b45ea3-70b5-11e6-b7bd-69b5aaebc7d9",
+    ]
+
+
+@pytest.mark.parametrize("given", ["a-b", "x" * 128])
+def test_a_request_id_is_echoed(api: Api, given: str) -> None:
+    assert header(api.call("GET", "/v1/config", headers={"X-Request-Id": given}), "X-Request-ID") == given
+
+
+@pytest.mark.parametrize("given", ["", "a\r\nSet-Cookie: x", "é", "x" * 129])
+def test_a_request_id_that_cannot_be_echoed_is_replaced(api: Api, given: str) -> None:
+    response = api.call("GET", "/nowhere", headers={"X-Request-Id": given})
+    assert header(response, "X-Request-ID") == "41b45ea3-70b5-11e6-b7bd-69b5aaebc7d9"
+
+
+SECRET_BEARING = [
+    loaded(),
+    changed(loaded(), "operation_parameters/metadata/table-uuid", SECRET),
+    changed(loaded(), "operation_parameters/config", SECRET),
+    changed(loaded(), "operation_parameters/config", {"s3.session-token": [SECRET]}),
+    changed(loaded(), "operation_parameters/storage-credentials", [SECRET]),
+    changed(loaded(), "common_payload/operation_type", SECRET),
+    changed(loaded(), "common_payload/request_timestamp_utc", SECRET),
+    changed(loaded(), "common_payload/realm_identifier", SECRET),
+    f'{{"config": {SECRET}}}',
+    f'{{"a": "{SECRET}", "a": 1}}',
+    SECRET,
+]
+
+
+@pytest.mark.parametrize("body", SECRET_BEARING, ids=range(len(SECRET_BEARING)))
+@pytest.mark.parametrize("path", [EXECUTE, SUBMIT, "/v1/nowhere"])
+@pytest.mark.parametrize("outcome", [None, RuntimeError(f"broke over {SECRET}")], ids=["fine", "broken"])
+@pytest.mark.parametrize("variables", [(), ("POWERTOOLS_DEV", "POWERTOOLS_LOGGER_LOG_EVENT", "POWERTOOLS_DEBUG")])
+def test_no_line_metric_or_answer_shows_a_credential_of_a_request(
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    body: Any,
+    path: str,
+    outcome: Exception | None,
+    variables: tuple[str, ...],
+) -> None:
+    for variable in variables:
+        monkeypatch.setenv(variable, "true")
+    if outcome is not None:
+        api.submissions.answer = outcome
+    token = {"Authorization": f"Bearer {SECRET}", "Idempotency-Key": "k"}
+    response = api.call("POST", path, body, headers=token)
+    seen = [json.dumps(response), api.log.getvalue(), json.dumps(api.metrics()), api.output]
+    seen += [repr(submission) for submission in api.submissions.submitted]
+    seen += [repr(call) for call in api.submissions.executed]
+    assert not any(SECRET in text for text in seen)
+    assert api.lines

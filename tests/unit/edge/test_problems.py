@@ -1,0 +1,130 @@
+"""Every error class of the service has a row, and what a row says reaches the caller and nothing else does."""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import delegation
+from delegation.edge import answers
+from delegation.edge import errors as edge
+from delegation.edge.problems import FAMILIES, TABLE, problem_of, rule_of, whereabouts
+from delegation.errors import DelegationError
+from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
+from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.purge.errors import GcDisabled, PurgeError, PurgeRefused
+from delegation.purge.objectstore import ObjectStoreDenied
+from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
+
+SECRET = "Pl4ntedS3cretPl4nted"
+# What runs on the caller's or the operator's machine never answers a request.
+ELSEWHERE = ("delegation.client", "delegation.cli")
+
+
+def service_modules() -> Iterator[str]:
+    for module in pkgutil.walk_packages(delegation.__path__, "delegation."):
+        if not module.name.startswith(ELSEWHERE):
+            yield module.name
+
+
+def subclasses(kind: type[DelegationError]) -> Iterator[type[DelegationError]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from subclasses(subclass)
+
+
+def unmapped(package: str = "delegation.") -> list[type[DelegationError]]:
+    """Error classes of the service without a row of their own or a family's; `_Names` are shared code, never raised."""
+    return [
+        kind
+        for kind in subclasses(DelegationError)
+        if kind.__module__.startswith(package)
+        and not kind.__module__.startswith(ELSEWHERE)
+        and not kind.__name__.startswith("_")
+        and kind not in TABLE
+        and not any(ancestor in FAMILIES for ancestor in kind.__mro__)
+    ]
+
+
+def test_every_error_class_of_the_service_is_mapped() -> None:
+    for name in service_modules():
+        importlib.import_module(name)
+    assert unmapped() == []
+
+
+def test_a_new_error_class_would_be_found() -> None:
+    class Overlooked(PurgeError):
+        __module__ = "invented"
+
+    class Guarded(PurgeRefused):
+        __module__ = "invented"
+
+    assert unmapped("invented") == [Overlooked]
+    assert rule_of(Guarded).status == 409
+    assert rule_of(Overlooked).status == 500
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_task_that_failed_has_the_status_that_its_error_would_have(family: type[DelegationError]) -> None:
+    """DESIGN §3, FAILURE in HTTP; single classes may differ: a table not found is 404 only before there is a task."""
+    assert answers.failure_status(family.code) == rule_of(family).status
+
+
+CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
+    (edge.BadRequest("a.b", "is required"), 400, "INVALID_REQUEST", {}),
+    (edge.InvalidJson("is not JSON"), 400, "INVALID_JSON", {}),
+    (edge.PayloadTooLarge(5), 413, "PAYLOAD_TOO_LARGE", {}),
+    (edge.UnsupportedMediaType(), 415, "UNSUPPORTED_MEDIA_TYPE", {"Accept": "application/json"}),
+    (edge.RealmMismatch(), 403, "REALM_MISMATCH", {}),
+    (edge.RouteNotFound(), 404, "NOT_FOUND", {}),
+    (edge.MethodNotAllowed(["GET", "POST"]), 405, "METHOD_NOT_ALLOWED", {"Allow": "GET, POST"}),
+    (edge.CallerUnknown(), 401, "UNAUTHORIZED", {"WWW-Authenticate": "Bearer"}),
+    (RequestInProgress("t1"), 409, "request_in_progress", {"Retry-After": "2"}),
+    (KeyConflict(), 422, "idempotency_key_conflict", {}),
+    (TaskConflict("t1", "other properties"), 409, "TASK_EXISTS", {}),
+    (TaskNotFound("t1"), 404, "TASK_NOT_FOUND", {}),
+    (StoreUnavailable("DynamoDB did not answer"), 503, "STORE_UNAVAILABLE", {"Retry-After": "2"}),
+    (NoSuchTable("no such table"), 404, "TABLE_NOT_FOUND", {}),
+    (PolarisForbidden("forbidden"), 502, "POLARIS_FORBIDDEN", {}),
+    (PolarisUnavailable("no answer"), 502, "POLARIS_UNAVAILABLE", {}),
+    (ObjectStoreDenied("denied"), 502, "STORAGE_ACCESS_DENIED", {}),
+    (GcDisabled("gc.enabled is false"), 409, "GC_DISABLED", {}),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "code", "headers"), CASES, ids=lambda case: type(case).__name__)
+def test_an_error_is_told_by_its_row(error: DelegationError, status: int, code: str, headers: dict[str, str]) -> None:
+    problem = problem_of(error)
+    body: dict[str, Any] = json.loads(problem.body)
+    assert (problem.status, problem.error, problem.headers) == (status, code, headers)
+    assert body["error_code"] == code
+    assert body["message"] == str(error)
+    assert "status" not in body
+    assert body.get("delegation_task_id") == getattr(error, "task_id", None)
+
+
+def test_the_first_wrong_field_is_the_message_and_the_rest_are_details() -> None:
+    body = json.loads(problem_of(edge.BadRequest("a", "is required", others=["b: is required", "c: too long"])).body)
+    assert body["message"] == "a: is required"
+    assert body["details"] == "b: is required; c: too long"
+
+
+@pytest.mark.parametrize("error", [KeyError(SECRET), ValueError(SECRET), MalformedRecord(SECRET)])
+def test_what_nobody_foresaw_shows_nothing_of_itself(error: Exception) -> None:
+    problem = problem_of(error)
+    assert (problem.status, problem.error) == (500, "INTERNAL_ERROR")
+    assert SECRET not in problem.body.decode()
+
+
+def test_a_bug_is_logged_by_its_place_not_its_text() -> None:
+    found: list[str] = []
+    try:
+        int(SECRET)
+    except ValueError as error:
+        found = whereabouts(error)
+    assert found[0] == "ValueError"
+    assert found[1].endswith("test_a_bug_is_logged_by_its_place_not_its_text")
+    assert not any(SECRET in line for line in found)
