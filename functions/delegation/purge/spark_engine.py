@@ -90,7 +90,7 @@ class SparkEngine:
             options=ctx.options,
         )
         ordered = rows.repartition(partitions, "path").sortWithinPartitions("path", "rank", "size", "mark")
-        results = self._run(ctx, ordered.mapInArrow(writing, RESULTS), self._still_planning(ctx))
+        results = self._run(ctx, ordered.mapInArrow(writing, RESULTS))
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
         accounted = Accounted(ctx)
@@ -130,7 +130,6 @@ class SparkEngine:
                     if name[0] == plan_id and name[1] in done and name not in reported:
                         reported.add(name)
                         report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
-            report(Tally())
 
         for result in self._run(ctx, frame.mapInArrow(deleting, RESULTS), poll):
             if (result["plan_id"], result["chunk"]) not in reported:
@@ -168,11 +167,9 @@ class SparkEngine:
         rows = len(found.small) + sum(manifest.entries or 100 for manifest in found.manifests.values())
         return max(1, min(self._parallelism, math.ceil(rows / 10_000)), math.ceil(rows / _ROWS_PER_PARTITION))
 
-    @staticmethod
-    def _still_planning(ctx: PurgeContext) -> Callable[[], None]:
-        return lambda: ctx.attempt.progress(files_deleted=0, files_failed=0, bytes_deleted=0)
-
-    def _run(self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], None]) -> list[dict[str, Any]]:
+    def _run(
+        self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], None] = lambda: None
+    ) -> list[dict[str, Any]]:
         """Collect the results of a job while asking the attempt whether to go on; a job that must not is cancelled.
 
         Raises what ended the attempt, the first typed error of an executor, or EngineFailed.
