@@ -112,6 +112,11 @@ class DynamoDbLocal:
         """The endpoint for `AWS_ENDPOINT_URL_DYNAMODB`; valid once started."""
         return f"http://{LOOPBACK}:{self._port}"
 
+    @property
+    def running(self) -> bool:
+        """Whether the server is up."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> Self:
         """Fetch if need be, start on a free port and wait until it answers (about 3 s).
 

@@ -317,11 +317,15 @@ class LambdaPool:
         # One thread that lives as long as the pool: Linux kills a worker when the thread that started it ends.
         self._spawner = ThreadPoolExecutor(1, thread_name_prefix="lambda-spawner")
 
+    def arn(self, name: str) -> str:
+        """The ARN that the function of that name has or will have."""
+        return f"arn:aws:lambda:{self._region}:{self._account}:function:{name}"
+
     def add(self, spec: FunctionSpec) -> Function:
         """Deploy a function; its first worker starts with its first invocation, or `warm()`."""
         function = Function(
             spec,
-            arn=f"arn:aws:lambda:{self._region}:{self._account}:function:{spec.name}",
+            arn=self.arn(spec.name),
             log=self._log_folder / f"{spec.name}.log",
             spawner=self._spawner,
         )

@@ -1,0 +1,142 @@
+"""What the service stands on: AWS, DynamoDB, S3 with its front, Polaris or its stand-in."""
+
+import contextlib
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.local import resources
+from infra.local.aws import REGION, MotoAws
+from infra.local.catalog.server import LocalCatalog
+from infra.local.dynamodb import DynamoDbLocal
+from infra.local.endpoints import AwsKeys, Endpoints, client
+from infra.local.errors import CannotStartError, UnavailableError
+from infra.local.identities import Identities
+from infra.local.lambdas import LambdaPool
+from infra.local.options import StackOptions
+from infra.local.s3_front import S3Front
+from infra.local.vended_keys import VendedKeys
+
+LOG = logging.getLogger(__name__)
+REALM = "POLARIS"
+POLARIS_SCOPE = "PRINCIPAL_ROLE:ALL"
+WAREHOUSE_BUCKET = "warehouse"
+
+
+@dataclass(frozen=True, slots=True)
+class Polaris:
+    """A catalog, and two principals there as `id:secret` parts: an owner of tables and the service's own."""
+
+    url: str
+    warehouse: str
+    owner: tuple[str, str]
+    service: tuple[str, str]
+    note: str
+
+    def __repr__(self) -> str:
+        return f"Polaris({self.url!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """Everything that runs before a function does; `dynamodb` is the process to watch, if the stack started one."""
+
+    aws: MotoAws
+    endpoints: Endpoints
+    polaris: Polaris
+    dynamodb: DynamoDbLocal | None
+    dynamodb_note: str
+    s3_note: str
+
+
+def start_backends(
+    options: StackOptions,
+    *,
+    keys: AwsKeys,
+    identities: Identities,
+    lambdas: LambdaPool,
+    logs: Path,
+    cleanup: contextlib.ExitStack,
+) -> Backends:
+    """Start them, DynamoDB (a JVM) beside the others; what has started is ended by `cleanup`, also after an error."""
+    with ThreadPoolExecutor(1, thread_name_prefix="start") as thread:
+        local = DynamoDbLocal(log=logs / "dynamodb.log")
+        cleanup.callback(local.stop)
+        unavailable = None if options.dynamodb_endpoint else thread.submit(_start_dynamodb, local)
+        aws = MotoAws(lambdas).start()
+        cleanup.callback(aws.stop)
+        vended = VendedKeys()
+        s3_url, s3_note = _start_s3(options, aws, vended, cleanup)
+        resources.create_buckets(client("s3", s3_url, keys), WAREHOUSE_BUCKET, resources.PLAN_BUCKET)
+        polaris = _start_polaris(
+            options, aws=aws, s3_url=s3_url, vended=vended, identities=identities, keys=keys, cleanup=cleanup
+        )
+        reason = unavailable.result() if unavailable else None
+    if unavailable is None:
+        dynamodb_url, note = str(options.dynamodb_endpoint), "given"
+    elif reason is None:
+        dynamodb_url, note = local.url, "DynamoDB Local, in memory"
+    else:
+        dynamodb_url, note = aws.url, f"moto's, one request at a time: {reason}"
+    return Backends(
+        aws=aws,
+        endpoints=Endpoints(aws.url, dynamodb_url, s3_url, keys),
+        polaris=polaris,
+        dynamodb=local if local.running else None,
+        dynamodb_note=note,
+        s3_note=s3_note,
+    )
+
+
+def _start_dynamodb(local: DynamoDbLocal) -> str | None:
+    """Start DynamoDB Local, or say why it cannot be had on this machine."""
+    try:
+        local.start()
+    except (UnavailableError, CannotStartError) as exc:
+        LOG.warning("%s", exc)
+        return str(exc)
+    return None
+
+
+def _start_s3(
+    options: StackOptions, aws: MotoAws, vended: VendedKeys, cleanup: contextlib.ExitStack
+) -> tuple[str, str]:
+    """A real Polaris vends for the store it knows, so a front of ours would only be in the way there."""
+    if options.s3_endpoint and options.polaris_url:
+        return options.s3_endpoint, "given"
+    front = S3Front(options.s3_endpoint or aws.url, vended).start()
+    cleanup.callback(front.stop)
+    return front.url, f"holds vended keys to their bounds; behind it {options.s3_endpoint or 'moto'}"
+
+
+def _start_polaris(
+    options: StackOptions,
+    *,
+    aws: MotoAws,
+    s3_url: str,
+    vended: VendedKeys,
+    identities: Identities,
+    keys: AwsKeys,
+    cleanup: contextlib.ExitStack,
+) -> Polaris:
+    if options.polaris_url and options.polaris_client_id and options.polaris_client_secret:
+        given = (options.polaris_client_id, options.polaris_client_secret.get_secret_value())
+        return Polaris(options.polaris_url, options.warehouse, given, given, "given")
+    catalog = LocalCatalog(
+        name=options.warehouse,
+        location=f"s3://{WAREHOUSE_BUCKET}/{options.warehouse}",
+        s3=client("s3", s3_url, keys),
+        sts=aws.client("sts"),
+        keys=vended,
+        s3_endpoint=s3_url,
+        region=REGION,
+        principals=[identities.owner, identities.service],
+        realm=REALM,
+    ).start()
+    cleanup.callback(catalog.stop)
+    owner, service = (
+        (principal.client_id, principal.client_secret.get_secret_value())
+        for principal in (identities.owner, identities.service)
+    )
+    return Polaris(catalog.url, options.warehouse, owner, service, "a stand-in: Iceberg REST with vended credentials")

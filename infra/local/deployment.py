@@ -1,0 +1,135 @@
+"""What is deployed onto the backends: resources, Lambda functions, the state machine, job runs, queue and clock."""
+
+import contextlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from infra.environment import (
+    DISPATCH_BATCH_SIZE,
+    DISPATCH_MAX_CONCURRENCY,
+    FUNCTIONS,
+    ROOT,
+    Resources,
+    default_properties,
+    environment,
+)
+from infra.local import resources
+from infra.local.aws import ACCOUNT, REGION
+from infra.local.backends import POLARIS_SCOPE, REALM, Backends
+from infra.local.clock import Clock
+from infra.local.emr import EmrServerless
+from infra.local.endpoints import Endpoints, client
+from infra.local.identities import TOKEN_AUDIENCE, Identities
+from infra.local.lambdas import FunctionSpec, LambdaPool
+from infra.local.options import StackOptions
+from infra.local.poller import Mapping, Poller
+from infra.local.spark_jobs import SparkJobs
+
+ENTRY_POINT = ROOT / "spark" / "purge_table.py"
+JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"
+# How many copies of a function run at once: callers who wait for one purge hold a copy of `api` each.
+_CONCURRENCY = {"api": 24}
+_DEFAULT_CONCURRENCY = 6
+_WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What the summary tells of it."""
+
+    endpoints: Endpoints
+    queue: resources.Queue
+    state_machine_arn: str
+
+
+def deploy(
+    options: StackOptions,
+    *,
+    backends: Backends,
+    identities: Identities,
+    lambdas: LambdaPool,
+    logs: Path,
+    cleanup: contextlib.ExitStack,
+) -> Deployment:
+    """Create and start all of it; `cleanup` ends what has started, the functions first."""
+    aws, keys = backends.aws, backends.endpoints.keys
+    emr = _start_emr(backends.endpoints, logs, cleanup)
+    endpoints = replace(backends.endpoints, emr_serverless=emr.url)
+    resources.create_tables(client("dynamodb", endpoints.dynamodb, keys))
+    sqs = aws.client("sqs")
+    queue = resources.create_queue(sqs)
+    described = _describe(options, backends, identities, emr, queue)
+    arns = {name: lambdas.arn(name) for name in FUNCTIONS}
+    machine = resources.create_state_machine(aws.client("stepfunctions"), arns, account=ACCOUNT)
+    described = replace(described, state_machine_arn=machine)
+    for name, function in FUNCTIONS.items():
+        lambdas.add(
+            FunctionSpec(
+                name=name,
+                handler=function.handler,
+                timeout_seconds=function.timeout_seconds,
+                memory_mb=function.memory_mb,
+                environment={**environment(name, described), **endpoints.environment()},
+                concurrency=function.reserved_concurrency or _CONCURRENCY.get(name, _DEFAULT_CONCURRENCY),
+            )
+        )
+    mapping = Mapping(
+        queue.url,
+        queue.arn,
+        REGION,
+        batch_size=DISPATCH_BATCH_SIZE,
+        maximum_concurrency=DISPATCH_MAX_CONCURRENCY,
+    )
+    poller = Poller(sqs, mapping, lambdas.function("dispatcher"))
+    sweeper = lambdas.function("sweeper")
+    clock = Clock(sweeper, interval_seconds=options.sweep_seconds, region=REGION, account=ACCOUNT)
+    # Ended in the opposite order: once the functions are gone, nobody waits for an answer of theirs.
+    cleanup.callback(poller.stop)
+    cleanup.callback(clock.stop)
+    cleanup.callback(lambdas.stop)
+    poller.start()
+    clock.start()
+    for name in _WARM:
+        lambdas.function(name).warm()
+    return Deployment(endpoints, queue, machine)
+
+
+def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) -> EmrServerless:
+    def download(bucket: str, key: str, target: Path) -> None:
+        with contextlib.closing(client("s3", endpoints.s3, endpoints.keys)) as s3:
+            s3.download_file(bucket, key, str(target))
+
+    jobs = SparkJobs(log_folder=logs / "emr", environment=endpoints.environment(), download=download)
+    emr = EmrServerless(jobs, region=REGION, account=ACCOUNT).start()
+    cleanup.callback(emr.stop)
+    return emr
+
+
+def _describe(
+    options: StackOptions, backends: Backends, identities: Identities, emr: EmrServerless, queue: resources.Queue
+) -> Resources:
+    """The deployment as the table of functions wants it; the state machine comes later, it names the functions."""
+    service_id, service_secret = backends.polaris.service
+    secret = resources.create_secret(backends.aws.client("secretsmanager"), service_id, service_secret)
+    described = Resources(
+        realm=REALM,
+        tasks_table=resources.TASKS_TABLE,
+        idempotency_table=resources.IDEMPOTENCY_TABLE,
+        queue_url=queue.url,
+        plan_bucket=resources.PLAN_BUCKET,
+        polaris_url=backends.polaris.url,
+        polaris_secret_arn=secret,
+        polaris_scope=POLARIS_SCOPE,
+        emr_application_id=emr.application_id,
+        emr_job_role_arn=JOB_ROLE,
+        emr_entry_point=str(ENTRY_POINT),
+        client_subject=identities.subject,
+        client_issuer=identities.authority.subject,
+        token_issuer=identities.issuer.issuer,
+        token_jwks_url=identities.issuer.jwks_url,
+        token_audience=TOKEN_AUDIENCE,
+        token_scope=identities.scope,
+        properties=default_properties(),
+    )
+    limit = options.inline_max_files
+    return described if limit is None else replace(described, inline_max_files=limit)

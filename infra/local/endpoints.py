@@ -1,0 +1,70 @@
+"""Where the AWS services of one stack are, and with which keys its parts call them."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import boto3
+
+from infra.local.aws import REGION
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """The access key of the stack's own roles; moto takes any, endpoints given by the user may not."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def choose(cls, environ: Mapping[str, str], *, foreign: bool) -> Self:
+        """Keys from the usual AWS variables if an endpoint is `foreign` (the user's own), otherwise made-up ones."""
+        key_id, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+        if foreign and key_id and secret:
+            return cls(key_id, secret, environ.get("AWS_SESSION_TOKEN"))
+        return cls("local", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """URLs of AWS services, `aws` for all that have none of their own; `environment` is what a function gets of it."""
+
+    aws: str
+    dynamodb: str
+    s3: str
+    keys: AwsKeys
+    emr_serverless: str | None = None
+
+    def environment(self) -> dict[str, str]:
+        """The standard variables of the AWS SDKs; the machine's own configuration files play no part."""
+        optional = {
+            "AWS_SESSION_TOKEN": self.keys.session_token,
+            "AWS_ENDPOINT_URL_EMR_SERVERLESS": self.emr_serverless,
+        }
+        return {
+            "AWS_ENDPOINT_URL": self.aws,
+            "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb,
+            "AWS_ENDPOINT_URL_S3": self.s3,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": self.keys.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.keys.secret_access_key,
+            **{name: value for name, value in optional.items() if value},
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+
+def client(service: str, url: str, keys: AwsKeys) -> Any:
+    """A boto3 client of the stack itself."""
+    return boto3.session.Session().client(  # type: ignore[call-overload]
+        service,
+        endpoint_url=url,
+        region_name=REGION,
+        aws_access_key_id=keys.access_key_id,
+        aws_secret_access_key=keys.secret_access_key,
+        aws_session_token=keys.session_token,
+    )

@@ -1,0 +1,57 @@
+"""Who may call whom in one stack: certificates, OAuth2 clients, principals. All made up anew at every start."""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import SecretStr
+
+from infra.local.catalog.principals import OWNER, SERVICE, Principal
+from infra.local.issuer import SCOPE, OAuth2Client, TokenIssuer
+from infra.local.pki import CertificateAuthority, KeyPair, subject_of
+
+CLIENT_ID = "polaris"
+TOKEN_AUDIENCE = "polaris-delegation-service"  # noqa: S105 - a name, not a token
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Polaris as the caller of the edge (`certificate`, `oauth2`), the service and an owner of tables in Polaris."""
+
+    authority: CertificateAuthority
+    server: KeyPair
+    certificate: KeyPair
+    issuer: TokenIssuer
+    oauth2: OAuth2Client
+    owner: Principal
+    service: Principal
+
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """Write certificates into `folder`; the issuer's port is bound but it does not serve yet."""
+        authority = CertificateAuthority.create(folder)
+        oauth2 = OAuth2Client(CLIENT_ID, _secret())
+        return cls(
+            authority=authority,
+            server=authority.issue_server(),
+            certificate=authority.issue_client(CLIENT_ID),
+            issuer=TokenIssuer([oauth2], audience=TOKEN_AUDIENCE),
+            oauth2=oauth2,
+            owner=Principal("owner", "owner", _secret(), OWNER),
+            service=Principal("delegation", "delegation", _secret(), SERVICE),
+        )
+
+    @property
+    def subject(self) -> str:
+        """The distinguished name that the authorizer pins."""
+        return subject_of(self.certificate.cert)
+
+    @property
+    def scope(self) -> str:
+        """The scope of the caller's tokens."""
+        return SCOPE
+
+
+def _secret() -> SecretStr:
+    return SecretStr(secrets.token_urlsafe(32))

@@ -1,0 +1,133 @@
+"""What the stack creates in its AWS: tables, buckets, queue and dead-letter queue, the secret, the state machine.
+
+The same resources as infra/constructs declares, without what only AWS has (keys, roles, alarms).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.environment import DISPATCH_MAX_RECEIVES, DISPATCH_VISIBILITY_SECONDS, ROOT
+from infra.local.errors import CannotStartError
+
+TASKS_TABLE = "delegation-tasks"
+IDEMPOTENCY_TABLE = "delegation-idempotency"
+PLAN_BUCKET = "delegation-plans"
+QUEUE = "delegation-dispatch"
+STATE_MACHINE = "delegation-purge"
+DEFINITION = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue by both of its names."""
+
+    url: str
+    arn: str
+
+
+def create_tables(dynamodb: Any) -> None:
+    """The task table with its sparse index `due`, and the idempotency table with its time to live (DESIGN §2, §3).
+
+    Tables that exist already, in a DynamoDB that outlives the stack, are used as they are.
+    """
+    _create_table(dynamodb, TASKS_TABLE, {"task_id": "S", "version": "N"}, {"due_bucket": "S", "due_at": "S"})
+    _create_table(dynamodb, IDEMPOTENCY_TABLE, {"scope": "S"}, {})
+    ttl = {"Enabled": True, "AttributeName": "expires_at"}
+    try:
+        dynamodb.update_time_to_live(TableName=IDEMPOTENCY_TABLE, TimeToLiveSpecification=ttl)
+    except dynamodb.exceptions.ClientError as exc:
+        # Already enabled, says real DynamoDB.
+        if exc.response["Error"]["Code"] != "ValidationException":
+            raise
+
+
+def _create_table(dynamodb: Any, name: str, key: Mapping[str, str], due: Mapping[str, str]) -> None:
+    options: dict[str, Any] = {}
+    if due:
+        projection = {"ProjectionType": "KEYS_ONLY"}
+        index = {"IndexName": "due", "KeySchema": _key_schema(due), "Projection": projection}
+        options["GlobalSecondaryIndexes"] = [index]
+    types = {**key, **due}
+    try:
+        dynamodb.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": part, "AttributeType": types[part]} for part in types],
+            KeySchema=_key_schema(key),
+            **options,
+        )
+    except dynamodb.exceptions.ResourceInUseException:
+        return
+    dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+
+
+def _key_schema(names: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=False)]
+
+
+def create_buckets(s3: Any, *names: str) -> None:
+    """Buckets; those that exist already are used as they are."""
+    for name in names:
+        try:
+            s3.create_bucket(Bucket=name)
+        except (s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
+            s3.head_bucket(Bucket=name)
+
+
+def create_queue(sqs: Any) -> Queue:
+    """The dispatch queue; a message that failed too often goes to its dead-letter queue."""
+    dead = _queue(sqs, f"{QUEUE}-dead", {})
+    redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": DISPATCH_MAX_RECEIVES}
+    attributes = {"VisibilityTimeout": str(DISPATCH_VISIBILITY_SECONDS), "RedrivePolicy": json.dumps(redrive)}
+    return _queue(sqs, QUEUE, attributes)
+
+
+def _queue(sqs: Any, name: str, attributes: Mapping[str, str]) -> Queue:
+    url = sqs.create_queue(QueueName=name, Attributes=dict(attributes))["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    return Queue(url, arn)
+
+
+def create_secret(secrets_manager: Any, client_id: str, client_secret: str) -> str:
+    """The service's own credentials in Polaris; returns the secret's ARN, which is all that functions are told."""
+    text = json.dumps({"client_id": client_id, "client_secret": client_secret})
+    arn: str = secrets_manager.create_secret(Name="delegation/polaris", SecretString=text)["ARN"]
+    return arn
+
+
+def create_state_machine(states: Any, function_arns: Mapping[str, str], *, account: str) -> str:
+    """The state machine that CDK deploys, from the same file; `function_arns` by function name."""
+    answer = states.create_state_machine(
+        name=STATE_MACHINE,
+        definition=definition(DEFINITION, function_arns),
+        roleArn=f"arn:aws:iam::{account}:role/delegation-states",
+        type="STANDARD",
+    )
+    arn: str = answer["stateMachineArn"]
+    return arn
+
+
+def definition(path: Path, function_arns: Mapping[str, str]) -> str:
+    """The definition with `${RunInlineFunctionArn}` and the like replaced; raises `CannotStartError` for any other."""
+    values = {placeholder(name): arn for name, arn in function_arns.items()}
+    text = path.read_text(encoding="utf-8")
+    if unknown := sorted(set(_PLACEHOLDER.findall(text)) - set(values)):
+        raise CannotStartError("Step Functions", f"{path.name} asks for {', '.join(unknown)}")
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
+
+
+def placeholder(function_name: str) -> str:
+    """The name under which the definition asks for a function's ARN."""
+    return "".join(part.title() for part in function_name.split("_")) + "FunctionArn"
+
+
+def reason(exc: BotoCoreError | ClientError) -> str:
+    """Why an AWS call failed, in one line."""
+    return " ".join(str(exc).split())[:300]

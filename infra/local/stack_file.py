@@ -1,0 +1,49 @@
+"""stack.json: where everything of a running stack is, and the credentials that this stack alone accepts."""
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+NAME = "stack.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackFile:
+    """The fields of stack.json. Paths are absolute; the secrets show in no `repr`."""
+
+    edge_url: str
+    ca_cert: str
+    client_cert: str
+    client_key: str
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str
+    realm: str
+    aws_endpoint: str
+    dynamodb_endpoint: str
+    s3_endpoint: str
+    polaris_url: str
+    polaris_credential: str = field(repr=False)
+    polaris_scope: str
+    warehouse: str
+
+    def write(self, folder: Path) -> Path:
+        """Write the file so that a reader sees all of it or none, readable by its owner only."""
+        target = folder / NAME
+        # mkstemp creates with mode 0600.
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{NAME}.", dir=folder)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(asdict(self), file, indent=2)
+                file.write("\n")
+            Path(temporary).replace(target)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return target
+
+
+FIELDS = tuple(each.name for each in fields(StackFile))

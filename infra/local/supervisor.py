@@ -1,0 +1,165 @@
+"""The whole system on one machine: starts every part, wires them together, and ends them all again."""
+
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.local import resources
+from infra.local.apigateway import Api
+from infra.local.aws import ACCOUNT, REGION
+from infra.local.backends import POLARIS_SCOPE, REALM, Backends, start_backends
+from infra.local.deployment import Deployment, deploy
+from infra.local.dynamodb import DynamoDbLocal
+from infra.local.endpoints import AwsKeys
+from infra.local.errors import CannotStartError, LocalStackError
+from infra.local.front import Front, TlsFiles
+from infra.local.identities import Identities
+from infra.local.lambdas import LambdaPool
+from infra.local.options import StackOptions
+from infra.local.stack_file import NAME, StackFile
+
+BASE_PATH = "/delegation-service/api"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A line of the summary: what runs, where, and what is worth knowing of it."""
+
+    name: str
+    where: str
+    note: str = ""
+
+
+class LocalStack:
+    """One stack; `start` returns when it is ready and stack.json is written, `stop` ends all of it."""
+
+    def __init__(self, options: StackOptions) -> None:
+        self._options = options
+        self._folder = options.state_dir.resolve()
+        self._logs = self._folder / "logs"
+        self._cleanup = contextlib.ExitStack()
+        self._dynamodb: DynamoDbLocal | None = None
+        self.parts: tuple[Part, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Where stack.json is once the stack is ready."""
+        return self._folder / NAME
+
+    @property
+    def logs(self) -> Path:
+        """Where functions, jobs and servers write what they have to say."""
+        return self._logs
+
+    def start(self) -> Self:
+        """Start every part; raises `CannotStartError` with the reason after ending what had started."""
+        with contextlib.ExitStack() as cleanup:
+            self._claim_folder(cleanup)
+            try:
+                self._start(cleanup)
+            except (BotoCoreError, ClientError) as exc:
+                raise CannotStartError("AWS", resources.reason(exc)) from exc
+            except OSError as exc:
+                raise CannotStartError("the stack", str(exc)) from exc
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def check(self) -> None:
+        """Raises `LocalStackError` if a part that cannot be replaced has ended by itself."""
+        if self._dynamodb and not self._dynamodb.running:
+            raise LocalStackError(f"DynamoDB Local has ended; see {self._logs / 'dynamodb.log'}")
+
+    def stop(self) -> None:
+        """End every part and every process, the newest first, and remove stack.json. Repeats safely."""
+        self._cleanup.close()
+
+    def _claim_folder(self, cleanup: contextlib.ExitStack) -> None:
+        try:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            lock = cleanup.enter_context((self._folder / "lock").open("w"))
+        except OSError as exc:
+            raise CannotStartError("the stack", f"{self._folder} cannot be written: {exc.strerror}") from exc
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise CannotStartError("the stack", f"another stack uses {self._folder}; choose --state-dir") from exc
+        # What a former stack left would lead readers astray while this one starts, and after it has ended.
+        self.path.unlink(missing_ok=True)
+        cleanup.callback(self.path.unlink, missing_ok=True)
+
+    def _start(self, cleanup: contextlib.ExitStack) -> None:
+        foreign = bool(self._options.s3_endpoint or self._options.dynamodb_endpoint)
+        lambdas = LambdaPool(log_folder=self._logs, region=REGION, account=ACCOUNT)
+        identities = Identities.create(self._folder / "pki")
+        identities.issuer.start()
+        cleanup.callback(identities.issuer.stop)
+        backends = start_backends(
+            self._options,
+            keys=AwsKeys.choose(os.environ, foreign=foreign),
+            identities=identities,
+            lambdas=lambdas,
+            logs=self._logs,
+            cleanup=cleanup,
+        )
+        self._dynamodb = backends.dynamodb
+        deployment = deploy(
+            self._options,
+            backends=backends,
+            identities=identities,
+            lambdas=lambdas,
+            logs=self._logs,
+            cleanup=cleanup,
+        )
+        front = Front(
+            api=lambdas.function("api"),
+            authorizer=lambdas.function("authorizer"),
+            tls=TlsFiles(identities.server.cert, identities.server.key, identities.authority.files.cert),
+            gateway=Api("localhost", BASE_PATH, REGION, ACCOUNT),
+            port=self._options.port,
+        )
+        cleanup.callback(front.stop)
+        front.start()
+        self.parts = _parts(front, identities, backends, deployment, self._logs)
+        _stack_file(front, identities, backends).write(self._folder)
+
+
+def _stack_file(front: Front, identities: Identities, backends: Backends) -> StackFile:
+    return StackFile(
+        edge_url=front.url,
+        ca_cert=str(identities.authority.files.cert),
+        client_cert=str(identities.certificate.cert),
+        client_key=str(identities.certificate.key),
+        token_url=identities.issuer.token_url,
+        client_id=identities.oauth2.client_id,
+        client_secret=identities.oauth2.client_secret.get_secret_value(),
+        scope=identities.scope,
+        realm=REALM,
+        aws_endpoint=backends.endpoints.aws,
+        dynamodb_endpoint=backends.endpoints.dynamodb,
+        s3_endpoint=backends.endpoints.s3,
+        polaris_url=backends.polaris.url,
+        polaris_credential=":".join(backends.polaris.owner),
+        polaris_scope=POLARIS_SCOPE,
+        warehouse=backends.polaris.warehouse,
+    )
+
+
+def _parts(
+    front: Front, identities: Identities, backends: Backends, deployment: Deployment, logs: Path
+) -> tuple[Part, ...]:
+    endpoints = deployment.endpoints
+    return (
+        Part("Delegation service", front.url, "client certificate and token required"),
+        Part("Token issuer", identities.issuer.token_url, f"scope {identities.scope}"),
+        Part("Polaris", backends.polaris.url, f"warehouse {backends.polaris.warehouse}; {backends.polaris.note}"),
+        Part("S3", endpoints.s3, backends.s3_note),
+        Part("DynamoDB", endpoints.dynamodb, backends.dynamodb_note),
+        Part("Other AWS services", endpoints.aws, "moto; functions in processes of their own"),
+        Part("EMR Serverless", endpoints.emr_serverless or "", "spark-submit on this machine"),
+        Part("Logs", str(logs), "one file per function, emr/ per job run"),
+    )
