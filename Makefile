@@ -43,7 +43,7 @@ format: $(STAMP) ## Let ruff mend what it can
 	@$(BIN)/ruff format .
 
 bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time
-	@$(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py' -o python_functions='bench_*' $(ARGS)
+	@for script in tests/bench/bench_*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
 
 clean: ## Remove .venv, .local and what tools left behind
 	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \

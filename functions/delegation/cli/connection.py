@@ -1,0 +1,189 @@
+"""Where the service, its task table and the catalog are: a stack.json, or the environment."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import httpx
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
+from delegation.client.client import DelegationClient
+from delegation.client.settings import ClientSettings
+from delegation.polaris.client import PolarisClient, utc_now
+from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import Transport
+from delegation.tasks.conditional import ConditionalTable
+from delegation.tasks.dynamodb import DynamoDbTaskStore
+from delegation.tasks.errors import StoreUnavailable
+
+DEFAULT_STACK = Path(".local/stack.json")
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_EMULATED_REGION = "us-east-1"
+_TASK_KEY = {"task_id": "HASH", "version": "RANGE"}
+
+
+class Stack(BaseModel):
+    """A running system as `delegation local up` writes it to stack.json; paths in it are absolute."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    edge_url: str
+    ca_cert: Path
+    client_cert: Path
+    client_key: Path
+    token_url: str
+    client_id: str
+    client_secret: SecretStr
+    scope: str
+    realm: str
+    aws_endpoint: str
+    dynamodb_endpoint: str
+    s3_endpoint: str
+    polaris_url: str
+    polaris_credential: SecretStr
+    polaris_scope: str
+    warehouse: str
+
+    @classmethod
+    def read(cls, path: Path) -> "Stack":
+        """Raises NotConnected when there is no such file, BadConnection when it is none of ours."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            raise NotConnected(str(path)) from error
+        except OSError as error:
+            raise BadConnection(f"{path} cannot be read: {error.strerror}", "Check the path and its rights.") from error
+        except ValidationError as error:
+            raise BadConnection(
+                f"{path}: {_first_problem(error)}", "Start the stack again, or name another with --stack."
+            ) from None
+
+    def client_settings(self) -> ClientSettings:
+        """How to reach the edge."""
+        return ClientSettings(**{name: getattr(self, name) for name in ClientSettings.model_fields})
+
+
+class Connection:
+    """Opens what a command needs, when it needs it.
+
+    The file given with --stack wins; otherwise the environment if DELEGATION_EDGE_URL (for the catalog
+    DELEGATION_POLARIS_URL) is set; otherwise `.local/stack.json`.
+    """
+
+    def __init__(self, stack: Path | None) -> None:
+        self._path = stack or DEFAULT_STACK
+        self._named = stack is not None
+
+    def client_settings(self) -> ClientSettings:
+        """How to reach the edge; raises NotConnected, BadConnection."""
+        if self._from_environment("DELEGATION_EDGE_URL"):
+            try:
+                return ClientSettings()
+            except ValidationError as error:
+                raise BadConnection(_first_problem(error), "Set it (docs/command.md lists the variables).") from None
+        return Stack.read(self._path).client_settings()
+
+    def client(self) -> DelegationClient:
+        """The edge; also raises ClientMisconfigured."""
+        return DelegationClient.connect(self.client_settings())
+
+    def catalog(self) -> PolarisClient:
+        """Polaris as the caller, whose credential is `id:secret`; raises NotConnected, BadConnection."""
+        if self._from_environment("DELEGATION_POLARIS_URL"):
+            url = os.environ["DELEGATION_POLARIS_URL"]
+            credential = SecretStr(os.environ.get("DELEGATION_POLARIS_CREDENTIAL", ""))
+            scope = os.environ.get("DELEGATION_POLARIS_SCOPE", DEFAULT_SCOPE)
+            realm = os.environ.get("DELEGATION_REALM")
+        else:
+            stack = Stack.read(self._path)
+            url, credential, scope, realm = (
+                stack.polaris_url,
+                stack.polaris_credential,
+                stack.polaris_scope,
+                stack.realm,
+            )
+        return polaris_as(url, credential, scope=scope, realm=realm)
+
+    def task_store(self, table: str | None) -> DynamoDbTaskStore:
+        """The task table, read with the operator's own AWS credentials.
+
+        A `table` without a stack is one in the account that the AWS environment names; a stack without a `table` is
+        searched for it. Raises NotConnected, BadConnection, TaskTableUnknown, StoreUnavailable.
+        """
+        try:
+            if table is not None and not self._named:
+                client: Any = boto3.client("dynamodb")
+            else:
+                client = _dynamodb_at(Stack.read(self._path).dynamodb_endpoint)
+        except BotoCoreError as error:
+            raise BadConnection(f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.") from error
+        return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
+
+    def _from_environment(self, variable: str) -> bool:
+        return not self._named and bool(os.environ.get(variable))
+
+
+def polaris_as(
+    url: str,
+    credential: SecretStr,
+    *,
+    scope: str,
+    realm: str | None,
+    transport: Callable[[], Transport] = lambda: Transport(httpx.Client(timeout=20.0)),
+) -> PolarisClient:
+    """Polaris with a person's `id:secret`; raises BadConnection when it is not of that form."""
+    client_id, separator, secret = credential.get_secret_value().partition(":")
+    if not (client_id and separator and secret):
+        raise BadConnection(
+            "the credential for Polaris is not of the form id:secret", "Set DELEGATION_POLARIS_CREDENTIAL."
+        )
+    shared = transport()
+    token = OAuth2TokenSource(
+        f"{url.rstrip('/')}/v1/oauth/tokens",
+        lambda: ClientCredentials(client_id, SecretStr(secret)),
+        clock=utc_now,
+        scope=scope,
+        realm=realm,
+        transport=shared,
+    )
+    return PolarisClient(url, token, realm=realm, transport=shared)
+
+
+def _dynamodb_at(endpoint: str) -> Any:
+    if urlsplit(endpoint).hostname not in _LOOPBACK:
+        return boto3.client("dynamodb", endpoint_url=endpoint)
+    # An emulator takes any key, so nobody's real one is sent to it, and files everything under one region.
+    return boto3.client(
+        "dynamodb",
+        endpoint_url=endpoint,
+        region_name=_EMULATED_REGION,
+        aws_access_key_id="operator",
+        aws_secret_access_key="operator",  # noqa: S106 - no secret
+    )
+
+
+def find_task_table(client: Any) -> str:
+    """The one table with the key (task_id, version); raises TaskTableUnknown, StoreUnavailable."""
+    try:
+        names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
+        found: list[str] = [name for name in names if _key_of(client.describe_table(TableName=name)) == _TASK_KEY]
+    except (BotoCoreError, ClientError) as error:
+        raise StoreUnavailable(f"the tables cannot be listed: {type(error).__name__}") from error
+    if len(found) != 1:
+        raise TaskTableUnknown(f"{len(found)} tables have the key of the task table: {', '.join(found) or 'none'}")
+    return found[0]
+
+
+def _key_of(described: dict[str, Any]) -> dict[str, str]:
+    return {part["AttributeName"]: part["KeyType"] for part in described["Table"]["KeySchema"]}
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The first field and what is wrong with it, without its value."""
+    first = error.errors(include_input=False)[0]
+    return f"{'.'.join(str(step) for step in first['loc']) or 'content'}: {first['msg']}"

@@ -1,0 +1,227 @@
+"""How a command's result is shown: as text for people or as JSON for programs. Commands compute, an Output renders."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from delegation.cli.problems import next_step
+from delegation.cli.watching import TaskWatch, duration_text, size_text, status_text
+from delegation.client.model import TaskAccepted, TaskOutcome, TaskView
+from delegation.errors import DelegationError
+
+_ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
+Show = Callable[[TaskView], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Some tasks and where the list goes on, None at its end; `known` are the behaviors of this release."""
+
+    tasks: Sequence[TaskView]
+    cursor: str | None
+    known: frozenset[str]
+
+    def is_known(self, task: TaskView) -> bool:
+        """Whether this release knows what such a task does; one that it does not is a newer deployment's."""
+        return task.task_type in self.known
+
+
+class Output(Protocol):
+    """One method for each kind of result."""
+
+    def accepted(self, accepted: TaskAccepted, *, key: str) -> None:
+        """A task that will run in the background."""
+
+    def outcome(self, outcome: TaskOutcome, *, key: str) -> None:
+        """A task that has succeeded while we waited."""
+
+    def task(self, view: TaskView) -> None:
+        """One task."""
+
+    def tasks(self, page: TaskPage) -> None:
+        """Some tasks."""
+
+    def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
+        """All versions of a task, oldest first."""
+
+    def working(self, what: str) -> AbstractContextManager[None]:
+        """Something that takes a while and tells nothing meanwhile."""
+
+    def watching(self) -> AbstractContextManager[Show]:
+        """A task that is shown again and again."""
+
+    def problem(self, error: DelegationError) -> None:
+        """What went wrong and what to do next, on stderr."""
+
+
+class JsonOutput:
+    """One JSON document on one line per command; of `watching`, one per view."""
+
+    def accepted(self, accepted: TaskAccepted, *, key: str) -> None:
+        self._print({**accepted.model_dump(mode="json"), "idempotency_key": key})
+
+    def outcome(self, outcome: TaskOutcome, *, key: str) -> None:
+        self._print({**outcome.model_dump(mode="json"), "idempotency_key": key})
+
+    def task(self, view: TaskView) -> None:
+        self._print(view.model_dump(mode="json"))
+
+    def tasks(self, page: TaskPage) -> None:
+        shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
+        self._print({"tasks": shown, "cursor": page.cursor})
+
+    def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
+        self._print({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
+
+    @contextlib.contextmanager
+    def working(self, what: str) -> Iterator[None]:  # noqa: ARG002 - nothing to tell a program
+        yield
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Show]:
+        yield lambda view: self._print(view.model_dump(mode="json"))
+
+    def problem(self, error: DelegationError) -> None:
+        document = {"error_code": error_code(error), "message": str(error), "next_step": next_step(error)}
+        task_id = getattr(error, "delegation_task_id", None) or getattr(error, "task_id", None)
+        self._print({**document, **({"task_id": task_id} if task_id else {})}, to_stderr=True)
+
+    def _print(self, document: Mapping[str, Any], *, to_stderr: bool = False) -> None:
+        stream = sys.stderr if to_stderr else sys.stdout
+        stream.write(json.dumps(document, ensure_ascii=False) + "\n")
+        stream.flush()
+
+
+class TextOutput:
+    """Tables and a live view; colours only where the terminal has them."""
+
+    def __init__(self) -> None:
+        self._out = Console(highlight=False, soft_wrap=False)
+        self._err = Console(stderr=True, highlight=False)
+
+    def accepted(self, accepted: TaskAccepted, *, key: str) -> None:
+        task_id = accepted.delegation_task_id
+        self._out.print(Text.assemble("Accepted as task ", (task_id, "bold"), f" (idempotency key {key})."))
+        self._out.print(f"Follow it: delegation tasks watch {task_id}", style="dim", soft_wrap=True)
+        self._out.print(_ENTRY_STAYS, style="dim")
+
+    def outcome(self, outcome: TaskOutcome, *, key: str) -> None:
+        result = outcome.execution_result
+        told = f"{result.files_deleted:,} files, {size_text(result.bytes_deleted)} deleted"
+        task_id = (outcome.delegation_task_id, "bold")
+        self._out.print(Text.assemble(("Purged", "green"), f": {told} by task ", task_id, f" (idempotency key {key})."))
+        self._out.print(_ENTRY_STAYS, style="dim")
+
+    def task(self, view: TaskView) -> None:
+        table = Table.grid(padding=(0, 2))
+        for name, value in view.model_dump(mode="json").items():
+            if value not in (None, "", [], {}):
+                told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                table.add_row(Text(name, style="dim"), status_text(told) if name == "status" else Text(told))
+        self._out.print(table)
+
+    def tasks(self, page: TaskPage) -> None:
+        if not page.tasks:
+            self._out.print("No tasks." if page.cursor is None else "No task on this page.")
+        else:
+            table = Table(box=None, header_style="bold", pad_edge=False)
+            for column in ("task", "what", "table", "status", "version", "attempt", "files", "changed"):
+                table.add_column(column, no_wrap=column == "task", overflow="fold")
+            for view in page.tasks:
+                table.add_row(*_task_row(view, known=page.is_known(view)))
+            self._out.print(table)
+        if page.cursor is not None:
+            self._out.print(f"More: --cursor {page.cursor}", style="dim")
+
+    def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
+        self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {versions[-1].table or versions[-1].task_type}"))
+        self._out.print(history_table(versions))
+
+    @contextlib.contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        with self._err.status(what):
+            yield
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Show]:
+        watch = TaskWatch()
+        with Live(watch, console=self._out, refresh_per_second=8):
+            yield watch.show
+
+    def problem(self, error: DelegationError) -> None:
+        self._err.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)
+        self._err.print(Text.assemble(("Next: ", "bold"), next_step(error)), soft_wrap=True)
+
+
+def error_code(error: DelegationError) -> str:
+    """The machine-readable code: the service's own where it gave one."""
+    told: object = getattr(error, "error_code", None)
+    return told if isinstance(told, str) else error.code
+
+
+def history_table(versions: Sequence[TaskView]) -> Table:
+    """The versions of a task as rows: when, for how long, in which attempt, with what."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("version", justify="right")
+    for column in ("status", "since", "lasted", "attempt", "files", "note"):
+        table.add_column(column, overflow="fold")
+    for view, after in zip(versions, [*versions[1:], None], strict=True):
+        table.add_row(*_version_row(view, after))
+    return table
+
+
+def _version_row(view: TaskView, after: TaskView | None) -> list[RenderableType]:
+    since, until = view.last_status_change_ts, after.last_status_change_ts if after else None
+    return [
+        str(view.version),
+        status_text(view.status),
+        since.astimezone().strftime("%Y-%m-%d %H:%M:%S") if since else "",
+        duration_text((until - since).total_seconds()) if since and until else "",
+        str(view.attempt_count),
+        _files(view),
+        Text(": ".join(part for part in (view.error_code, view.result_summary) if part)),
+    ]
+
+
+def _task_row(view: TaskView, *, known: bool) -> list[RenderableType]:
+    what = Text(view.task_type) if known else Text(f"{view.task_type} (unknown behavior)", style="yellow")
+    changed = view.last_status_change_ts
+    return [
+        view.task_id,
+        what,
+        Text(view.table or ""),
+        status_text(view.status),
+        str(view.version),
+        str(view.attempt_count),
+        _files(view),
+        changed.astimezone().strftime("%Y-%m-%d %H:%M:%S") if changed else "",
+    ]
+
+
+def _files(view: TaskView) -> str:
+    if view.files_planned is None and not view.files_deleted:
+        return ""
+    return f"{view.files_deleted:,}/{'?' if view.files_planned is None else f'{view.files_planned:,}'}"
+
+
+def open_output(ctx: typer.Context, *, as_json: bool) -> Output:
+    """The output that the caller chose; errors after this are rendered by it too."""
+    output: Output = JsonOutput() if as_json else TextOutput()
+    ctx.find_root().obj = output
+    return output
+
+
+def output_of(ctx: typer.Context) -> Output:
+    """The output of the command that ran, text if it did not get far enough to choose one."""
+    chosen = ctx.find_root().obj
+    return chosen if isinstance(chosen, JsonOutput | TextOutput) else TextOutput()

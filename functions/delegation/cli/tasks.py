@@ -1,0 +1,112 @@
+"""`delegation tasks …`: look at tasks. `list` and `history` read the task table, the others ask the service."""
+
+from typing import Annotated
+
+import typer
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import TaskDidNotSucceed
+from delegation.cli.options import JsonOption, StackOption, TableOption, TaskId
+from delegation.cli.output import Output, TaskPage, open_output
+from delegation.client.client import DelegationClient
+from delegation.client.model import TaskView
+from delegation.purge.behavior import KINDS
+from delegation.tasks.errors import TaskNotFound
+from delegation.tasks.model import Status
+from delegation.tasks.store import TaskStore
+
+app = typer.Typer(no_args_is_help=True, help="List tasks, look at one, follow it, read its history.")
+
+_PAGE = 100
+
+
+@app.command("list")
+def list_command(
+    ctx: typer.Context,
+    *,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", help="Only tasks of this status; may be repeated.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many tasks.")] = 50,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", help="Go on where an earlier list ended.", show_default=False)
+    ] = None,
+    stack: StackOption = None,
+    table: TableOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks, in no particular order, with where each one stands."""
+    output = open_output(ctx, as_json=as_json)
+    store = Connection(stack).task_store(table)
+    output.tasks(collect(store, wanted=frozenset(status or Status), cursor=cursor, limit=limit))
+
+
+@app.command("show")
+def show_command(ctx: typer.Context, task_id: TaskId, stack: StackOption = None, as_json: JsonOption = False) -> None:
+    """Show every field of a task as the service tells it."""
+    output = open_output(ctx, as_json=as_json)
+    output.task(Connection(stack).client().task(task_id))
+
+
+@app.command("watch")
+def watch_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between two looks.")
+    ] = 1.0,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a task until it has an outcome; the exit status is 1 if that is FAILURE."""
+    output = open_output(ctx, as_json=as_json)
+    watch(output, Connection(stack).client(), task_id, interval_seconds=interval)
+
+
+@app.command("history")
+def history_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    stack: StackOption = None,
+    table: TableOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every version of a task: when it came about, how long it lasted, why it ended."""
+    output = open_output(ctx, as_json=as_json)
+    output.history(task_id, versions_of(Connection(stack).task_store(table), task_id))
+
+
+def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, limit: int) -> TaskPage:
+    """Up to `limit` heads of the wanted statuses, reading a page at a time; the cursor is the last one's id."""
+    found: list[TaskView] = []
+    while True:
+        page = store.heads(cursor=cursor, limit=_PAGE)
+        for task in page.tasks:
+            if task.status in wanted:
+                found.append(TaskView.of(task.public()))
+            if len(found) == limit:
+                at_end = page.cursor is None and task is page.tasks[-1]
+                return TaskPage(found, None if at_end else task.task_id, KINDS)
+        cursor = page.cursor
+        if cursor is None:
+            return TaskPage(found, None, KINDS)
+
+
+def versions_of(store: TaskStore, task_id: str) -> list[TaskView]:
+    """All rows of a task, oldest first; raises TaskNotFound."""
+    found: list[TaskView] = []
+    while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
+        found += [TaskView.of(row.public()) for row in rows]
+    if not found:
+        raise TaskNotFound(task_id)
+    return found
+
+
+def watch(output: Output, client: DelegationClient, task_id: str, *, interval_seconds: float = 1.0) -> TaskView:
+    """Show a task until it is terminal; raises TaskDidNotSucceed."""
+    with output.watching() as show:
+        for view in client.follow(task_id, interval_seconds=interval_seconds):
+            show(view)
+    if not view.succeeded:
+        raise TaskDidNotSucceed(task_id, view.error_code, view.result_summary)
+    return view

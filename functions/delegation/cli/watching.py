@@ -1,0 +1,112 @@
+"""A task while it runs: a renderable for people that follows the views it is shown."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from delegation.client.model import TaskView
+
+STYLES = {
+    "SUBMITTED": "cyan",
+    "ACQUIRING_RESOURCES": "magenta",
+    "RUNNING": "blue",
+    "RETRY_SCHEDULED": "yellow",
+    "SUCCESS": "green",
+    "FAILURE": "bold red",
+}
+
+
+def status_text(status: str) -> Text:
+    """A status in its colour; one that a later release adds stays plain."""
+    return Text(status, style=STYLES.get(status, ""))
+
+
+def size_text(count: int) -> str:
+    """Bytes in binary units: `1.5 MiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError
+
+
+def duration_text(seconds: float) -> str:
+    """`1.2 s`, `3 min 05 s`, `2 h 07 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class TaskWatch:
+    """What `tasks watch` draws: table, versions as they appear, progress. Show it each view, oldest first.
+
+    Versions that came and went between two looks are counted, not invented: `tasks history` has them all.
+    """
+
+    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+        self._view: TaskView | None = None
+        self._versions: dict[int, tuple[str, datetime | None]] = {}
+
+    def show(self, view: TaskView) -> None:
+        self._view = view
+        self._versions.setdefault(view.version, (view.status, view.last_status_change_ts))
+
+    def __rich__(self) -> RenderableType:
+        view = self._view
+        if view is None:
+            return Text("asking …", style="dim")
+        return Panel(
+            Group(self._heading(view), self._progress(view), self._history()),
+            title=Text(view.table or view.task_type, style="bold"),
+            title_align="left",
+            border_style=STYLES.get(view.status, ""),
+            expand=False,
+        )
+
+    def _heading(self, view: TaskView) -> RenderableType:
+        parts = [status_text(view.status), Text(f"version {view.version}"), Text(f"attempt {view.attempt_count}")]
+        if view.engine:
+            parts.append(Text(f"{view.engine} engine"))
+        line = Text(" · ").join(parts)
+        note = view.result_summary or view.error_code
+        return Group(Text(view.task_id, style="dim"), line, *([Text(note, style="dim")] if note else []))
+
+    def _progress(self, view: TaskView) -> RenderableType:
+        total = view.files_planned
+        bar = ProgressBar(
+            total=float(total) if total else 1.0,
+            completed=float(min(view.files_deleted, total)) if total else float(view.succeeded),
+            pulse=total is None and not view.is_terminal,
+            width=40,
+            animation_time=self._clock().timestamp(),
+        )
+        of = "?" if total is None else f"{total:,}"
+        told = f"{view.files_deleted:,} of {of} files, {size_text(view.bytes_deleted)}"
+        if view.files_failed:
+            told += f", {view.files_failed:,} failed"
+        if view.eta_ts is not None and not view.is_terminal:
+            told += f", about {duration_text(max(0.0, (view.eta_ts - self._clock()).total_seconds()))} left"
+        row = Table.grid(padding=(0, 1))
+        row.add_row(bar, Text(told))
+        return row
+
+    def _history(self) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        last = 0
+        for version, (status, since) in sorted(self._versions.items()):
+            if last and version > last + 1:
+                table.add_row(Text("…", style="dim"), Text(f"{version - last - 1} between two looks", style="dim"), "")
+            at = since.astimezone().strftime("%H:%M:%S") if since else ""
+            table.add_row(Text(f"{version}", style="dim"), status_text(status), Text(at, style="dim"))
+            last = version
+        return table

@@ -1,0 +1,98 @@
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from delegation.cli.connection import Connection
+from delegation.cli.main import build
+from delegation.polaris.client import PolarisClient
+from delegation.tasks.memory import MemoryTaskStore
+from tests.unit.client.service import Service, Tokens
+from tests.unit.polaris.scripted import Server, raw_json, table_answer
+
+IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    """No stack, no settings of whoever runs the tests, a terminal wide enough for any table."""
+    for name in ("DELEGATION_EDGE_URL", "DELEGATION_STACK", "DELEGATION_TASKS_TABLE", "DELEGATION_POLARIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """The command, without the groups that other packages bring."""
+
+    def run(*words: str, given: str | None = None) -> Result:
+        result = CliRunner().invoke(build(()), words, input=given)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+@pytest.fixture
+def stack(tmp_path) -> Path:
+    """A stack.json whose addresses lead nowhere."""
+    path = tmp_path / "stack.json"
+    path.write_text(
+        json.dumps(
+            {
+                "edge_url": "https://edge.test/delegation-service/api",
+                "ca_cert": "/ca.pem",
+                "client_cert": "/client.pem",
+                "client_key": "/client.key",
+                "token_url": "http://127.0.0.1:1/oauth/tokens",
+                "client_id": "polaris",
+                "client_secret": "hunter2",
+                "scope": "execute_tasks",
+                "realm": "POLARIS",
+                "aws_endpoint": "http://127.0.0.1:1",
+                "dynamodb_endpoint": "http://127.0.0.1:1",
+                "s3_endpoint": "http://127.0.0.1:1",
+                "polaris_url": "https://polaris.test/api/catalog",
+                "polaris_credential": "owner:hunter3",
+                "polaris_scope": "PRINCIPAL_ROLE:ALL",
+                "warehouse": "lake",
+            }
+        ),
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.fixture
+def service(monkeypatch) -> Service:
+    """The edge that every command talks to."""
+    service = Service()
+    monkeypatch.setattr(Connection, "client", lambda _self: service.client)
+    return service
+
+
+@pytest.fixture
+def polaris(monkeypatch) -> Server:
+    """The catalog that `submit --sync` looks the table up in."""
+    server = Server()
+    server.answer("GET", "/api/catalog/v1/config", raw_json('{"overrides": {"prefix": "lake"}}'))
+    server.answer("GET", IN_CATALOG, table_answer())
+    catalog = PolarisClient("https://polaris.test/api/catalog", Tokens(), transport=server.transport)
+    monkeypatch.setattr(Connection, "catalog", lambda _self: catalog)
+    return server
+
+
+@pytest.fixture
+def store(monkeypatch) -> MemoryTaskStore:
+    """The task table."""
+    store = MemoryTaskStore()
+    monkeypatch.setattr(Connection, "task_store", lambda _self, _table: store)
+    return store
+
+
+def lines(text: str) -> Sequence[dict]:
+    return [json.loads(line) for line in text.splitlines()]

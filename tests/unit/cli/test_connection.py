@@ -1,0 +1,143 @@
+import json
+
+import boto3
+import pytest
+from moto import mock_aws
+from pydantic import SecretStr
+
+from delegation.cli.connection import Connection, Stack, find_task_table, polaris_as
+from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
+from delegation.tasks.errors import StoreUnavailable
+from infra.local.stack_file import FIELDS
+from tests.contract.task_tables import create_task_table
+
+ENVIRONMENT = {
+    "DELEGATION_EDGE_URL": "https://other.test/delegation-service/api",
+    "DELEGATION_TOKEN_URL": "https://issuer.test/oauth/tokens",
+    "DELEGATION_CLIENT_ID": "polaris",
+    "DELEGATION_CLIENT_SECRET": "hunter2",
+    "DELEGATION_REALM": "OTHER",
+}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_stack_has_the_fields_that_the_local_stack_writes():
+    assert tuple(Stack.model_fields) == FIELDS
+
+
+def test_stack_hides_its_secrets(stack):
+    shown = repr(Stack.read(stack))
+    assert "hunter2" not in shown
+    assert "hunter3" not in shown
+
+
+def test_named_stack_wins_over_the_environment(stack, environment):
+    assert Connection(stack).client_settings().edge_url == "https://edge.test/delegation-service/api"
+
+
+def test_environment_wins_over_the_default_stack(stack, environment, tmp_path):
+    (tmp_path / ".local").mkdir()
+    stack.rename(tmp_path / ".local" / "stack.json")
+    assert Connection(None).client_settings().realm == "OTHER"
+
+
+def test_default_stack_is_found_in_the_working_directory(stack, tmp_path):
+    (tmp_path / ".local").mkdir()
+    stack.rename(tmp_path / ".local" / "stack.json")
+    settings = Connection(None).client_settings()
+    assert settings.edge_url == "https://edge.test/delegation-service/api"
+    assert settings.client_secret.get_secret_value() == "hunter2"
+
+
+def test_nothing_to_connect_to_names_the_ways_out(tmp_path):
+    with pytest.raises(NotConnected) as caught:
+        Connection(None).client_settings()
+    assert "delegation local up" in caught.value.next_step
+    assert "--stack" in caught.value.next_step
+
+
+def test_named_stack_that_is_absent_is_told(tmp_path, environment):
+    with pytest.raises(NotConnected, match=r"gone\.json"):
+        Connection(tmp_path / "gone.json").client_settings()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"client_secret": "hunter2"}'])
+def test_broken_stack_is_told_without_its_secrets(stack, content):
+    stack.write_text(content)
+    with pytest.raises(BadConnection) as caught:
+        Connection(stack).client_settings()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_incomplete_environment_names_the_variable(environment, monkeypatch):
+    monkeypatch.delenv("DELEGATION_REALM")
+    with pytest.raises(BadConnection, match="DELEGATION_REALM") as caught:
+        Connection(None).client_settings()
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("credential", ["", "id", "id:", ":secret"])
+def test_polaris_credential_has_two_parts(credential):
+    with pytest.raises(BadConnection, match="id:secret"):
+        polaris_as("https://polaris.test", SecretStr(credential), scope="PRINCIPAL_ROLE:ALL", realm=None)
+
+
+@pytest.fixture
+def dynamodb(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    with mock_aws():
+        yield boto3.client("dynamodb")
+
+
+def other_table(dynamodb):
+    dynamodb.create_table(
+        TableName="idempotency",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "scope", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "scope", "KeyType": "HASH"}],
+    )
+
+
+def test_task_table_is_found_by_its_key(dynamodb):
+    other_table(dynamodb)
+    table = create_task_table(dynamodb)
+    assert find_task_table(dynamodb) == table
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_task_table_that_cannot_be_told_has_to_be_named(dynamodb, count):
+    for _ in range(count):
+        create_task_table(dynamodb)
+    with pytest.raises(TaskTableUnknown) as caught:
+        find_task_table(dynamodb)
+    assert "--table" in caught.value.next_step
+
+
+def test_named_table_without_a_stack_is_one_of_the_account(dynamodb):
+    store = Connection(None).task_store(create_task_table(dynamodb))
+    assert store.heads().tasks == ()
+
+
+def test_account_without_a_region_is_told(monkeypatch):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(BadConnection, match="region"):
+        Connection(None).task_store("tasks")
+
+
+def test_table_of_a_stack_that_is_down_is_told(stack):
+    with pytest.raises(StoreUnavailable):
+        Connection(stack).task_store(None)
+
+
+def test_stack_file_of_a_newer_release_is_read(stack):
+    stack.write_text(json.dumps(json.loads(stack.read_text()) | {"added_later": 1}))
+    assert Connection(stack).client_settings().scope == "execute_tasks"

@@ -1,0 +1,87 @@
+"""Every command and option explains itself, and stands in docs/command.md."""
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+from delegation.cli.main import ENTRY_POINTS, build
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs" / "command.md"
+BUILT_IN = {"help", "install_completion", "show_completion"}
+
+
+def commands(command, words=("delegation",)):
+    """Each command and group below, with the words that call it."""
+    yield " ".join(words), command
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        yield from commands(inner, (*words, name))
+
+
+def whole() -> typer.Typer:
+    """With the groups that pyproject.toml declares, whether or not it is installed here."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    app = build(())
+    for name, value in project["entry-points"][ENTRY_POINTS].items():
+        module, _, attribute = value.partition(":")
+        app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
+    return app
+
+
+ALL = dict(commands(get_command(whole())))
+LEAVES = [words for words, command in ALL.items() if not hasattr(command, "commands")]
+
+
+def options(words):
+    return [parameter for parameter in ALL[words].params if parameter.name not in BUILT_IN]
+
+
+def section(words):
+    found = re.search(
+        rf"^### `{re.escape(words)}`\n(.*?)(?=^##|\Z)", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return found[1] if found else None
+
+
+def test_the_commands_of_this_release_are_there():
+    assert set(LEAVES) >= {
+        "delegation local up",
+        "delegation submit",
+        "delegation tasks history",
+        "delegation tasks list",
+        "delegation tasks show",
+        "delegation tasks watch",
+    }
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_command_has_help(words):
+    assert (ALL[words].help or "").strip()
+
+
+@pytest.mark.parametrize("words", LEAVES)
+def test_every_option_has_help(words):
+    assert [parameter.name for parameter in options(words) if not (parameter.help or "").strip()] == []
+
+
+@pytest.mark.parametrize("words", LEAVES)
+def test_command_and_every_option_stand_in_the_docs(words):
+    text = section(words)
+    assert text is not None, f"docs/command.md has no section `{words}`"
+    names = [name for parameter in options(words) if parameter.param_type_name == "option" for name in parameter.opts]
+    assert [name for name in names if name.startswith("--") and f"`{name}" not in text] == []
+
+
+@pytest.mark.parametrize("words", [words for words in LEAVES if not words.startswith("delegation local")])
+def test_every_command_takes_json(words):
+    assert "--json" in [name for parameter in options(words) for name in parameter.opts]
+
+
+def test_docs_describe_no_command_that_is_gone():
+    described = re.findall(r"^### `(delegation [^`]+)`", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(described) == sorted(LEAVES)

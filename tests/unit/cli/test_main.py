@@ -1,0 +1,66 @@
+from importlib.metadata import EntryPoint
+
+import typer
+from typer.testing import CliRunner
+
+from delegation.cli.main import ENTRY_POINTS, build
+from delegation.errors import DelegationError
+
+extra = typer.Typer(help="A group of another package.")
+
+
+class Foreseen(DelegationError):
+    code = "FORESEEN"
+
+
+@extra.command("fail")
+def fail():
+    """Fail in a foreseen way."""
+    raise Foreseen("as foreseen")
+
+
+@extra.command("crash")
+def crash():
+    """Fail in no foreseen way."""
+    raise ZeroDivisionError
+
+
+def entry(value: str, name: str = "extra") -> EntryPoint:
+    return EntryPoint(name, value, ENTRY_POINTS)
+
+
+def test_group_of_another_package_is_a_command():
+    result = CliRunner().invoke(build([entry(f"{__name__}:extra")]), ["--help"])
+    assert result.exit_code == 0
+    assert "A group of another package." in result.stdout
+
+
+def test_foreseen_error_of_any_group_gets_a_message_and_a_next_step():
+    result = CliRunner().invoke(build([entry(f"{__name__}:extra")]), ["extra", "fail"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "as foreseen" in result.stderr
+    assert "Next: " in result.stderr
+
+
+def test_bug_shows_its_trace():
+    result = CliRunner().invoke(build([entry(f"{__name__}:extra")]), ["extra", "crash"])
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_group_whose_package_is_incomplete_says_what_to_install():
+    app = build([entry("no_such_module_anywhere:app", name="local")])
+    assert "not installed" in CliRunner().invoke(app, ["--help"]).stdout
+    result = CliRunner().invoke(app, ["local", "up", "--port", "1"])
+    assert result.exit_code == 1
+    assert "no_such_module_anywhere" in result.stderr
+    assert "pip install 'polaris-delegation-service[local]'" in result.stderr
+
+
+def test_no_command_prints_help_and_is_misuse(run):
+    result = run()
+    assert result.exit_code == 2
+    assert "Usage" in result.output
+
+
+def test_unknown_command_is_misuse(run):
+    assert run("purge").exit_code == 2

@@ -1,0 +1,38 @@
+import pytest
+
+from delegation.cli.problems import _OTHERWISE, next_step
+from delegation.client import errors as client
+from delegation.client.errors import ErrorAnswer, ErrorResponse
+from delegation.polaris import errors as polaris
+from delegation.tasks import errors as tasks
+
+
+def below(kind):
+    for inner in kind.__subclasses__():
+        yield inner
+        yield from below(inner)
+
+
+def bare(kind):
+    """An instance without its constructor: only its class counts here."""
+    return kind.__new__(kind)
+
+
+FORESEEN = [
+    *(kind for kind in below(client.DelegationClientError)),
+    *(kind for kind in below(polaris.PolarisError)),
+    tasks.TaskNotFound,
+    tasks.MalformedRecord,
+    tasks.StoreUnavailable,
+]
+
+
+@pytest.mark.parametrize("kind", FORESEEN, ids=lambda kind: kind.__name__)
+def test_what_a_command_can_meet_has_a_next_step_of_its_own(kind, monkeypatch):
+    monkeypatch.setattr(ErrorAnswer, "delegation_task_id", None)
+    assert next_step(bare(kind)) != _OTHERWISE
+
+
+def test_next_step_names_the_task_where_there_is_one():
+    answer = ErrorResponse(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
+    assert "delegation tasks history t-1`" in next_step(client.error_for(answer))

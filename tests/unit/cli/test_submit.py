@@ -1,0 +1,171 @@
+import json
+
+import pytest
+import typer
+
+from delegation.cli.submit import parse_properties, parse_table
+from tests.unit.cli.conftest import lines
+from tests.unit.client.service import SUCCEEDED, SYNCHRONOUS, TASK_ID, TASKS, json_answer, record, refusal
+
+TABLE = "lake.sales.eu.orders"
+ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
+
+
+@pytest.fixture
+def accepting(service):
+    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
+    return service
+
+
+def bodies(service, path):
+    return [json.loads(request.content) for request in service.asked("POST", path)]
+
+
+def test_background_purge_sends_the_identity_alone(run, accepting, stack):
+    result = run("submit", TABLE, "--stack", str(stack), "--property", "skipTrash=true", "--property", "x=a=b")
+    assert result.exit_code == 0
+    assert TASK_ID in result.stdout
+    (body,) = bodies(accepting, TASKS)
+    assert body["common_payload"]["operation_type"] == "TABLE_PURGE"
+    assert body["common_payload"]["realm_identifier"] == "POLARIS"
+    assert body["operation_parameters"] == {
+        "table_identity": {"catalog_name": "lake", "namespace_levels": ["sales", "eu"], "table_name": "orders"},
+        "properties": {"skipTrash": "true", "x": "a=b"},
+    }
+
+
+def test_result_as_json_names_the_key(run, accepting, stack):
+    (document,) = lines(run("submit", TABLE, "--stack", str(stack), "--json").stdout)
+    assert document == ACCEPTED | {"idempotency_key": accepting.sent_keys(TASKS)[0]}
+
+
+def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, stack):
+    for _ in range(2):
+        run("submit", TABLE, "--stack", str(stack), "--key", "drop-orders-7")
+    first, second = accepting.asked("POST", TASKS)
+    assert first.content == second.content
+    assert accepting.sent_keys(TASKS) == ["drop-orders-7", "drop-orders-7"]
+
+
+def test_each_run_without_a_key_is_a_purge_of_its_own(run, accepting, stack):
+    for _ in range(2):
+        run("submit", TABLE, "--stack", str(stack))
+    assert len(set(accepting.sent_keys(TASKS))) == 2
+
+
+def test_synchronous_purge_looks_the_table_up_and_sends_no_credential(run, service, polaris, stack):
+    service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
+    result = run("submit", TABLE, "--sync", "--stack", str(stack), "--json")
+    assert result.exit_code == 0
+    (document,) = lines(result.stdout)
+    assert document["execution_result"] == {"files_deleted": 7, "bytes_deleted": 9007199254740993}
+    (body,) = bodies(service, SYNCHRONOUS)
+    assert body["common_payload"]["operation_type"] == "SYNCHRONOUS_TABLE_PURGE"
+    assert body["operation_parameters"]["metadata"]["table-uuid"] == "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+    assert body["operation_parameters"]["config"] == {}
+    (lookup,) = [request for request in polaris.requests if request.url.path.endswith("/orders")]
+    assert "X-Iceberg-Access-Delegation" not in lookup.headers
+
+
+def test_failed_synchronous_purge_exits_with_1(run, service, polaris, stack):
+    service.answer(
+        "POST", SYNCHRONOUS, refusal(409, "GC_DISABLED", status="FAILED_TERMINAL", delegation_task_id=TASK_ID)
+    )
+    result = run("submit", TABLE, "--sync", "--stack", str(stack))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "GC_DISABLED" in result.stderr
+    assert f"delegation tasks history {TASK_ID}" in result.stderr
+
+
+def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
+    steps = [record(), record(version=4, status="SUCCESS")]
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))
+    result = run("submit", TABLE, "--wait", "--stack", str(stack), "--json")
+    assert result.exit_code == 0
+    assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]
+
+
+LOADED = {
+    "metadata-location": "s3://lake/orders/metadata/7.metadata.json",
+    "metadata": {
+        "table-uuid": "ABC",
+        "location": "s3://lake/orders",
+        "format-version": 2,
+        "snapshots": [{"id": 2**62}],
+    },
+    "config": {"s3.secret-access-key": "hunter4"},
+}
+
+
+@pytest.mark.parametrize("stdin", [True, False])
+def test_given_metadata_is_sent_instead_of_a_lookup(run, accepting, stack, tmp_path, stdin):
+    path = tmp_path / "loaded.json"
+    path.write_text(json.dumps(LOADED))
+    source = "-" if stdin else str(path)
+    result = run("submit", TABLE, "--metadata", source, "--stack", str(stack), given=json.dumps(LOADED))
+    assert result.exit_code == 0
+    (body,) = bodies(accepting, TASKS)
+    assert body["operation_parameters"]["metadata_location"] == "s3://lake/orders/metadata/7.metadata.json"
+    assert body["operation_parameters"]["metadata"] == {
+        "location": "s3://lake/orders",
+        "table-uuid": "abc",
+        "format-version": 2,
+    }
+    assert "hunter4" not in json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "No such file"), ("{", "is not JSON"), ("[]", "lacks"), ('{"metadata-location": "s3://x"}', "lacks")],
+)
+def test_unusable_metadata_is_refused_before_anything_is_sent(run, accepting, stack, tmp_path, content, reason):
+    path = tmp_path / "loaded.json"
+    if content is not None:
+        path.write_text(content)
+    result = run("submit", TABLE, "--metadata", str(path), "--stack", str(stack))
+    assert result.exit_code == 1
+    assert reason in result.stderr
+    assert accepting.requests == []
+
+
+@pytest.mark.parametrize("key", ["", "-x", "a b", "é", "a" * 256])
+def test_key_outside_the_pattern_is_misuse(run, accepting, stack, key):
+    result = run("submit", TABLE, "--key", key, "--stack", str(stack))
+    assert result.exit_code == 2
+    assert accepting.requests == []
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("c.n.t", ("c", ("n",), "t")),
+        ("c.n1.n2.t", ("c", ("n1", "n2"), "t")),
+        ("c.`n.1`.`t x`", ("c", ("n.1",), "t x")),
+        ("`c`.n.t", ("c", ("n",), "t")),
+    ],
+)
+def test_table_names_are_split_at_dots_outside_backquotes(text, parts):
+    found = parse_table(text)
+    assert (found.catalog, found.namespace, found.name) == parts
+
+
+@pytest.mark.parametrize("text", ["", "t", "c.t", "c..t", ".n.t", "c.n.", "c.n.t.", "c.`n.t", "c.`n`x.t", "c.n`x`.t"])
+def test_other_names_are_misuse(text):
+    with pytest.raises(typer.BadParameter):
+        parse_table(text)
+
+
+@pytest.mark.parametrize("texts", [["x"], ["=y"], ["x=1", "x=2"]])
+def test_properties_are_name_and_value_once(texts):
+    with pytest.raises(typer.BadParameter):
+        parse_properties(texts)
+
+
+def test_at_a_terminal_the_effect_is_stated_and_asked_for(run, accepting, stack, monkeypatch):
+    monkeypatch.setattr("delegation.cli.submit.at_a_terminal", lambda: True)
+    refused = run("submit", TABLE, "--stack", str(stack), given="n\n")
+    assert refused.exit_code == 1
+    assert "deletes every file of lake.sales.eu.orders" in refused.stderr
+    assert accepting.requests == []
+    assert run("submit", TABLE, "--stack", str(stack), given="y\n").exit_code == 0
+    assert run("submit", TABLE, "--stack", str(stack), "--yes").exit_code == 0

@@ -1,0 +1,177 @@
+import itertools
+import json
+
+from delegation.cli.tasks import collect, versions_of
+from delegation.purge.behavior import KINDS
+from delegation.tasks.model import Status
+from delegation.tasks.store import Advance, Create
+from tests.unit.cli.conftest import lines
+from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
+from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
+
+EVERY = frozenset(Status)
+
+
+def put(store, *tasks):
+    for task in tasks:
+        store.apply(Create(task))
+
+
+def a_life(store, task_id=TASK_ID):
+    life = [submitted(task_id)]
+    life.append(acquired(life[-1], now=NOW + SECOND))
+    life.append(started(life[-1], NOW + 3 * SECOND))
+    life.append(succeeded(life[-1], NOW + MINUTE))
+    store.apply(Create(life[0]))
+    for before, after in itertools.pairwise(life):
+        store.apply(Advance(before, after))
+
+
+def test_list_shows_each_task_with_its_table_and_status(run, store):
+    put(store, submitted(TASK_ID, task_payload=record()["task_payload"]))
+    result = run("tasks", "list")
+    assert result.exit_code == 0
+    assert TASK_ID in result.stdout
+    assert "lake.sales.eu.orders" in result.stdout
+    assert "SUBMITTED" in result.stdout
+
+
+def test_list_marks_an_unknown_behavior(run, store):
+    put(store, submitted("t-1", task_type="COMPACTION"), submitted("t-2"))
+    text = run("tasks", "list").stdout
+    assert "COMPACTION (unknown behavior)" in text
+    assert "TABLE_PURGE (unknown behavior)" not in text
+    (document,) = lines(run("tasks", "list", "--json").stdout)
+    assert {task["task_type"]: task["known_behavior"] for task in document["tasks"]} == {
+        "COMPACTION": False,
+        "TABLE_PURGE": True,
+    }
+
+
+def test_list_of_one_status_leaves_the_others_out(run, store):
+    put(store, *(in_status(status, task_id=f"t-{status}") for status in Status))
+    (document,) = lines(run("tasks", "list", "--json", "--status", "FAILURE", "--status", "RUNNING").stdout)
+    assert {task["task_id"] for task in document["tasks"]} == {"t-FAILURE", "t-RUNNING"}
+
+
+def test_cursor_goes_on_where_the_list_ended(run, store):
+    put(store, *(submitted(f"t-{n}") for n in range(5)))
+    seen, cursor = [], []
+    for _ in range(3):
+        (document,) = lines(run("tasks", "list", "--json", "--limit", "2", *cursor).stdout)
+        seen += [task["task_id"] for task in document["tasks"]]
+        cursor = ["--cursor", document["cursor"]] if document["cursor"] else []
+    assert sorted(seen) == [f"t-{n}" for n in range(5)]
+    assert cursor == []
+
+
+def test_pages_of_a_filtered_list_lose_nothing(store):
+    wanted = {Status.SUBMITTED}
+    for n in range(250):
+        put(store, submitted(f"t-{n:03}") if n % 7 == 0 else in_status(Status.FAILURE, task_id=f"t-{n:03}"))
+    found, cursor = [], None
+    while True:
+        page = collect(store, wanted=frozenset(wanted), cursor=cursor, limit=10)
+        found += [view.task_id for view in page.tasks]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert found == [f"t-{n:03}" for n in range(0, 250, 7)]
+    assert page.known == KINDS
+
+
+def test_empty_table_is_said(run, store):
+    assert run("tasks", "list").stdout == "No tasks.\n"
+    assert lines(run("tasks", "list", "--json").stdout) == [{"tasks": [], "cursor": None}]
+
+
+def test_history_shows_every_version_and_how_long_it_lasted(run, store):
+    a_life(store)
+    text = run("tasks", "history", TASK_ID).stdout
+    rows = [line.split() for line in text.splitlines() if line.strip()[:1].isdigit()]
+    assert [(row[0], row[1]) for row in rows] == [
+        ("1", "SUBMITTED"),
+        ("2", "ACQUIRING_RESOURCES"),
+        ("3", "RUNNING"),
+        ("4", "SUCCESS"),
+    ]
+    assert "57.0 s" in text
+    assert "deleted 3 files" in text
+
+
+def test_history_as_json_holds_whole_records(run, store):
+    a_life(store)
+    (document,) = lines(run("tasks", "history", TASK_ID, "--json").stdout)
+    assert document["task_id"] == TASK_ID
+    assert [(row["version"], row["status"]) for row in document["versions"]] == [
+        (1, "SUBMITTED"),
+        (2, "ACQUIRING_RESOURCES"),
+        (3, "RUNNING"),
+        (4, "SUCCESS"),
+    ]
+    assert document["versions"][0]["task_payload"] == '{"table": "orders"}'
+
+
+def test_history_longer_than_a_page_is_complete(store):
+    task = submitted("t-long")
+    put(store, task)
+    for n in range(130):
+        after = acquired(task) if n % 2 == 0 else retried(task, at=NOW)
+        task = store.apply(Advance(task, after))
+    assert [view.version for view in versions_of(store, "t-long")] == list(range(1, 132))
+
+
+def test_unknown_task_fails_with_a_next_step(run, store):
+    result = run("tasks", "history", "nope")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no task nope" in result.stderr
+    assert "delegation tasks list" in result.stderr
+
+
+def test_show_prints_every_field_that_is_set(run, service):
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
+    text = run("tasks", "show", TASK_ID).stdout
+    assert "RUNNING" in text
+    assert "added_by_a_later_release" in text
+    (document,) = lines(run("tasks", "show", TASK_ID, "--json").stdout)
+    assert document["task_payload"] == record()["task_payload"]
+    assert document["added_by_a_later_release"] == {"x": 1}
+
+
+def test_show_of_an_unknown_task_fails_as_json_too(run, service):
+    service.answer("GET", f"{TASKS}/{TASK_ID}", refusal(404, "TASK_NOT_FOUND"))
+    result = run("tasks", "show", TASK_ID, "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    problem = json.loads(result.stderr)
+    assert problem["error_code"] == "TASK_NOT_FOUND"
+    assert "tasks list" in problem["next_step"]
+
+
+def test_watch_prints_a_line_per_change_and_ends_with_success(run, service):
+    done = record(version=4, revision=10, status="SUCCESS", files_deleted=400)
+    service.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in (record(), record(), done)))
+    result = run("tasks", "watch", TASK_ID, "--json", "--interval", "5")
+    assert result.exit_code == 0
+    assert [(view["version"], view["status"]) for view in lines(result.stdout)] == [(3, "RUNNING"), (4, "SUCCESS")]
+    assert service.slept == [5.0, 5.0]
+
+
+def test_watch_of_a_task_that_fails_exits_with_1_and_says_why(run, service):
+    failed = record(status="FAILURE", error_code="STORAGE_DENIED", result_summary="access denied")
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, failed))
+    result = run("tasks", "watch", TASK_ID)
+    assert result.exit_code == 1
+    assert "FAILURE" in result.stdout
+    assert "STORAGE_DENIED: access denied" in result.stderr
+    assert f"delegation tasks history {TASK_ID}" in result.stderr
+
+
+def test_bounds_are_misuse(run, store):
+    assert run("tasks", "list", "--limit", "0").exit_code == 2
+    assert run("tasks", "list", "--status", "QUEUED").exit_code == 2
+
+
+def test_collect_with_exactly_as_many_as_asked_has_no_cursor(store):
+    put(store, *(submitted(f"t-{n}") for n in range(3)))
+    assert collect(store, wanted=EVERY, cursor=None, limit=3).cursor is None
+    assert collect(store, wanted=EVERY, cursor=None, limit=2).cursor == "t-1"

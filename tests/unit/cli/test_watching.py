@@ -1,0 +1,68 @@
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from delegation.cli.watching import TaskWatch, duration_text, size_text
+from delegation.client.model import TaskView
+from tests.unit.client.service import record
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+def drawn(*views):
+    watch = TaskWatch(clock=lambda: NOW)
+    for view in views:
+        watch.show(TaskView.of(view))
+    console = Console(width=120, color_system=None)
+    with console.capture() as capture:
+        console.print(watch)
+    return capture.get()
+
+
+def test_before_the_first_answer_nothing_is_claimed():
+    assert drawn().strip() == "asking …"
+
+
+def test_running_task_shows_progress_and_what_is_left():
+    text = drawn(record(eta_ts="2026-11-20T12:01:30Z"))
+    assert "lake.sales.eu.orders" in text
+    assert "RUNNING · version 3 · attempt 1 · spark engine" in text
+    assert "100 of 400 files, 1.2 KiB" in text
+    assert "about 1 min 30 s left" in text
+
+
+def test_versions_add_up_and_unseen_ones_are_counted():
+    text = drawn(record(version=1, status="SUBMITTED"), record(version=5, status="SUCCESS", files_deleted=400))
+    assert "SUBMITTED" in text
+    assert "3 between two looks" in text
+    assert "400 of 400 files" in text
+
+
+def test_task_without_a_plan_shows_no_total():
+    assert "0 of ? files" in drawn(record(files_planned=None, files_deleted=0))
+
+
+def test_failure_shows_what_was_recorded_and_what_was_left():
+    text = drawn(record(status="FAILURE", result_summary="access denied", files_failed=3))
+    assert "access denied" in text
+    assert "3 failed" in text
+
+
+def test_status_of_a_later_release_is_shown_as_it_is():
+    assert "PAUSED" in drawn(record(status="PAUSED"))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 1024**4, "3.0 TiB"), (1024**6, "1048576.0 TiB")],
+)
+def test_sizes_are_in_binary_units(count, text):
+    assert size_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (185, "3 min 05 s"), (7_620, "2 h 07 min")]
+)
+def test_durations_are_in_two_units(seconds, text):
+    assert duration_text(seconds) == text
