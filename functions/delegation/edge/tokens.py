@@ -4,6 +4,7 @@ The key comes from the issuer's JWKS or, for Polaris' own broker, which publishe
 Algorithms are asymmetric only and decided by the key, never by the token (RFC 8725 §2.1, §3.1).
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -131,11 +132,10 @@ class TokenVerifier:
 
     def _check_time(self, claims: Mapping[str, Any]) -> None:
         now = self._clock().timestamp()
-        expires, begins = _number(claims.get("exp")), claims.get("nbf")
-        # Written so that NaN, which compares as false, is refused.
-        if expires is None or not now < expires + self._leeway:
+        # Written so that NaN, which compares as false, is refused, and integers of any size are compared exactly.
+        if not _seconds(claims.get("exp")) > now - self._leeway:
             raise Unauthorized("expired, or without an expiry")
-        if begins is not None and not (_number(begins) or float("nan")) <= now + self._leeway:
+        if not _seconds(claims.get("nbf", 0)) <= now + self._leeway:
             raise Unauthorized("not valid yet")
 
 
@@ -192,8 +192,9 @@ def _text(value: object) -> str | None:
     return value if fits and isinstance(value, str) else None
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _seconds(value: object) -> float:
+    """A NumericDate (RFC 7519 §2), NaN for anything else."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def _listed(value: object) -> list[object]:

@@ -1,0 +1,146 @@
+"""A certificate authority and an issuer of tokens for tests: real keys, real signatures."""
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+SUBJECT = "CN=polaris,OU=Catalog,O=Example"
+ISSUER = "CN=Example Private CA,O=Example"
+SERIAL = 0x0A1B2C
+DAY = timedelta(days=1)
+
+
+@cache
+def authority_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def certificate(
+    subject: x509.Name | str = SUBJECT,
+    issuer: x509.Name | str = ISSUER,
+    *,
+    serial: int = SERIAL,
+    begins: datetime = NOW - DAY,
+    ends: datetime = NOW + DAY,
+) -> x509.Certificate:
+    """A client certificate signed by the authority."""
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(_name(issuer))
+        .serial_number(serial)
+        .public_key(authority_key().public_key())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
+    )
+    return builder.sign(authority_key(), hashes.SHA256())
+
+
+def revocation_list(
+    revoked: Sequence[int] = (), *, issuer: str = ISSUER, next_update: datetime = NOW + DAY
+) -> x509.CertificateRevocationList:
+    """A CRL of the authority."""
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(_name(issuer))
+        .last_update(NOW - 2 * DAY)
+        .next_update(next_update)
+    )
+    for serial in revoked:
+        one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(NOW - DAY).build()
+        builder = builder.add_revoked_certificate(one)
+    return builder.sign(authority_key(), hashes.SHA256())
+
+
+def pem(of: x509.Certificate | x509.CertificateRevocationList) -> str:
+    return of.public_bytes(Encoding.PEM).decode()
+
+
+def alb_leaf(of: x509.Certificate) -> str:
+    """A PEM as an ALB puts it into X-Amzn-Mtls-Clientcert-Leaf: URL-encoded, `+=/` left as they are."""
+    return quote(pem(of), safe="+=/")
+
+
+def _name(name: x509.Name | str) -> x509.Name:
+    return name if isinstance(name, x509.Name) else x509.Name.from_rfc4514_string(name)
+
+
+@cache
+def rsa_key(name: str = "rsa", bits: int = 2048) -> rsa.RSAPrivateKey:
+    del name  # keys of different names are different keys
+    return rsa.generate_private_key(public_exponent=65537, key_size=bits)
+
+
+@cache
+def ec_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+@cache
+def ed_key() -> ed25519.Ed25519PrivateKey:
+    return ed25519.Ed25519PrivateKey.generate()
+
+
+def public_pem(key: Any) -> str:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def jwk(key: Any, kid: str | None = "k1", **members: Any) -> dict[str, Any]:
+    """The public half of a key as a JWK."""
+    reader = {
+        rsa.RSAPrivateKey: jwt.algorithms.RSAAlgorithm,
+        ec.EllipticCurvePrivateKey: jwt.algorithms.ECAlgorithm,
+        ed25519.Ed25519PrivateKey: jwt.algorithms.OKPAlgorithm,
+    }
+    to_jwk = next(algorithm.to_jwk for kind, algorithm in reader.items() if isinstance(key, kind))
+    public = json.loads(to_jwk(key.public_key()))
+    public.pop("key_ops", None)
+    return {**public, **({} if kid is None else {"kid": kid}), "use": "sig", **members}
+
+
+@dataclass
+class TokenMaker:
+    """Signs tokens; `claims` may change or, with None, drop a claim."""
+
+    key: Any
+    algorithm: str = "RS256"
+    kid: str | None = "k1"
+    claims: dict[str, Any] = field(
+        default_factory=lambda: {
+            "iss": "https://issuer.test",
+            "aud": "delegation",
+            "sub": "service-account-polaris",
+            "client_id": "polaris",
+            "scope": "openid execute_tasks",
+            "iat": NOW.timestamp(),
+            "exp": (NOW + timedelta(minutes=5)).timestamp(),
+        }
+    )
+
+    def token(self, *, headers: dict[str, Any] | None = None, **claims: Any) -> str:
+        merged = {name: value for name, value in {**self.claims, **claims}.items() if value is not None}
+        named = {} if self.kid is None else {"kid": self.kid}
+        # By the signature layer: the token layer would refuse the wrong claims that a test wants.
+        payload = json.dumps(merged).encode()
+        return jwt.PyJWS().encode(payload, self.key, self.algorithm, {"typ": "JWT", **named, **(headers or {})})
+
+    def bearer(self, **options: Any) -> str:
+        return f"Bearer {self.token(**options)}"
+
+
+def unsigned(payload: dict[str, Any], header: dict[str, Any], signature: bytes = b"") -> str:
+    """A token put together by hand."""
+    parts = [json.dumps(header).encode(), json.dumps(payload).encode(), signature]
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
