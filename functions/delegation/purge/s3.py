@@ -114,7 +114,8 @@ class S3ObjectStore:
         return BatchResult(tuple(deleted), tuple(failed), markers)
 
     def probe_delete(self, prefix: str) -> str | None:
-        bucket, key = split(f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}")
+        uri = f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}"
+        bucket, key = split(uri)
 
         def probe(client: "S3Client") -> None:
             # If-Match keeps a versioned bucket from adding a marker for the absent key; authorisation is checked first.
@@ -123,18 +124,22 @@ class S3ObjectStore:
         def plain_probe(client: "S3Client") -> None:
             client.delete_object(Bucket=bucket, Key=key)
 
+        verdict = self._refusal(uri, probe)
+        if verdict == "NotImplemented" and not self.versioned(bucket):
+            verdict = self._refusal(uri, plain_probe)
+        return verdict
+
+    def _refusal(self, uri: str, delete: "Callable[[S3Client], None]") -> str | None:
+        """The code with which a delete of an absent key is refused; None when it is allowed."""
         try:
-            self._call(f"s3://{bucket}/{key}", probe)
+            self._call(uri, delete)
         except ObjectNotFound:
             return None
-        except ObjectStoreDenied as error:
-            return _code_of(error)
+        except ObjectStoreUnavailable:
+            raise
         except ObjectStoreError as error:
-            if _code_of(error) == "PreconditionFailed":
-                return None
-            if _code_of(error) != "NotImplemented" or self.versioned(bucket):
-                raise
-            self._call(f"s3://{bucket}/{key}", plain_probe)
+            code = _code_of(error)
+            return None if code == "PreconditionFailed" else code
         return None
 
     def versioned(self, bucket: str) -> bool | None:
@@ -299,7 +304,7 @@ def _translate(uri: str, error: ClientError | BotoCoreError) -> NoReturn:
         if code in _DENIED or code in _EXPIRED:
             raise ObjectStoreDenied(f"{code} for {uri}") from error
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if status >= 500 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}:
+        if (status >= 500 and code != "NotImplemented") or code in {"SlowDown", "RequestTimeout", "OperationAborted"}:
             raise ObjectStoreUnavailable(f"{code} for {uri}") from error
         raise ObjectStoreError(f"{code} for {uri}") from error
     if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError)):

@@ -120,6 +120,12 @@ class Lake:
         self.io = MemoryIO(self.objects)
         self.catalog = LakeCatalog(self)
 
+    def copy(self) -> "Lake":
+        other = Lake()
+        other.objects.update(self.objects)
+        other.pointers.update(self.pointers)
+        return other
+
     def create(self, name: str, *, location: str | None = None, spec: PartitionSpec = SPEC, **properties: str) -> Table:
         location = location or f"s3://lake/wh/{name}"
         metadata = new_table_metadata(SCHEMA, spec, UNSORTED_SORT_ORDER, location, properties)

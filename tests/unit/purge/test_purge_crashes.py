@@ -18,10 +18,7 @@ def world() -> Lake:
 
 
 def fresh(world: Lake) -> Bench:
-    bench = Bench()
-    bench.lake.objects.update(world.objects)
-    bench.lake.pointers.update(world.pointers)
-    return bench
+    return Bench(lake=world.copy())
 
 
 def calls_of_a_purge(world: Lake) -> int:

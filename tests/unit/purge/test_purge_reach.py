@@ -1,5 +1,6 @@
 """What a purge deletes: exactly what the table reaches, whatever its history."""
 
+import dataclasses
 import gzip
 import json
 from typing import Any
@@ -228,8 +229,6 @@ def neighbour(bench: Bench, name: str) -> Neighbour:
 
 
 def with_neighbours(bench: Bench, name: str, *others: str, **options: Any) -> Any:
-    import dataclasses
-
     ctx = bench.context(name, **options)
     return dataclasses.replace(ctx, neighbours=lambda: [neighbour(bench, other) for other in (name, *others)])
 
