@@ -122,7 +122,7 @@ class Monitoring(Construct):
 
 def _failures(machine: sfn.StateMachine) -> cloudwatch.MathExpression:
     return cloudwatch.MathExpression(
-        expression="failed + timedout + aborted",
+        expression="FILL(failed, 0) + FILL(timedout, 0) + FILL(aborted, 0)",  # each is absent while nothing ended so
         label="Executions that ended badly",
         period=_FIVE_MINUTES,
         using_metrics={

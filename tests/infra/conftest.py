@@ -1,0 +1,89 @@
+"""The app, synthesised once per test process; importing the CDK starts Node, so no test imports it without asking."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from aws_cdk import Stack
+    from aws_cdk.assertions import Template
+
+    from infra.stacks.build import Deployment
+
+
+@dataclass(frozen=True)
+class Synthesised:
+    """A stack, its template as `aws_cdk.assertions` sees it and as plain data."""
+
+    stack: "Stack"
+    template: "Template"
+    document: dict[str, Any]
+
+    def resources(self, kind: str) -> dict[str, dict[str, Any]]:
+        """All resources of a type, by logical id."""
+        found = {name: body for name, body in self.document["Resources"].items() if body["Type"] == kind}
+        assert found, f"the template has no {kind}"
+        return found
+
+    def one(self, kind: str, **properties: object) -> dict[str, Any]:
+        """The one resource of a type with these properties."""
+        found = [
+            body
+            for body in self.resources(kind).values()
+            if all(body["Properties"].get(name) == value for name, value in properties.items())
+        ]
+        assert len(found) == 1, f"{len(found)} of {kind} have {properties}"
+        return found[0]
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Node's path; the CDK is a Node program behind its Python face."""
+    path = shutil.which("node")
+    if path is None:
+        pytest.skip("Node.js is not installed; the infrastructure tests need Node 20 or newer")
+    return path
+
+
+@pytest.fixture(scope="session")
+def deployment(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployment":
+    """The app with the settings of cdk.json, synthesised; cdk-nag has passed, or this fails."""
+    from infra.stacks.build import build
+
+    built = build(outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    built.app.synth()
+    return built
+
+
+@pytest.fixture(scope="session")
+def synthesised(deployment: "Deployment") -> Callable[["Stack"], Synthesised]:
+    """A stack of the deployment with its template."""
+    from aws_cdk.assertions import Template
+
+    def of(stack: "Stack") -> Synthesised:
+        template = Template.from_stack(stack)
+        return Synthesised(stack, template, template.to_json())
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def data(deployment: "Deployment", synthesised: Callable[["Stack"], Synthesised]) -> Synthesised:
+    """The data stack."""
+    return synthesised(deployment.data)
+
+
+@pytest.fixture(scope="session")
+def service(deployment: "Deployment", synthesised: Callable[["Stack"], Synthesised]) -> Synthesised:
+    """The service stack."""
+    return synthesised(deployment.service)
+
+
+@pytest.fixture(scope="session")
+def outdir(deployment: "Deployment") -> Path:
+    """Where templates and assets were written."""
+    return Path(deployment.app.outdir)

@@ -1,0 +1,103 @@
+"""The app as a whole: offline, repeatable, without wildcards and secrets, and refused when a rule is broken."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.environment import ROOT
+from infra.wildcards import wildcards
+
+
+def templates(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {path.name: json.loads(path.read_text()) for path in sorted(folder.glob("*.template.json"))}
+    assert len(found) == 2
+    return found
+
+
+def test_no_template_allows_a_wildcard_of_actions_on_everything(outdir: Path) -> None:
+    assert {name: wildcards(template) for name, template in templates(outdir).items()} == {
+        "PolarisDelegation-prod-Data.template.json": (),
+        "PolarisDelegation-prod-Service.template.json": (),
+    }
+
+
+def test_a_wildcard_planted_in_a_real_template_is_found(outdir: Path) -> None:
+    template = templates(outdir)["PolarisDelegation-prod-Service.template.json"]
+    role = next(body for body in template["Resources"].values() if body["Type"] == "AWS::IAM::Role")
+    planted = {"Effect": "Allow", "Action": ["s3:GetObject", "s3:Delete*"], "Resource": "*"}
+    role["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(planted)
+    (found,) = wildcards(template)
+    assert found.actions == ("s3:Delete*",)
+
+
+def test_only_api_gateways_log_role_has_a_managed_policy(outdir: Path) -> None:
+    managed = [
+        json.dumps(body["Properties"]["ManagedPolicyArns"])
+        for template in templates(outdir).values()
+        for body in template["Resources"].values()
+        if "ManagedPolicyArns" in body["Properties"]
+    ]
+    assert len(managed) == 1
+    assert "AmazonAPIGatewayPushToCloudWatchLogs" in managed[0]
+
+
+def test_cdk_nag_refuses_what_nobody_gave_a_reason_for(node: str, tmp_path: Path) -> None:
+    from aws_cdk import aws_sqs as sqs
+
+    from infra.stacks.build import build
+
+    planted = build(outdir=str(tmp_path))
+    sqs.Queue(planted.service, "Planted")
+    with pytest.raises(RuntimeError, match="Planted"):
+        planted.app.synth()
+    report = json.loads((tmp_path / "validation-report.json").read_text())
+    broken = {
+        violation["ruleName"]: [one["constructPath"] for one in violation["violatingConstructs"]]
+        for plugin in report["pluginReports"]
+        for violation in plugin["violations"]
+    }
+    assert broken["AwsSolutions-SQS4"] == ["PolarisDelegation-prod-Service/Planted/Resource"]
+
+
+def test_no_template_holds_a_secret_or_fetches_one(outdir: Path) -> None:
+    for name, template in templates(outdir).items():
+        text = json.dumps(template)
+        found = [sign for sign in ("SecretString", "{{resolve:", "PRIVATE KEY", "AKIA", "password") if sign in text]
+        assert not found, name
+
+
+def test_the_command_writes_the_same_again_without_account_or_network(node: str, outdir: Path, tmp_path: Path) -> None:
+    offline = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(str(part) for part in (ROOT, ROOT / "functions")),
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path),
+        "CDK_OUTDIR": str(tmp_path / "cdk.out"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+    }
+    (tmp_path / "home").mkdir()
+    run = subprocess.run(
+        [sys.executable, "-m", "infra.app"], cwd=tmp_path, env=offline, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "end-of-life" not in run.stderr
+    assert templates(tmp_path / "cdk.out") == templates(outdir)
+
+
+def test_samplconfig_points_at_templates_that_are_written(outdir: Path) -> None:
+    settings = tomllib.loads((ROOT / "samplconfig.toml").read_text())
+    assert settings["version"] == 0.1
+    named = {
+        Path(section["parameters"]["template_file"]).name
+        for section in settings["default"].values()
+        if "template_file" in section["parameters"]
+    }
+    assert named <= set(templates(outdir))
+    assert settings["default"]["global"]["parameters"]["stack_name"] == "PolarisDelegation-prod-Service"

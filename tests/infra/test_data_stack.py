@@ -1,0 +1,144 @@
+"""What the data stack keeps, and how it keeps it."""
+
+from typing import Any
+
+import pytest
+
+from infra.local.resources import create_tables
+
+TABLE = "AWS::DynamoDB::Table"
+
+
+def tables(data: Any) -> dict[str, dict[str, Any]]:
+    by_key = {body["Properties"]["KeySchema"][0]["AttributeName"]: body for body in data.resources(TABLE).values()}
+    assert set(by_key) == {"task_id", "scope"}
+    return by_key
+
+
+@pytest.mark.parametrize("kind", [TABLE, "AWS::S3::Bucket", "AWS::KMS::Key", "AWS::SecretsManager::Secret"])
+def test_whatever_holds_data_outlives_the_stack(data: Any, kind: str) -> None:
+    for body in data.resources(kind).values():
+        assert (body["DeletionPolicy"], body["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+def test_the_stack_refuses_termination(data: Any) -> None:
+    assert data.stack.termination_protection
+
+
+@pytest.mark.parametrize("key", ["task_id", "scope"])
+def test_tables_restore_to_any_second_and_refuse_deletion(data: Any, key: str) -> None:
+    properties = tables(data)[key]["Properties"]
+    assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert properties["DeletionProtectionEnabled"] is True
+    assert properties["BillingMode"] == "PAY_PER_REQUEST"
+    assert properties["SSESpecification"]["SSEType"] == "KMS"
+    (key_id,) = data.resources("AWS::KMS::Key")
+    assert properties["SSESpecification"]["KMSMasterKeyId"] == {"Fn::GetAtt": [key_id, "Arn"]}
+
+
+def test_the_task_table_is_what_the_store_expects(data: Any) -> None:
+    properties = tables(data)["task_id"]["Properties"]
+    assert properties["KeySchema"] == [
+        {"AttributeName": "task_id", "KeyType": "HASH"},
+        {"AttributeName": "version", "KeyType": "RANGE"},
+    ]
+    kinds = {part["AttributeName"]: part["AttributeType"] for part in properties["AttributeDefinitions"]}
+    assert kinds == {"task_id": "S", "version": "N", "due_bucket": "S", "due_at": "S"}
+    (index,) = properties["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "due"
+    assert index["KeySchema"] == [
+        {"AttributeName": "due_bucket", "KeyType": "HASH"},
+        {"AttributeName": "due_at", "KeyType": "RANGE"},
+    ]
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    assert "TimeToLiveSpecification" not in properties  # history is kept
+
+
+def test_idempotency_records_expire(data: Any) -> None:
+    properties = tables(data)["scope"]["Properties"]
+    assert properties["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+    assert properties["KeySchema"] == [{"AttributeName": "scope", "KeyType": "HASH"}]
+
+
+class RecordingDynamoDb:
+    """Answers like DynamoDB where nothing exists yet, and remembers what was created."""
+
+    class exceptions:
+        class ResourceInUseException(Exception): ...
+
+        class ClientError(Exception): ...
+
+    def __init__(self) -> None:
+        self.created: dict[str, dict[str, Any]] = {}
+
+    def create_table(self, *, TableName: str, **properties: Any) -> None:
+        self.created[TableName] = properties
+
+    def update_time_to_live(self, *, TableName: str, TimeToLiveSpecification: dict[str, Any]) -> None:
+        self.created[TableName]["TimeToLiveSpecification"] = TimeToLiveSpecification
+
+    def get_waiter(self, _name: str) -> "RecordingDynamoDb":
+        return self
+
+    def wait(self, **_options: Any) -> None: ...
+
+
+def test_the_local_stack_creates_the_same_tables(data: Any) -> None:
+    local = RecordingDynamoDb()
+    create_tables(local)
+    deployed = tables(data)
+    assert len(local.created) == len(deployed)
+    for properties in local.created.values():
+        twin = deployed[properties["KeySchema"][0]["AttributeName"]]["Properties"]
+        by_name = lambda parts: sorted(parts, key=lambda part: part["AttributeName"])  # noqa: E731
+        assert by_name(properties.pop("AttributeDefinitions")) == by_name(twin["AttributeDefinitions"])
+        assert properties == {name: twin[name] for name in properties}
+        assert {"GlobalSecondaryIndexes", "TimeToLiveSpecification"} & set(twin) <= set(properties)
+
+
+def test_the_key_rotates(data: Any) -> None:
+    data.template.has_resource_properties("AWS::KMS::Key", {"EnableKeyRotation": True})
+
+
+def test_buckets_are_private_encrypted_and_speak_tls_only(data: Any) -> None:
+    buckets = data.resources("AWS::S3::Bucket")
+    policies = {
+        body["Properties"]["Bucket"]["Ref"]: body["Properties"]["PolicyDocument"]["Statement"]
+        for body in data.resources("AWS::S3::BucketPolicy").values()
+    }
+    assert set(policies) == set(buckets)
+    for name, body in buckets.items():
+        assert body["Properties"]["PublicAccessBlockConfiguration"] == {
+            "BlockPublicAcls": True,
+            "BlockPublicPolicy": True,
+            "IgnorePublicAcls": True,
+            "RestrictPublicBuckets": True,
+        }
+        assert body["Properties"]["BucketEncryption"]
+        denied = [
+            statement["Condition"]
+            for statement in policies[name]
+            if statement["Effect"] == "Deny"
+            and statement["Action"] == "s3:*"
+            and statement["Principal"] == {"AWS": "*"}
+        ]
+        assert {"Bool": {"aws:SecureTransport": "false"}} in denied
+        assert {"NumericLessThan": {"s3:TlsVersion": 1.2}} in denied
+
+
+def test_plans_are_versioned_encrypted_with_the_key_and_expire(data: Any, deployment: Any) -> None:
+    logical_id = deployment.data.get_logical_id(deployment.data.buckets.plans.node.default_child)
+    properties = data.resources("AWS::S3::Bucket")[logical_id]["Properties"]
+    assert properties["VersioningConfiguration"] == {"Status": "Enabled"}
+    (rule,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["BucketKeyEnabled"] is True
+    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+    rules = {rule["Id"]: rule for rule in properties["LifecycleConfiguration"]["Rules"]}
+    assert rules["expire"]["ExpirationInDays"] == 365
+    assert rules["expire"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    assert rules["expire"]["Status"] == "Enabled"
+
+
+def test_the_secret_is_made_without_a_value(data: Any) -> None:
+    (secret,) = data.resources("AWS::SecretsManager::Secret").values()
+    assert set(secret["Properties"]) == {"Description", "KmsKeyId", "Tags"}

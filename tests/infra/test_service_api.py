@@ -1,0 +1,127 @@
+"""The HTTPS front as deployed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.environment import DISPATCH_FAILED_METRIC, FUNCTIONS, ROOT
+
+
+def test_callers_need_a_client_certificate(service: Any) -> None:
+    domain = service.one("AWS::ApiGateway::DomainName")["Properties"]
+    assert domain["SecurityPolicy"] == "TLS_1_2"
+    assert domain["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+    assert domain["MutualTlsAuthentication"]["TruststoreUri"]["Fn::Join"][1][-1] == "/truststore.pem"
+
+
+def test_there_is_no_way_around_the_domain(service: Any) -> None:
+    api = service.one("AWS::ApiGateway::RestApi")["Properties"]
+    assert api["DisableExecuteApiEndpoint"] is True
+    assert api["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+
+
+def test_paths_begin_as_the_proposal_says(service: Any) -> None:
+    mapping = service.one("AWS::ApiGatewayV2::ApiMapping")["Properties"]
+    assert mapping["ApiMappingKey"] == "delegation-service/api"
+    assert mapping["ApiId"] == {"Ref": next(iter(service.resources("AWS::ApiGateway::RestApi")))}
+
+
+def test_authorizer_answers_are_not_cached(service: Any) -> None:
+    authorizer = service.one("AWS::ApiGateway::Authorizer")["Properties"]
+    assert authorizer["Type"] == "REQUEST"
+    assert authorizer["AuthorizerResultTtlInSeconds"] == 0
+    assert authorizer["IdentitySource"] == "method.request.header.Authorization"
+
+
+def test_every_route_passes_the_authorizer_and_reaches_the_function(service: Any) -> None:
+    (authorizer_id,) = service.resources("AWS::ApiGateway::Authorizer")
+    methods = [body["Properties"] for body in service.resources("AWS::ApiGateway::Method").values()]
+    assert {service.document["Resources"].get(m["ResourceId"].get("Ref"), {}).get("Type") for m in methods} == {
+        None,  # the root
+        "AWS::ApiGateway::Resource",
+    }
+    assert service.one("AWS::ApiGateway::Resource")["Properties"]["PathPart"] == "{proxy+}"
+    for method in methods:
+        assert method["HttpMethod"] == "ANY"
+        assert method["AuthorizationType"] == "CUSTOM"
+        assert method["AuthorizerId"] == {"Ref": authorizer_id}
+        assert method["Integration"]["Type"] == "AWS_PROXY"
+        assert method["Integration"]["TimeoutInMillis"] == 29_000
+
+
+def test_no_log_holds_a_body_or_a_header(service: Any) -> None:
+    stage = service.one("AWS::ApiGateway::Stage")["Properties"]
+    (settings,) = stage["MethodSettings"]
+    assert (settings["DataTraceEnabled"], settings["LoggingLevel"]) == (False, "ERROR")
+    fields = json.loads(stage["AccessLogSetting"]["Format"])
+    assert not {"authorization", "authorizer", "body", "header", "querystring"} & {
+        part.lower() for value in fields.values() for part in value.removeprefix("$context.").split(".")
+    }
+
+
+def test_the_gateways_own_answers_are_error_responses(service: Any) -> None:
+    answers = {
+        body["Properties"]["ResponseType"]: body["Properties"]
+        for body in service.resources("AWS::ApiGateway::GatewayResponse").values()
+    }
+    assert {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "ACCESS_DENIED", "REQUEST_TOO_LARGE"} <= set(answers)
+    for answer in answers.values():
+        text = answer["ResponseTemplates"]["application/json"].replace("$context.error.messageString", '"text"')
+        assert set(json.loads(text)) == {"error_code", "message"}
+    assert answers["UNAUTHORIZED"]["StatusCode"] == "401"
+    assert answers["MISSING_AUTHENTICATION_TOKEN"]["StatusCode"] == "404"
+    assert answers["THROTTLED"]["ResponseParameters"] == {"gatewayresponse.header.Retry-After": "'2'"}
+
+
+def test_only_the_gateway_invokes_its_functions(service: Any) -> None:
+    permissions = [body["Properties"] for body in service.resources("AWS::Lambda::Permission").values()]
+    invoked = {
+        service.document["Resources"][one["FunctionName"]["Fn::GetAtt"][0]]["Properties"]["Handler"]: one["Principal"]
+        for one in permissions
+    }
+    assert invoked == {
+        FUNCTIONS["api"].handler: "apigateway.amazonaws.com",
+        FUNCTIONS["authorizer"].handler: "apigateway.amazonaws.com",
+        FUNCTIONS["sweeper"].handler: "events.amazonaws.com",
+    }
+    assert all("SourceArn" in one for one in permissions)
+
+
+@pytest.mark.parametrize(
+    ("metric", "namespace"),
+    [
+        ("ApproximateNumberOfMessagesVisible", "AWS/SQS"),
+        ("Errors", "AWS/Lambda"),
+        ("Invocations", "AWS/Lambda"),
+        ("5XXError", "AWS/ApiGateway"),
+        ("DispatchFailed", "PolarisDelegation"),
+    ],
+)
+def test_an_alarm_watches(service: Any, metric: str, namespace: str) -> None:
+    alarm = service.one("AWS::CloudWatch::Alarm", MetricName=metric, Namespace=namespace)["Properties"]
+    silence = "breaching" if metric == "Invocations" else "notBreaching"
+    assert alarm["TreatMissingData"] == silence
+    assert alarm["AlarmDescription"]
+
+
+def test_the_sweeper_counts_what_the_alarm_watches() -> None:
+    sweeper = ROOT / "functions" / "delegation" / "handlers" / "sweeper.py"
+    assert f'add_metric("{DISPATCH_FAILED_METRIC}", MetricUnit.Count' in sweeper.read_text()
+
+
+def test_an_alarm_watches_executions_that_end_badly(service: Any) -> None:
+    (alarm,) = [
+        body["Properties"]
+        for body in service.resources("AWS::CloudWatch::Alarm").values()
+        if "Metrics" in body["Properties"]
+    ]
+    watched = {one["MetricStat"]["Metric"]["MetricName"] for one in alarm["Metrics"] if "MetricStat" in one}
+    assert watched == {"ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted"}
+
+
+def test_the_dead_letter_alarm_watches_the_dead_letters(service: Any) -> None:
+    alarm = service.one("AWS::CloudWatch::Alarm", MetricName="ApproximateNumberOfMessagesVisible")["Properties"]
+    (dimension,) = alarm["Dimensions"]
+    watched = service.document["Resources"][dimension["Value"]["Fn::GetAtt"][0]]["Properties"]
+    assert "RedrivePolicy" not in watched

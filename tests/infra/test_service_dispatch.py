@@ -1,0 +1,106 @@
+"""Queue, state machine and Spark application as deployed."""
+
+import json
+import re
+from typing import Any
+
+from infra.environment import FUNCTIONS, ROOT
+
+DEFINITION = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
+
+
+def test_a_message_outlasts_six_time_outs_of_the_dispatcher_and_dies_in_a_queue_that_is_kept(service: Any) -> None:
+    (queue,) = [
+        body["Properties"]
+        for body in service.resources("AWS::SQS::Queue").values()
+        if "RedrivePolicy" in body["Properties"]
+    ]
+    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["dispatcher"].timeout_seconds
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
+    dead_letters = service.document["Resources"][queue["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]]
+    assert dead_letters["Properties"]["MessageRetentionPeriod"] == 14 * 24 * 3600
+
+
+def test_queues_are_encrypted_and_speak_tls_only(service: Any) -> None:
+    queues = service.resources("AWS::SQS::Queue")
+    assert all(body["Properties"]["SqsManagedSseEnabled"] is True for body in queues.values())
+    guarded = set()
+    for policy in service.resources("AWS::SQS::QueuePolicy").values():
+        (statement,) = policy["Properties"]["PolicyDocument"]["Statement"]
+        assert statement["Effect"] == "Deny"
+        assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        guarded |= {reference["Ref"] for reference in policy["Properties"]["Queues"]}
+    assert guarded == set(queues)
+
+
+def test_a_message_that_failed_comes_again_alone(service: Any) -> None:
+    mapping = service.one("AWS::Lambda::EventSourceMapping")["Properties"]
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    dispatcher = service.document["Resources"][mapping["FunctionName"]["Ref"]]["Properties"]
+    assert dispatcher["Handler"] == FUNCTIONS["dispatcher"].handler
+
+
+def test_the_machine_is_the_file_that_the_local_stack_executes(service: Any) -> None:
+    machine = service.one("AWS::StepFunctions::StateMachine")["Properties"]
+    assert machine["DefinitionString"] == DEFINITION.read_text(encoding="utf-8")
+    assert machine["StateMachineType"] == "STANDARD"
+
+
+def test_every_placeholder_of_the_definition_becomes_the_function_of_that_name(service: Any) -> None:
+    machine = service.one("AWS::StepFunctions::StateMachine")["Properties"]
+    substitutions = machine["DefinitionSubstitutions"]
+    assert set(substitutions) == set(re.findall(r"\$\{(\w+)\}", machine["DefinitionString"]))
+    for placeholder, arn in substitutions.items():
+        handler = service.document["Resources"][arn["Fn::GetAtt"][0]]["Properties"]["Handler"]
+        step = handler.removeprefix("delegation.handlers.").removesuffix(".handler")
+        assert placeholder.lower() == f"{step.replace('_', '')}functionarn"
+
+
+def test_steps_are_retried_when_lambda_is_at_fault_and_purges_are_not_started_twice(service: Any) -> None:
+    states = json.loads(service.one("AWS::StepFunctions::StateMachine")["Properties"]["DefinitionString"])["States"]
+    tasks = {name: state for name, state in states.items() if state["Type"] == "Task"}
+    retried = {
+        name: {error: rule for rule in state["Retry"] for error in rule["ErrorEquals"]} for name, state in tasks.items()
+    }
+    for name in tasks.keys() - {"RunInline", "MakeDue"}:
+        rules = {retried[name][error]["MaxAttempts"] for error in ("Lambda.ServiceException", "StoreUnavailable")}
+        assert rules == {tasks[name]["Retry"][0]["MaxAttempts"]}
+        assert all(rule["BackoffRate"] >= 2 and rule["MaxDelaySeconds"] <= 60 for rule in tasks[name]["Retry"])
+    assert set(retried["RunInline"]) == {"Lambda.TooManyRequestsException"}
+    assert set(retried["MakeDue"]) == {"States.ALL"}
+
+
+def test_the_dispatcher_starts_this_machine(service: Any) -> None:
+    machine = service.one("AWS::StepFunctions::StateMachine")["Properties"]
+    dispatcher = service.one("AWS::Lambda::Function", Handler=FUNCTIONS["dispatcher"].handler)["Properties"]
+    arn = dispatcher["Environment"]["Variables"]["DELEGATION_STATE_MACHINE_ARN"]
+    assert arn["Fn::Join"][1][-1].endswith(f":stateMachine:{machine['StateMachineName']}")
+
+
+def test_the_machine_logs_events_without_their_data(service: Any) -> None:
+    logging = service.one("AWS::StepFunctions::StateMachine")["Properties"]["LoggingConfiguration"]
+    assert (logging["IncludeExecutionData"], logging["Level"]) == (False, "ALL")
+
+
+def test_the_machine_may_invoke_its_steps_only(service: Any) -> None:
+    machine = service.one("AWS::StepFunctions::StateMachine")["Properties"]
+    role = service.document["Resources"][machine["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+    statements = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
+    (invoking,) = [one for one in statements if one["Action"] == "lambda:InvokeFunction"]
+    assert sorted(json.dumps(arn) for arn in invoking["Resource"]) == sorted(
+        json.dumps(arn) for arn in machine["DefinitionSubstitutions"].values()
+    )
+
+
+def test_spark_stops_by_itself_and_has_a_ceiling(service: Any) -> None:
+    application = service.one("AWS::EMRServerless::Application")["Properties"]
+    assert application["AutoStopConfiguration"] == {"Enabled": True, "IdleTimeoutMinutes": 5}
+    assert application["MaximumCapacity"] == {"Cpu": "64 vCPU", "Memory": "256 GB"}
+
+
+def test_a_job_is_given_no_secret_and_may_read_the_one_it_needs(service: Any) -> None:
+    starter = service.one("AWS::Lambda::Function", Handler=FUNCTIONS["start_job"].handler)["Properties"]
+    parameters = json.dumps(starter["Environment"]["Variables"]["DELEGATION_EMR_SPARK_PARAMETERS"])
+    assert "DELEGATION_POLARIS_SECRET_ARN" in parameters
+    assert "{{resolve:" not in parameters
+    assert "spark.speculation=false" in parameters

@@ -1,0 +1,134 @@
+"""The deployed functions are those of the table in infra/environment.py, each with no more than it needs."""
+
+from typing import Any
+
+import pytest
+
+from infra.environment import FUNCTIONS, environment
+
+_COMMON = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+_TASKS = {
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+}
+_PLANS = {"s3:GetObject", "s3:PutObject", "s3:ListBucket"}
+_POLARIS = {"secretsmanager:GetSecretValue"}
+ACTIONS = {
+    "api": _TASKS | _PLANS | _POLARIS | {"dynamodb:ConditionCheckItem", "dynamodb:Query", "sqs:SendMessage"},
+    "authorizer": set(),
+    "dispatcher": {
+        "states:StartExecution",
+        "sqs:ReceiveMessage",
+        "sqs:DeleteMessage",
+        "sqs:ChangeMessageVisibility",
+        "sqs:GetQueueAttributes",
+    },
+    "sweeper": _TASKS | {"dynamodb:Query", "sqs:SendMessage"},
+    "acquire": _TASKS,
+    "prepare": _TASKS | _POLARIS | {"s3:GetObject", "s3:ListBucket"},
+    "run_inline": _TASKS | _PLANS | _POLARIS,
+    "start_job": _TASKS
+    | {
+        "emr-serverless:StartJobRun",
+        "emr-serverless:ListJobRuns",
+        "emr-serverless:GetJobRun",
+        "emr-serverless:CancelJobRun",
+        "iam:PassRole",
+    },
+    "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "sqs:SendMessage"},
+    "complete": _TASKS | {"emr-serverless:GetJobRun"},
+    "make_due": _TASKS | {"sqs:SendMessage"},
+}
+
+
+def function(service: Any, name: str) -> dict[str, Any]:
+    body: dict[str, Any] = service.one("AWS::Lambda::Function", Handler=FUNCTIONS[name].handler)["Properties"]
+    return body
+
+
+def statements(service: Any, name: str) -> list[dict[str, Any]]:
+    role = service.document["Resources"][function(service, name)["Role"]["Fn::GetAtt"][0]]["Properties"]
+    assert "ManagedPolicyArns" not in role
+    return [statement for policy in role["Policies"] for statement in policy["PolicyDocument"]["Statement"]]
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_every_function_of_the_table_is_deployed_and_no_other(service: Any) -> None:
+    deployed = {body["Properties"]["Handler"] for body in service.resources("AWS::Lambda::Function").values()}
+    assert deployed == {entry.handler for entry in FUNCTIONS.values()}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, deployment: Any, name: str) -> None:
+    properties = function(service, name)
+    assert properties["Timeout"] == FUNCTIONS[name].timeout_seconds
+    assert properties["MemorySize"] == FUNCTIONS[name].memory_mb
+    expected = deployment.service.resolve(environment(name, deployment.service.resources))
+    assert properties["Environment"]["Variables"] == expected
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_role_may_do_what_its_function_does_and_nothing_else(service: Any, name: str) -> None:
+    allowed = statements(service, name)
+    assert {statement["Effect"] for statement in allowed} == {"Allow"}
+    assert {action for statement in allowed for action in listed(statement["Action"])} == ACTIONS[name] | _COMMON
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_only_tracing_names_no_resource(service: Any, name: str) -> None:
+    everywhere = [
+        statement["Action"] for statement in statements(service, name) if "*" in listed(statement["Resource"])
+    ]
+    assert everywhere == [["xray:PutTelemetryRecords", "xray:PutTraceSegments"]]
+
+
+def test_no_two_functions_share_a_role(service: Any) -> None:
+    roles = [function(service, name)["Role"]["Fn::GetAtt"][0] for name in FUNCTIONS]
+    assert len(set(roles)) == len(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(ACTIONS.keys() - {"authorizer", "dispatcher"}))
+def test_the_key_is_used_through_its_services_only(service: Any, name: str) -> None:
+    uses = [statement for statement in statements(service, name) if listed(statement["Action"])[0].startswith("kms:")]
+    assert uses
+    assert all("kms:ViaService" in statement["Condition"]["StringEquals"] for statement in uses)
+
+
+def test_only_the_job_role_is_passed_and_only_to_emr_serverless(service: Any) -> None:
+    (passing,) = [one for one in statements(service, "start_job") if one["Action"] == "iam:PassRole"]
+    assert passing["Condition"] == {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
+    role = service.document["Resources"][passing["Resource"]["Fn::GetAtt"][0]]["Properties"]
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "emr-serverless.amazonaws.com"}
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_log_is_kept_for_as_long_as_the_settings_say(service: Any, name: str) -> None:
+    properties = function(service, name)
+    log = service.document["Resources"][properties["LoggingConfig"]["LogGroup"]["Ref"]]
+    assert log["Properties"]["RetentionInDays"] == 90
+    assert log["DeletionPolicy"] == "Retain"
+    assert properties["LoggingConfig"]["LogFormat"] == "JSON"
+    assert properties["TracingConfig"] == {"Mode": "Active"}
+
+
+def test_no_log_is_kept_for_ever(service: Any) -> None:
+    for name, log in service.resources("AWS::Logs::LogGroup").items():
+        assert log["Properties"].get("RetentionInDays") == 90, name
+
+
+def test_a_sweep_that_failed_is_left_to_the_next_minute(service: Any) -> None:
+    rule = service.one("AWS::Events::Rule")["Properties"]
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    (target,) = rule["Targets"]
+    sweeper = service.document["Resources"][target["Arn"]["Fn::GetAtt"][0]]["Properties"]
+    assert sweeper["Handler"] == FUNCTIONS["sweeper"].handler
+    assert service.one("AWS::Lambda::EventInvokeConfig")["Properties"]["MaximumRetryAttempts"] == 0
