@@ -2,14 +2,13 @@
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import boto3
-from botocore.config import Config
 from moto import mock_aws
 
-from delegation.tasks.conditional import ConditionalTable
+from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DUE_INDEX, DynamoDbTaskStore
 
 REGION = "us-east-1"
@@ -22,7 +21,7 @@ def dynamodb_client(url: str | None = None) -> Any:
         region_name=REGION,
         aws_access_key_id="local",
         aws_secret_access_key="local",
-        config=Config(retries={"total_max_attempts": 1}, max_pool_connections=32),
+        config=client_config(max_pool_connections=32, read_timeout=60),
     )
 
 
@@ -61,17 +60,29 @@ def no_wait(_seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def moto_task_store(wrap: Callable[[Any], Any] = lambda client: client) -> Iterator[DynamoDbTaskStore]:
-    """A store in moto inside this process: sequential use only. `wrap` may put something around its client."""
+def moto() -> Iterator[Any]:
+    """A client of DynamoDB in moto inside this process: sequential use only."""
     with mock_aws(), contextlib.closing(dynamodb_client()) as client:
-        table = create_task_table(client)
-        yield DynamoDbTaskStore(ConditionalTable(wrap(client), sleep=no_wait), table)
+        yield client
+
+
+@contextlib.contextmanager
+def task_store(client: Any, *, tries: int = 6) -> Iterator[DynamoDbTaskStore]:
+    """A store over a table that is gone afterwards: moto copies all it holds at every transaction."""
+    table = create_task_table(client)
+    yield DynamoDbTaskStore(ConditionalTable(client, tries=tries, sleep=no_wait), table)
+    client.delete_table(TableName=table)
+
+
+@contextlib.contextmanager
+def moto_task_store() -> Iterator[DynamoDbTaskStore]:
+    """A store in a moto of its own."""
+    with moto() as client, task_store(client) as store:
+        yield store
 
 
 @contextlib.contextmanager
 def local_task_store(url: str) -> Iterator[DynamoDbTaskStore]:
     """A store in a running DynamoDB Local, for threads too."""
-    with contextlib.closing(dynamodb_client(url)) as client:
-        table = create_task_table(client)
-        yield DynamoDbTaskStore(ConditionalTable(client, tries=12), table)
-        client.delete_table(TableName=table)
+    with contextlib.closing(dynamodb_client(url)) as client, task_store(client, tries=12) as store:
+        yield store

@@ -1,6 +1,7 @@
 """One contract for every TaskStore: in memory, DynamoDB in moto (sequentially), DynamoDB Local (threads too)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,18 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.store import Advance, Create, TaskStore
 from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL, Check
-from tests.contract.task_tables import local_task_store, moto_task_store
+from tests.contract.task_tables import local_task_store, moto, task_store
 from tests.unit.tasks.builders import acquired, retried, submitted
 
 MEMORY = "memory"
 MOTO = "moto"
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+
+
+@pytest.fixture(scope="module")
+def moto_client() -> Iterator[Any]:
+    with moto() as client:
+        yield client
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[TaskStore]:
         case "memory":
             yield MemoryTaskStore()
         case "moto":
-            with moto_task_store() as in_moto:
+            with task_store(request.getfixturevalue("moto_client")) as in_moto:
                 yield in_moto
         case "local":
             with local_task_store(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:

@@ -6,27 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
-from botocore.exceptions import ClientError, HTTPClientError
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 
 REFUSED: Final = "ConditionalCheckFailed"
-_RETRYABLE: Final = frozenset({
-    "InternalServerError",
+_TRY_AGAIN: Final = frozenset({
     "LimitExceededException",
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
-    "ServiceUnavailable",
     "ThrottlingException",
     "TransactionConflictException",
     "TransactionInProgressException",
 })  # fmt: skip
-_RETRYABLE_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
-_MAYBE_APPLIED: Final = frozenset({"InternalServerError", "ServiceUnavailable", "TransactionInProgressException"})
+_TRY_AGAIN_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
+_NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError)
 _UNREACHABLE: Final = (HTTPClientError, BotoConnectionError)
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
+
+
+def client_config(**more: Any) -> Config:
+    """The botocore configuration of a DynamoDB client for ConditionalTable: short time-outs, one try a call."""
+    return Config(**{"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}, **more})
 
 
 def to_item(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,6 +47,7 @@ class ConditionalTable:
     """A boto3 DynamoDB client that repeats what can be repeated.
 
     A write is repeated with the same items, so a nonce among them tells afterwards whether an earlier try was applied.
+    The client must not repeat calls itself (`client_config`): behind its back a try could be applied and go unnoticed.
     `sleep` and `draw` are the waiting between tries, passed in so that tests neither wait nor guess.
     """
 
@@ -66,47 +71,82 @@ class ConditionalTable:
         StoreUnavailable when nothing was written, OutcomeUnknown when that cannot be told from the answers.
         """
         unclear = False
+        refusal: ClientError | None = None
         for attempt in range(self._tries):
-            if attempt:
-                self._sleep(min(0.05 * 2**attempt, 1.0) * (0.5 + self._draw() / 2))
+            self._wait(attempt)
             try:
                 call()
             except ClientError as error:
-                if not _worth_another_try(error):
+                if _is_refusal(error):
                     return _reasons(error)
-                unclear = unclear or error.response["Error"]["Code"] in _MAYBE_APPLIED
+                unclear = unclear or _maybe_applied(error)
+                if not _worth_another_try(error):
+                    refusal = error
+                    break
+            except _NOT_SENT:
+                continue
             except _UNREACHABLE:
                 unclear = True
             else:
                 return ()
         if unclear:
-            raise OutcomeUnknown("a write got no clear answer")
+            raise OutcomeUnknown("a write got no clear answer") from refusal
+        if refusal is not None:
+            raise StoreUnavailable(f"the table answered {_code(refusal)}") from refusal
         raise StoreUnavailable(f"the table did not take a write in {self._tries} tries")
 
     def read(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """One read; StoreUnavailable when it failed."""
-        try:
-            answer: dict[str, Any] = getattr(self.client, operation)(**arguments)
-        except ClientError as error:
-            raise StoreUnavailable(f"the table answered {error.response['Error']['Code']}") from error
-        except _UNREACHABLE as error:
-            raise StoreUnavailable(f"the table could not be read: {type(error).__name__}") from error
-        return answer
+        """A read, tried again like a write; StoreUnavailable when it failed."""
+        failure: Exception | None = None
+        for attempt in range(self._tries):
+            self._wait(attempt)
+            try:
+                answer: dict[str, Any] = getattr(self.client, operation)(**arguments)
+            except ClientError as error:
+                failure = error
+                if not _worth_another_try(error):
+                    break
+            except _UNREACHABLE as error:
+                failure = error
+            else:
+                return answer
+        why = _code(failure) if isinstance(failure, ClientError) else type(failure).__name__
+        raise StoreUnavailable(f"the table could not be read: {why}") from failure
+
+    def _wait(self, attempt: int) -> None:
+        if attempt:
+            self._sleep(min(0.05 * 2**attempt, 1.0) * (0.5 + self._draw() / 2))
 
 
-def _worth_another_try(error: ClientError) -> bool:
-    code = error.response["Error"]["Code"]
-    if code != "TransactionCanceledException":
-        return code in _RETRYABLE
-    codes = {reason.get("Code") for reason in error.response.get("CancellationReasons", [])}
-    return REFUSED not in codes and bool(codes & _RETRYABLE_REASONS)
+def _code(error: ClientError) -> str:
+    return error.response["Error"]["Code"]
+
+
+def _is_refusal(error: ClientError) -> bool:
+    if _code(error) == "ConditionalCheckFailedException":
+        return True
+    reasons = error.response.get("CancellationReasons", [])
+    return _code(error) == "TransactionCanceledException" and any(r.get("Code") == REFUSED for r in reasons)
 
 
 def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:
-    code = error.response["Error"]["Code"]
-    if code == "ConditionalCheckFailedException":
+    if _code(error) == "ConditionalCheckFailedException":
         return [{"Code": REFUSED, "Item": error.response.get("Item")}]
     reasons: Sequence[Mapping[str, Any]] = error.response.get("CancellationReasons", [])
-    if code == "TransactionCanceledException" and any(reason.get("Code") == REFUSED for reason in reasons):
-        return reasons
-    raise StoreUnavailable(f"the table answered {code}") from error
+    return reasons
+
+
+def _maybe_applied(error: ClientError) -> bool:
+    return _is_server_error(error) or _code(error) == "TransactionInProgressException"
+
+
+def _worth_another_try(error: ClientError) -> bool:
+    if _code(error) != "TransactionCanceledException":
+        return _is_server_error(error) or _code(error) in _TRY_AGAIN
+    return any(reason.get("Code") in _TRY_AGAIN_REASONS for reason in error.response.get("CancellationReasons", []))
+
+
+def _is_server_error(error: ClientError) -> bool:
+    # By status too: what stands before DynamoDB answers 502 to 504 with codes of its own.
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= 500 or _code(error) in {"InternalServerError", "ServiceUnavailable"}

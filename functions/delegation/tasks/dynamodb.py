@@ -11,7 +11,14 @@ from typing import Any, ClassVar, Final
 
 from delegation.tasks import codec
 from delegation.tasks.conditional import REFUSED, ConditionalTable, from_item, to_item
-from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, TaskError, TaskExists
+from delegation.tasks.errors import (
+    OutcomeUnknown,
+    RevisionConflict,
+    StaleTask,
+    StoreUnavailable,
+    TaskError,
+    TaskExists,
+)
 from delegation.tasks.model import HEAD, Task, isoformat
 from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise
 
@@ -104,31 +111,45 @@ class DynamoDbTaskStore:
 
     def _settle(self, change: Change, call: Callable[[], object]) -> Task:
         """Make the call and tell whose refusal it is: our own earlier try's, another writer's, or a companion's."""
-        task = _after(change)
         try:
             reasons = self.dynamodb.write(call)
         except OutcomeUnknown:
-            applied = self._applied(change, self.get(task.task_id))
-            if applied is None:
-                raise
-            return applied
+            return self._read_back(change)
         if not reasons:
-            return task
+            return _after(change)
         own = len(self._actions(change))
         if isinstance(change, Expect):
             _raise_companion(reasons[own:])  # the companion alone knows whether an earlier try was applied
         if any(reason.get("Code") == REFUSED for reason in reasons[:own]):
-            head = self._head_of(reasons[0], task.task_id)
-            applied = self._applied(change, head)
-            if applied is not None:
-                return applied
-            raise _conflict(change, head)
+            return self._judge(change, reasons[0].get("Item"))
         _raise_companion(reasons[own:])
-        raise _conflict(change, self.get(task.task_id))
+        raise _conflict(change, self.get(_after(change).task_id))
 
-    def _head_of(self, reason: Mapping[str, Any], task_id: str) -> Task | None:
-        item = reason.get("Item")
-        return codec.task_of(from_item(item)) if item else self.get(task_id)
+    def _judge(self, change: Change, item: Mapping[str, Any] | None) -> Task:
+        """A refused write: our own earlier try's doing, or a lost race; `item` is the head that refused it."""
+        task = _after(change)
+        try:
+            head = codec.task_of(from_item(item)) if item else self.get(task.task_id)
+            applied = self._applied(change, head)
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(f"what refused a write to task {task.task_id} could not be read") from error
+        if applied is not None:
+            return applied
+        raise _conflict(change, head)
+
+    def _read_back(self, change: Change) -> Task:
+        """What became of a write without a clear answer; OutcomeUnknown while it may still arrive."""
+        task = _after(change)
+        try:
+            head = self.get(task.task_id)
+            applied = self._applied(change, head)
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(f"a write to task {task.task_id} could not be read back") from error
+        if applied is not None:
+            return applied
+        if head is not None and _is_past(change, head):
+            raise _conflict(change, head)
+        raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer")
 
     def _applied(self, change: Change, head: Task | None) -> Task | None:
         """The head if our write is in it or in a row below it, None otherwise."""
@@ -217,6 +238,17 @@ class DynamoDbTaskStore:
 
 def _after(change: Change) -> Task:
     return change.after if isinstance(change, Advance | Revise) else change.task
+
+
+def _is_past(change: Change, head: Task) -> bool:
+    """Whether a change that left no trace in this head can never be applied any more."""
+    match change:
+        case Create():
+            return True
+        case Advance(before, _) | Revise(before, _):
+            return head.revision != before.revision
+        case Expect():
+            return False  # it writes nothing of its own: what was joined to it may have been applied before
 
 
 def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
