@@ -1,0 +1,279 @@
+"""docs/openapi.yaml is valid, and says what the routes, the models and the errors do."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aws_lambda_powertools import Logger
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from pydantic import BaseModel
+
+from delegation.edge import answers, models, wiring
+from delegation.edge.models import TaskPayload
+from delegation.edge.problems import TABLE
+from delegation.edge.routes import ENDPOINTS, Dependencies
+from delegation.edge.submission import Answer
+from delegation.errors import DelegationError
+from delegation.handlers import api as handler_module
+from delegation.idempotency.errors import KeyConflict, RequestInProgress
+from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.model import Status, Task
+from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task
+from tests.unit.edge.gateway import Context, sample
+from tests.unit.edge.requests import ABSENT, changed, identity_only, loaded
+
+SPEC: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).resolve().parents[3] / "docs" / "openapi.yaml").read_text(encoding="utf-8")
+)
+SCHEMAS: dict[str, Any] = SPEC["components"]["schemas"]
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+POSTS = ("/v1/tasks/execute/synchronous", "/v1/tasks")
+
+
+def errors_of(name: str, document: Any) -> list[str]:
+    """What a component's schema says against a document."""
+    schema = {"$ref": f"#/components/schemas/{name}", "components": SPEC["components"]}
+    validator = OAS31Validator(schema, format_checker=OAS31Validator.FORMAT_CHECKER)
+    return [error.message for error in validator.iter_errors(document)]
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in SPEC["paths"].items():
+        for method in METHODS:
+            if method in item:
+                yield path, method.upper(), item[method]
+
+
+def responses(path: str, method: str) -> dict[str, Any]:
+    """The responses of an operation by status, references followed."""
+    found: dict[str, Any] = SPEC["paths"][path][method.lower()]["responses"]
+    components = SPEC["components"]["responses"]
+    return {
+        status: components[response["$ref"].rpartition("/")[2]] if "$ref" in response else response
+        for status, response in found.items()
+    }
+
+
+def test_it_is_valid_openapi() -> None:
+    assert [error.message for error in OpenAPIV31SpecValidator(SPEC).iter_errors()] == []
+
+
+def test_it_has_the_routes_of_the_service_and_no_others() -> None:
+    described = {(operation["operationId"], method, path) for path, method, operation in operations()}
+    assert described == {(endpoint.operation, endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+
+
+def test_its_servers_end_with_the_base_path() -> None:
+    assert all(server["url"].endswith(answers.BASE_PATH) for server in SPEC["servers"])
+
+
+MODELS: list[type[BaseModel]] = [
+    models.TaskPayload,
+    models.CommonPayload,
+    models.TableIdentity,
+    models.TableMetadata,
+    models.StorageCredential,
+    models.TaskAccepted,
+    models.TaskSuccessResponse,
+    models.ExecutionResult,
+    models.ErrorResponse,
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_schema_has_the_members_of_its_model(model: type[BaseModel]) -> None:
+    described = SCHEMAS[model.__name__]
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    assert described["properties"].keys() == fields.keys()
+    # A response's constant has a default in code and is always there on the wire.
+    always = {name for name, field in fields.items() if field.is_required() or isinstance(field.default, str)}
+    assert set(described.get("required", [])) == always
+
+
+@pytest.mark.parametrize("model", [*MODELS, models.PurgeTableOperationParameters])
+def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
+    """Every keyword that pydantic derives from a field is in the description of that field, with the same value."""
+    generated = model.model_json_schema(by_alias=True)
+
+    def resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+        if "anyOf" in schema:
+            schema = next(branch for branch in schema["anyOf"] if branch.get("type") != "null")
+        if "$ref" in schema:
+            return definitions[schema["$ref"].rpartition("/")[2]]
+        return schema
+
+    for name, field in generated["properties"].items():
+        mine = resolved(field, generated.get("$defs", {}))
+        described = resolved(SCHEMAS[model.__name__]["properties"][name], SCHEMAS)
+        constant = [mine["const"]] if "const" in mine else mine.get("enum")
+        assert described.get("enum") == constant
+        for keyword in ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "maxProperties"):
+            assert described.get(keyword) == mine.get(keyword), f"{name}.{keyword}"
+
+
+def test_the_parameters_are_the_appendixs_in_both_spellings() -> None:
+    described = SCHEMAS["PurgeTableOperationParameters"]
+    fields = models.PurgeTableOperationParameters.model_fields
+    named = {field.alias or name for name, field in fields.items()}
+    assert described["properties"].keys() == named | {"metadata-location"}
+    assert set(described["required"]) == {"table_identity", "metadata", "config"}
+
+
+PAYLOADS: list[tuple[dict[str, Any], bool, bool]] = [
+    (loaded(), True, True),
+    (identity_only(), False, True),
+    (changed(loaded(), "operation_parameters/config", ABSENT), False, False),
+    (changed(loaded(), "operation_parameters/metadata", ABSENT), False, False),
+    (changed(loaded(), "operation_parameters/metadata_location", ABSENT), False, False),
+    (changed(loaded(), "operation_parameters/metadata-location", "s3://a/b"), False, False),
+    (changed(loaded(), "operation_parameters/table_identity", ABSENT), False, False),
+    (changed(loaded(), "operation_parameters/table_identity/table_entity_id", ABSENT), True, True),
+    (changed(loaded(), "operation_parameters/table_identity/namespace_levels", []), False, False),
+    (changed(loaded(), "operation_parameters/table_identity/table_name", ""), False, False),
+    (changed(loaded(), "operation_parameters/metadata/format-version", "2"), False, False),
+    (changed(loaded(), "operation_parameters/metadata/table-uuid", "x"), False, False),
+    (changed(loaded(), "operation_parameters/storage-credentials", None), True, True),
+    (changed(loaded(), "operation_parameters/properties", {"a": 1}), False, False),
+    (changed(loaded(), "common_payload/operation_type", "TABLE_COMPACTION"), False, False),
+    (changed(loaded(), "common_payload/request_timestamp_utc", None), True, True),
+    (changed(loaded(), "common_payload/request_timestamp_utc", "2025-06-11T16:21:00"), False, False),
+    (changed(loaded(), "common_payload/realm_identifier", ABSENT), False, False),
+    (changed(loaded(), "common_payload/later", 1), True, True),
+]
+
+
+@pytest.mark.parametrize(("body", "synchronous", "background"), PAYLOADS)
+def test_schema_and_model_take_and_refuse_the_same_bodies(
+    body: dict[str, Any], synchronous: bool, background: bool
+) -> None:
+    for schema, identity_enough, fits in (("TaskPayload", False, synchronous), ("AnyTaskPayload", True, background)):
+        assert (errors_of(schema, body) == []) is fits
+        if fits:
+            TaskPayload.read(body, identity_only=identity_enough)
+        else:
+            with pytest.raises(models.BadRequest):
+                TaskPayload.read(body, identity_only=identity_enough)
+
+
+def test_every_status_that_an_error_can_have_is_described() -> None:
+    described = set(responses(POSTS[0], "POST")) | set(responses(POSTS[1], "POST"))
+    assert {str(rule.status) for rule in TABLE.values()} - {"405"} <= described
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_the_key_is_optional_and_of_the_proposals_pattern(path: str) -> None:
+    assert {"$ref": "#/components/parameters/IdempotencyKey"} in SPEC["paths"][path]["post"]["parameters"]
+    parameter = SPEC["components"]["parameters"]["IdempotencyKey"]
+    assert (parameter["name"], parameter["required"]) == ("Idempotency-Key", False)
+    assert parameter["schema"]["pattern"] == "^[a-zA-Z0-9][a-zA-Z0-9_.-]*$"
+    assert (parameter["schema"]["minLength"], parameter["schema"]["maxLength"]) == (1, 255)
+    assert {"409", "422"} <= responses(path, "POST").keys()
+
+
+def finished(status: Status, **changes: Any) -> Task:
+    task = a_task().evolve(status=status, next_scheduled_run_ts=None, due_at=None, **changes)
+    return Task.model_validate(task)
+
+
+def stored(answer: Any, kind: str) -> Answer:
+    return Answer(answer.status, answer.body.encode(), TASK_ID, kind)
+
+
+SUCCESS = finished(Status.SUCCESS, files_deleted=3, bytes_deleted=2**60, result_summary="3 files")
+OUTCOMES: list[tuple[str, Answer | DelegationError]] = [
+    ("/v1/tasks", stored(answers.accepted(a_task()), "accepted")),
+    (POSTS[0], stored(answers.outcome(SUCCESS), "completed")),
+    (POSTS[0], stored(answers.outcome(finished(Status.FAILURE, error_code="GC_DISABLED")), "failed")),
+    (POSTS[0], stored(answers.outcome(finished(Status.FAILURE, error_code="POLARIS_FORBIDDEN")), "failed")),
+    (POSTS[0], stored(answers.outcome(finished(Status.FAILURE, error_code="LOST", result_extended="x")), "failed")),
+    *[(path, error) for path in POSTS for error in (RequestInProgress(TASK_ID), KeyConflict(), StoreUnavailable("x"))],
+]
+
+
+def described_as(path: str, method: str, response: dict[str, Any]) -> list[str]:
+    """What the description of an operation says against an answer of the API."""
+    schema = responses(path, method)[str(response["statusCode"])]["content"]["application/json"]["schema"]["$ref"]
+    return errors_of(schema.rpartition("/")[2], json.loads(response["body"]))
+
+
+@pytest.mark.parametrize(("path", "outcome"), OUTCOMES)
+def test_what_posting_answers_is_as_described(api: Api, path: str, outcome: Any) -> None:
+    api.submissions.answer = outcome
+    assert described_as(path, "POST", api.call("POST", path, loaded())) == []
+
+
+@pytest.mark.parametrize("task", [a_task(), SUCCESS])
+def test_a_task_is_as_described(api: Api, task: Task) -> None:
+    assert errors_of("TaskRecord", task.public()) == []
+    assert SCHEMAS["TaskRecord"]["properties"].keys() <= task.public().keys()
+    assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", f"/v1/tasks/{TASK_ID}")) == []
+    assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []
+
+
+def test_statuses_are_the_six() -> None:
+    assert SCHEMAS["TaskRecord"]["properties"]["status"]["enum"] == [status.value for status in Status]
+
+
+def test_the_configuration_is_as_described(api: Api) -> None:
+    assert described_as("/v1/config", "GET", api.call("GET", "/v1/config")) == []
+
+
+SAMPLES = {
+    "api-submit": ("/v1/tasks", "POST", 202),
+    "api-execute": (POSTS[0], "POST", 202),
+    "api-status": ("/v1/tasks/{taskId}", "GET", 200),
+    "api-config": ("/v1/config", "GET", 200),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_function_answers_its_sample_events(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The handler's module over fakes: built once, no event logged although the environment asks for it."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
+    monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
+    submissions, built = FakeSubmissions(), []
+
+    def dependencies() -> Dependencies:
+        built.append(1)
+        return Dependencies(submissions, FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW)
+
+    monkeypatch.setattr(wiring, "api_dependencies", dependencies)
+    handler_module._api.cache_clear()
+    try:
+        for _ in range(2):
+            response = handler_module.handler(sample(name), Context())
+            assert response["statusCode"] == SAMPLES[name][2]
+    finally:
+        handler_module._api.cache_clear()
+    assert built == [1]
+    assert "example-secret" not in capsys.readouterr().out
+    for submission in (*submissions.submitted, *(one for one, _, _ in submissions.executed)):
+        assert submission.caller == "polaris"
+        assert submission.key is not None
+
+
+def test_traces_hold_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tracing asked for the handler is wrapped, outside Lambda without effect, and answers the same."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
+    monkeypatch.setenv("DELEGATION_TRACING", "true")
+    monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
+    deps = Dependencies(FakeSubmissions(), FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW)
+    monkeypatch.setattr(wiring, "api_dependencies", lambda: deps)
+    asked: list[dict[str, Any]] = []
+
+    class Recording:
+        def capture_lambda_handler(self, handler: Any, **options: Any) -> Any:
+            asked.append(options)
+            return handler
+
+    monkeypatch.setattr(wiring, "Tracer", Recording)
+    handle = wiring.api(Logger(service=f"edge-{uuid.uuid4()}"))
+    assert handle(sample("api-config"), Context())["statusCode"] == 200
+    assert asked == [{"capture_response": False, "capture_error": False}]

@@ -1,0 +1,137 @@
+"""Settings of the edge: each missing or bad one is named, none is shown."""
+
+import traceback
+
+import pytest
+from aws_lambda_powertools import Logger
+from pydantic import ValidationError
+
+from delegation.edge import wiring
+from delegation.edge.identity import CertificateSource
+from delegation.edge.jwks import JwksKeys
+from delegation.edge.settings import ApiSettings, AuthorizerSettings
+from delegation.edge.tokens import StaticKey
+from infra.environment import FUNCTIONS, Resources, environment
+from tests.unit.edge.pki import ISSUER, SUBJECT, ec_key, pem, public_pem, revocation_list
+
+JWKS = {
+    "DELEGATION_CLIENT_SUBJECT": SUBJECT,
+    "DELEGATION_CLIENT_ISSUER": ISSUER,
+    "DELEGATION_TOKEN_ISSUER": "https://issuer.test",
+    "DELEGATION_TOKEN_JWKS_URL": "https://issuer.test/jwks.json",
+}
+SECRET = "Pl4ntedS3cretPl4nted"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DELEGATION_TOKEN_PUBLIC_KEY", "DELEGATION_TOKEN_AUDIENCE", "DELEGATION_CLIENT_SERIALS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in JWKS.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_defaults_are_api_gateway_and_the_proposals_scope() -> None:
+    settings = AuthorizerSettings()
+    assert settings.client_certificate_source is CertificateSource.APIGATEWAY
+    assert settings.token_scope == "execute_tasks"
+    assert settings.token_audience is None
+    assert settings.token_leeway_seconds == 30
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        AuthorizerSettings().token_scope = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["DELEGATION_CLIENT_SUBJECT", "DELEGATION_CLIENT_ISSUER", "DELEGATION_TOKEN_ISSUER"])
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str | None) -> None:
+    if value is None:
+        monkeypatch.delenv(name)
+    else:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValidationError, match=name):
+        AuthorizerSettings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DELEGATION_CLIENT_SUBJECT", f"{SECRET}"),
+        ("DELEGATION_CLIENT_ISSUER", "CN=a, O=b"),
+        ("DELEGATION_CLIENT_SERIALS", f"0a,{SECRET}"),
+        ("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "header"),
+        ("DELEGATION_CLIENT_CRL", SECRET),
+        ("DELEGATION_TOKEN_JWKS_URL", "ftp://issuer.test"),
+        ("DELEGATION_TOKEN_JWKS_URL", "https://"),
+        ("DELEGATION_TOKEN_PUBLIC_KEY", SECRET),
+        ("DELEGATION_TOKEN_SCOPE", "two scopes"),
+        ("DELEGATION_TOKEN_LEEWAY_SECONDS", "301"),
+        ("DELEGATION_TOKEN_LEEWAY_SECONDS", "-1"),
+        ("DELEGATION_TOKEN_JWKS_TIMEOUT_SECONDS", "0"),
+    ],
+)
+def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValidationError, match=name) as refused:
+        AuthorizerSettings()
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+
+
+def test_one_source_of_keys_is_needed_and_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", public_pem(ec_key()))
+    with pytest.raises(ValidationError, match="exactly one"):
+        AuthorizerSettings()
+    monkeypatch.delenv("DELEGATION_TOKEN_JWKS_URL")
+    assert isinstance(wiring.authorizer().tokens._keys, StaticKey)
+    monkeypatch.delenv("DELEGATION_TOKEN_PUBLIC_KEY")
+    with pytest.raises(ValidationError, match="exactly one"):
+        AuthorizerSettings()
+
+
+def test_the_authorizer_is_what_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELEGATION_CLIENT_SERIALS", "0a:1b,2c")
+    monkeypatch.setenv("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb")
+    monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
+    built = wiring.authorizer()
+    assert built.source is CertificateSource.ALB
+    assert built.pin.serials == {0x0A1B, 0x2C}
+    assert built.pin.subject.rfc4514_string() == SUBJECT
+    assert built.pin.revoked is not None
+    assert isinstance(built.tokens._keys, JwksKeys)
+
+
+def test_without_serials_any_certificate_of_the_identity_is_admitted() -> None:
+    assert wiring.authorizer().pin.serials is None
+
+
+def test_the_function_gets_the_variables_that_the_settings_read() -> None:
+    given = environment(
+        "authorizer",
+        Resources(
+            client_subject=SUBJECT,
+            client_issuer=ISSUER,
+            client_serials="0a:1b",
+            token_issuer="https://issuer.test",
+            token_jwks_url="https://issuer.test/jwks.json",
+            token_audience="delegation",
+        ),
+    )
+    read = {field.alias for field in AuthorizerSettings.model_fields.values()}
+    assert {name for name in given if name.startswith("DELEGATION_")} <= read
+    assert "POWERTOOLS_METRICS_NAMESPACE" in environment("api", Resources())
+    assert {"api", "authorizer"} <= FUNCTIONS.keys()
+
+
+def test_the_api_needs_a_metrics_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POWERTOOLS_METRICS_NAMESPACE", raising=False)
+    with pytest.raises(ValidationError, match="POWERTOOLS_METRICS_NAMESPACE"):
+        wiring.api(Logger(service="edge-settings"))
+
+
+def test_tracing_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
+    assert ApiSettings().tracing is False
+    monkeypatch.setenv("DELEGATION_TRACING", "true")
+    assert ApiSettings().tracing is True
