@@ -144,7 +144,9 @@ class TextOutput:
             self._out.print(f"More: --cursor {page.cursor}", style="dim")
 
     def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
-        self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {versions[-1].table or versions[-1].task_type}"))
+        last = versions[-1]
+        day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
+        self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {last.table or last.task_type}{day}"))
         self._out.print(history_table(versions))
 
     @contextlib.contextmanager
@@ -174,18 +176,21 @@ def history_table(versions: Sequence[TaskView]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("version", justify="right")
     for column in ("status", "since", "lasted", "attempt", "files", "note"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in {"status", "since", "lasted"})
+    days = {view.last_status_change_ts.astimezone().date() for view in versions if view.last_status_change_ts}
+    # An 80-column terminal has no room for a date on each line, and a task of one day no need of it.
+    form = "%H:%M:%S" if len(days) == 1 else "%m-%d %H:%M:%S"
     for view, after in zip(versions, [*versions[1:], None], strict=True):
-        table.add_row(*_version_row(view, after))
+        table.add_row(*_version_row(view, after, form))
     return table
 
 
-def _version_row(view: TaskView, after: TaskView | None) -> list[RenderableType]:
+def _version_row(view: TaskView, after: TaskView | None, form: str) -> list[RenderableType]:
     since, until = view.last_status_change_ts, after.last_status_change_ts if after else None
     return [
         str(view.version),
         status_text(view.status),
-        since.astimezone().strftime("%Y-%m-%d %H:%M:%S") if since else "",
+        since.astimezone().strftime(form) if since else "",
         duration_text((until - since).total_seconds()) if since and until else "",
         str(view.attempt_count),
         _files(view),

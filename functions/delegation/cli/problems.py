@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from delegation.cli.errors import CommandError
 from delegation.client import errors as client
 from delegation.errors import DelegationError
 from delegation.polaris import errors as polaris
@@ -56,9 +55,10 @@ _OTHERWISE: Final = "Run it again; if it stays, open an issue with this message.
 
 
 def next_step(error: DelegationError) -> str:
-    """What to do about it, one sentence or two."""
-    if isinstance(error, CommandError):
-        return error.next_step
+    """What to do about it, one sentence or two; an error of another package may bring its own as `next_step`."""
+    own: object = getattr(error, "next_step", None)
+    if isinstance(own, str):
+        return own
     step = next((step for kind, step in _NEXT_STEPS if isinstance(error, kind)), _OTHERWISE)
     task_id = getattr(error, "delegation_task_id", None)
     return step.replace(" ID`", f" {task_id}`") if task_id else step

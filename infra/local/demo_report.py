@@ -1,0 +1,128 @@
+"""What the demo found out, what of it is off, and how it is shown; pure, but for writing the file."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from delegation.cli.watching import duration_text
+from delegation.client.model import TaskView
+
+LIFE: Final = ("SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS")
+"""The versions of a purge that nothing went wrong with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """One purged table; `expected_engine` is the one that its size calls for, `seconds` from request to drop."""
+
+    name: str
+    expected_engine: str
+    files_before: int
+    objects_left: int
+    seconds: float
+    history: Sequence[TaskView]
+
+    @property
+    def last(self) -> TaskView:
+        return self.history[-1]
+
+    def document(self) -> dict[str, Any]:
+        """One element of demo.json's `tables`."""
+        return {
+            "name": self.name,
+            "engine": self.last.engine,
+            "task_id": self.last.task_id,
+            "status": self.last.status,
+            "files_before": self.files_before,
+            "files_deleted": self.last.files_deleted,
+            "objects_left": self.objects_left,
+            "seconds": round(self.seconds, 1),
+            "versions": [{"version": view.version, "status": view.status} for view in self.history],
+        }
+
+    def problems(self) -> list[str]:
+        """What is not as it should be."""
+        found = []
+        statuses = tuple(view.status for view in self.history)
+        if statuses != LIFE:
+            found.append(f"{self.name}: went through {' → '.join(statuses)} instead of {' → '.join(LIFE)}")
+        if self.last.engine != self.expected_engine:
+            found.append(f"{self.name}: was purged by the {self.last.engine} engine instead of {self.expected_engine}")
+        if self.files_before == 0:
+            found.append(f"{self.name}: had no objects to begin with")
+        if self.objects_left:
+            found.append(f"{self.name}: {self.objects_left} objects are left")
+        if self.last.files_deleted != self.files_before:
+            found.append(f"{self.name}: {self.last.files_deleted} files reported deleted of {self.files_before}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything the demo looked at in the end; `catalog` are the tables that are left in it, `seconds` the whole."""
+
+    tables: Sequence[Purged]
+    sibling: str
+    sibling_rows_same: bool
+    sibling_objects_same: bool
+    catalog: Sequence[str]
+    seconds: float
+
+    @property
+    def sibling_intact(self) -> bool:
+        return self.sibling_rows_same and self.sibling_objects_same
+
+    def document(self) -> dict[str, Any]:
+        """demo.json."""
+        return {
+            "tables": [table.document() for table in self.tables],
+            "sibling_intact": self.sibling_intact,
+            "seconds": round(self.seconds, 1),
+        }
+
+    def problems(self) -> list[str]:
+        """Everything that is off; the demo has succeeded if this is empty."""
+        found = [problem for table in self.tables for problem in table.problems()]
+        if not self.sibling_rows_same:
+            found.append(f"{self.sibling}: its rows are not what they were")
+        if not self.sibling_objects_same:
+            found.append(f"{self.sibling}: its objects are not what they were")
+        if list(self.catalog) != [self.sibling]:
+            found.append(f"the catalog lists {', '.join(self.catalog) or 'nothing'} instead of {self.sibling} alone")
+        return found
+
+    def write(self, path: Path) -> None:
+        """Write demo.json."""
+        path.write_text(json.dumps(self.document(), indent=2) + "\n", encoding="utf-8")
+
+    def objects_table(self, sibling_objects: int) -> Table:
+        """What the bucket held and holds."""
+        table = Table(title="The bucket, listed object by object", title_justify="left", title_style="bold", box=None)
+        table.add_column("table")
+        for column in ("objects before", "deleted", "left"):
+            table.add_column(column, justify="right")
+        for column in ("engine", "took"):
+            table.add_column(column)
+        for purged in self.tables:
+            left = Text(f"{purged.objects_left:,}", style="bold red" if purged.objects_left else "bold green")
+            table.add_row(
+                purged.name,
+                f"{purged.files_before:,}",
+                f"{purged.last.files_deleted:,}",
+                left,
+                purged.last.engine or "",
+                duration_text(purged.seconds),
+            )
+        verdict = Text("untouched", style="green") if self.sibling_intact else Text("CHANGED", style="bold red")
+        table.add_row(self.sibling, f"{sibling_objects:,}", "0", f"{sibling_objects:,}", verdict, "", style="dim")
+        return table
+
+    def catalog_line(self) -> Text:
+        """What the catalog still lists."""
+        names = [Text(name, style="bold") for name in self.catalog] or [Text("nothing")]
+        return Text.assemble("The catalog now lists ", Text(", ").join(names), ".")
