@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,11 @@ class UnconditionalPut(MemoryTaskStore):
 class NoRow(MemoryTaskStore):
     def _move(self, before: Task, after: Task, *, row: bool) -> Task:
         return super()._move(before, after, row=False)
+
+
+class OnlyTheLastRow(MemoryTaskStore):
+    def apply(self, change: Change) -> Task:
+        return super().apply(replace(change, via=()) if isinstance(change, Advance) else change)
 
 
 class CreateWithoutRow(MemoryTaskStore):
@@ -287,6 +292,7 @@ BROKEN: tuple[Broken, ...] = (
         ),
     ),
     Broken(CreateWithoutRow, (checks.create_stores_head_and_first_version,)),
+    Broken(OnlyTheLastRow, (checks.advance_over_several_versions_keeps_each_of_them,)),
     Broken(NoRow, (checks.advance_moves_the_head_and_keeps_every_row,)),
     Broken(RowBeforeTheCondition, (checks.advance_over_a_touched_head_is_a_revision_conflict,)),
     Broken(

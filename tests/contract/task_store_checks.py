@@ -124,6 +124,19 @@ def advance_moves_the_head_and_keeps_every_row(store: TaskStore) -> None:
     assert [store.get_version(head.task_id, n) for n in range(1, 9)] == [*map(row, life), None]
 
 
+def advance_over_several_versions_keeps_each_of_them(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    held = store.apply(Advance(task, acquired(task)))
+    running = started(held).evolve(revision=held.revision + 1)
+    done = succeeded(running).evolve(revision=held.revision + 1, nonce=running.nonce)
+    change = Advance(held, done, via=(running,))
+    assert store.apply(change) == done
+    assert store.apply(change).version == done.version
+    assert rows(store, task.task_id) == [row(task), row(held), row(running), row(done)]
+    assert refused(store, Advance(held, failed(held)), StaleTask) == done
+    assert rows(store, task.task_id) == [row(task), row(held), row(running), row(done)]
+
+
 def advance_from_a_former_version_is_stale(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
     head = store.apply(Advance(task, acquired(task)))
@@ -445,6 +458,7 @@ SEQUENTIAL: tuple[Check, ...] = (
     create_repeated_with_its_nonce_answers_as_before,
     tasks_do_not_touch_each_other,
     advance_moves_the_head_and_keeps_every_row,
+    advance_over_several_versions_keeps_each_of_them,
     advance_from_a_former_version_is_stale,
     advance_from_a_version_that_does_not_exist_yet_is_stale,
     advance_over_a_touched_head_is_a_revision_conflict,

@@ -79,10 +79,8 @@ class DynamoDbTaskStore:
                     self._put(codec.row_item(task), "attribute_not_exists(task_id)"),
                 ]
             case Advance(before, after):
-                return [
-                    self._put(codec.head_item(after), _UNMOVED, before),
-                    self._put(codec.row_item(after), "attribute_not_exists(task_id)"),
-                ]
+                rows = [self._put(codec.row_item(row), "attribute_not_exists(task_id)") for row in change.rows]
+                return [self._put(codec.head_item(after), _UNMOVED, before), *rows]
             case Revise(before, after):
                 return [self._put(codec.head_item(after), _UNMOVED, before)]
             case Expect(task):

@@ -38,8 +38,11 @@ class MemoryTaskStore:
         match change:
             case Create(task):
                 return self._create(task)
-            case Advance(before, after):
-                return self._move(before, after, row=True)
+            case Advance(before, after, via):
+                task = self._move(before, after, row=True)
+                for passed in via:
+                    self._rows[task.task_id].setdefault(passed.version, _row(passed))
+                return task
             case Revise(before, after):
                 return self._move(before, after, row=False)
             case Expect(task):

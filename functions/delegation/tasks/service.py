@@ -22,6 +22,10 @@ _RACES: Final = 20
 """Tries before a head that never stands still is given up; each lost race means that somebody else made progress."""
 
 
+Decide = Callable[[Task, datetime], Task | tuple[Task, ...]]
+"""A pure decision: what becomes of a task at a moment."""
+
+
 class DispatchQueue(Protocol):
     """Where a dispatch goes (DESIGN §4: a message holds only the task id and its dispatch number)."""
 
@@ -89,30 +93,31 @@ class TaskService:
             raise TaskNotFound(task_id)
         return task
 
-    def change(self, task_id: str, decide: Callable[[Task, datetime], Task], *, task: Task | None = None) -> Task:
+    def change(self, task_id: str, decide: Decide, *, task: Task | None = None) -> Task:
         """Read, decide, write; again when somebody else was faster. `task` saves the first read when it is fresh.
 
-        `decide` returns the same task to write nothing, one with the same version to rewrite the head, or one with the
-        next version to make it.
+        `decide` returns the same task to write nothing, one with the same version to rewrite the head, one with the
+        next version to make it, or several versions to make them all in one write.
         """
         current = task or self.get(task_id)
         for _ in range(_RACES):
             wanted = decide(current, self.clock())
-            if wanted is current:
+            path = wanted if isinstance(wanted, tuple) else (wanted,)
+            if path[-1] is current:
                 return current
-            after = self.stamped(current, wanted)
-            moved = after.version != current.version
             try:
-                return self.store.apply(Advance(current, after) if moved else Revise(current, after))
+                return self.store.apply(self.written(current, *path))
             except (StaleTask, RevisionConflict) as refused:
                 if refused.stored is None:
                     raise TaskNotFound(task_id) from None
                 current = refused.stored
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
-    def stamped(self, before: Task, after: Task) -> Task:
-        """A decided task, ready to be written: the next revision and a nonce of its own."""
-        return after.evolve(revision=before.revision + 1, nonce=self.nonce())
+    def written(self, before: Task, *path: Task) -> Advance | Revise:
+        """Decided versions as one write, with the next revision and a nonce of its own."""
+        nonce = self.nonce()
+        *via, after = (step.evolve(revision=before.revision + 1, nonce=nonce) for step in path)
+        return Revise(before, after) if after.version == before.version else Advance(before, after, tuple(via))
 
     def acquire(
         self, task_id: str, owner: str, lease: Callable[[datetime], Lease], *, task: Task | None = None
@@ -123,11 +128,13 @@ class TaskService:
         retried on the spot. The owner of a task still held gets the same attempt again, with its lease renewed.
         """
 
-        def decide(task: Task, now: datetime) -> Task:
-            granted = lease(now)
+        def decide(task: Task, now: datetime) -> Task | tuple[Task, ...]:
             found = outcomes.after_loss(task, now, self.policies)
-            if found is not task:
-                return found
+            again = claim(found, now)
+            return again if found is task or again is found else (found, again)
+
+        def claim(task: Task, now: datetime) -> Task:
+            granted = lease(now)
             if task.is_held:
                 if task.lease_owner != owner:
                     return task
@@ -149,10 +156,7 @@ class TaskService:
                 recheck_not_before=granted.recheck_not_before,
             )
 
-        first = self.change(task_id, decide, task=task)
-        if first.status is Status.RETRY_SCHEDULED and first.error_code == t.LOST:
-            return self.change(task_id, decide, task=first)
-        return first
+        return self.change(task_id, decide, task=task)
 
     def heartbeat(self, task_id: str, attempt: int, lease: Callable[[datetime], Lease], **fields: Any) -> Task:
         """Renew the lease, and set other fields of the head with it."""
@@ -191,15 +195,14 @@ class TaskService:
     def succeed(self, task_id: str, attempt: int, summary: str, **results: Any) -> Task:
         """Record SUCCESS for the attempt; repeating it after an unclear answer returns the recorded one."""
 
-        def decide(task: Task, now: datetime) -> Task:
-            if task.status is Status.ACQUIRING_RESOURCES:
-                return t.start(task, attempt, now)
+        def decide(task: Task, now: datetime) -> Task | tuple[Task, ...]:
             if task.status is Status.SUCCESS and task.attempt_count == attempt:
                 return task
-            return t.succeed(task, attempt, now, summary=summary, **results)
+            running = t.start(task, attempt, now)
+            done = t.succeed(running, attempt, now, summary=summary, **results)
+            return done if running is task else (running, done)
 
-        task = self.change(task_id, decide)
-        return self.change(task_id, decide, task=task) if task.status is Status.RUNNING else task
+        return self.change(task_id, decide)
 
     def give_back(self, task_id: str, attempt: int, error: AttemptError) -> Task:
         """End the attempt with an error: RETRY_SCHEDULED or FAILURE, as the policies decide."""

@@ -17,10 +17,20 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Move the head from `before` to `after` (version + 1) and put that version's row, in one transaction."""
+    """Move the head from `before` to `after` (version + 1) and put that version's row, in one transaction.
+
+    `via` are versions passed through on the way: RUNNING for work that was done before it was noticed, RETRY_SCHEDULED
+    for a lost task that is acquired at once. Each gets its row in the same transaction, so versions stay gap-free.
+    """
 
     before: Task
     after: Task
+    via: tuple[Task, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Task, ...]:
+        """Every new version, ascending."""
+        return (*self.via, self.after)
 
 
 @dataclass(frozen=True, slots=True)
