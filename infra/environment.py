@@ -213,8 +213,9 @@ def environment(function_name: str, resources: Resources) -> dict[str, str]:
 
 def spark_environment(resources: Resources, *, executor: bool = False) -> dict[str, str]:
     """The variables of the Spark job: of its driver, or of each executor."""
-    fields = EXECUTOR_VARIABLES if executor else SPARK_VARIABLES
-    return {**_variables(fields, resources), **_POWERTOOLS}
+    if executor:
+        return _variables(EXECUTOR_VARIABLES, resources)  # the driver logs and counts
+    return {**_variables(SPARK_VARIABLES, resources), **_POWERTOOLS}
 
 
 def spark_parameters(resources: Resources) -> str:

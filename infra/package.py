@@ -1,4 +1,4 @@
-"""`python -m infra.package`: one directory with the service and its dependencies, for Lambda and for Spark jobs.
+"""`python -m infra.package`: the service with its dependencies, in one directory for Lambda and one for Spark jobs.
 
 Wheels are chosen for where the code will run, not for this machine, so no container is needed; a dependency without a
 fitting wheel is an error. Needs pip and a package index.
@@ -16,7 +16,10 @@ from typing import Final
 from infra.environment import ROOT
 
 PYTHON_VERSION: Final = "3.13"
-"""The newest Python of EMR Serverless' Spark 4 images, and a Lambda runtime: one package serves both."""
+"""The newest Python of EMR Serverless' Spark 4 images, and a Lambda runtime: both run the same."""
+LAMBDA: Final = "lambda"
+SPARK: Final = "spark"
+"""The directories below the output."""
 PLATFORMS: Final = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 """What Amazon Linux 2023, under both, can load."""
 LIMIT_BYTES: Final = 250 * 1024 * 1024
@@ -24,30 +27,34 @@ LIMIT_BYTES: Final = 250 * 1024 * 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build the directory anew; the former one is replaced only when everything worked."""
+    """Build both directories anew; former ones are replaced only when everything worked."""
     parser = argparse.ArgumentParser(prog="python -m infra.package", description=__doc__)
     parser.add_argument(
         "--output", type=Path, default=ROOT / "build" / "package", help="where to (default: %(default)s)"
     )
-    output: Path = parser.parse_args(arguments).output
+    output: Path = parser.parse_args(arguments).output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
-        package = Path(scratch) / "package"
-        subprocess.run([sys.executable, *pip_arguments(dependencies(), package)], check=True)
-        add_sources(package)
-        size = sum(file.stat().st_size for file in package.rglob("*") if file.is_file())
+        built = Path(scratch) / "package"
+        for part in (LAMBDA, SPARK):
+            subprocess.run([sys.executable, *pip_arguments(dependencies(part), built / part)], check=True)
+            add_sources(built / part)
+        size = sum(file.stat().st_size for file in (built / LAMBDA).rglob("*") if file.is_file())
         if size > LIMIT_BYTES:
             sys.stderr.write(f"{size:,} bytes are more than Lambda takes ({LIMIT_BYTES:,})\n")
             return 1
         shutil.rmtree(output, ignore_errors=True)
-        package.rename(output)
-    sys.stdout.write(f"{output}: {size / 1024 / 1024:.0f} MB; deploy with -c delegation:package={output}\n")
+        built.rename(output)
+    sys.stdout.write(f"{output}: {size / 1024 / 1024:.0f} MB for Lambda; deploy with -c delegation:package={output}\n")
     return 0
 
 
-def dependencies(project: Path = ROOT / "pyproject.toml") -> list[str]:
-    """What runs in the cloud: the project's own dependencies, none of its extras."""
-    found: list[str] = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["dependencies"]
+def dependencies(part: str, project: Path = ROOT / "pyproject.toml") -> list[str]:
+    """What runs in the cloud: the project's own dependencies, and for Spark jobs Arrow; Spark itself is there."""
+    described = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    found: list[str] = list(described["dependencies"])
+    if part == SPARK:
+        found += [one for one in described["optional-dependencies"]["spark"] if not one.startswith("pyspark")]
     return found
 
 

@@ -29,7 +29,7 @@ class Settings(BaseModel):
     - `token_*`: who issues the callers' tokens; a JWKS address, or a public key for an issuer without one.
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `emr_subnet_ids`, `emr_security_group_ids`: where Spark jobs run; without them they reach AWS but not Polaris.
-    - `package`: the directory made by `python -m infra.package`; without it templates are complete but their code
+    - `package`: what was made by `python -m infra.package`; without it templates are complete but their code
       lacks its dependencies.
     - `alarm_topic_arn`: an SNS topic told of every alarm.
     """

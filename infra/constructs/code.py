@@ -1,6 +1,5 @@
-"""The one package of code and dependencies that Lambda functions and Spark jobs both load."""
+"""The code with its dependencies, as Lambda functions and Spark jobs load it."""
 
-from pathlib import Path
 from typing import Final
 
 from aws_cdk import Annotations
@@ -9,17 +8,18 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from infra.environment import ROOT
+from infra.package import LAMBDA, SPARK
 
 ENTRY_POINT: Final = ROOT / "spark" / "purge_table.py"
 _EXCLUDED: Final = ("**/__pycache__", "**/*.pyc", "*.egg-info")
 
 
 class Code(Construct):
-    """Functions take `functions`, Spark jobs `archive` (the same files) and `entry_point`, their main file.
+    """Functions take `functions`, Spark jobs `archive` and `entry_point`, their main file.
 
-    Nothing is built here: the package is a directory that `python -m infra.package` fills, with `delegation/` and its
-    dependencies side by side. Without one, only the sources are zipped, which is enough for templates and tests;
-    synthesis warns. Raises FileNotFoundError when a package was named and is not there.
+    Nothing is built here: the package is what `python -m infra.package` made, with `delegation/` and its dependencies
+    side by side. Without one, only the sources are zipped, which is enough for templates and tests; synthesis warns.
+    Raises FileNotFoundError when a package was named and is not there.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, package: str | None) -> None:
@@ -30,14 +30,14 @@ class Code(Construct):
                 "The code lacks its dependencies and cannot run: make them with `python -m infra.package` "
                 "and deploy with `-c delegation:package=build/package`.",
             )
-        directory = _package_directory(package)
-        self.functions = lambda_.Code.from_asset(str(directory), exclude=list(_EXCLUDED))
-        self.archive = assets.Asset(self, "Archive", path=str(directory), exclude=list(_EXCLUDED))
+        excluded = list(_EXCLUDED)
+        self.functions = lambda_.Code.from_asset(_directory(package, LAMBDA), exclude=excluded)
+        self.archive = assets.Asset(self, "Archive", path=_directory(package, SPARK), exclude=excluded)
         self.entry_point = assets.Asset(self, "EntryPoint", path=str(ENTRY_POINT))
 
 
-def _package_directory(package: str | None) -> Path:
-    directory = ROOT / "functions" if package is None else ROOT / package
+def _directory(package: str | None, part: str) -> str:
+    directory = ROOT / "functions" if package is None else ROOT / package / part
     if not (directory / "delegation").is_dir():
         raise FileNotFoundError(f"{directory} holds no package `delegation`; make it with `python -m infra.package`")
-    return directory
+    return str(directory)

@@ -72,7 +72,7 @@ class Functions(Construct):
         )
         acknowledge(
             built,
-            L1=f"Lambda and Spark load one package, and EMR Serverless offers Python {PYTHON_VERSION} at most.",
+            L1=f"Lambda and Spark run the same Python, and EMR Serverless offers {PYTHON_VERSION} at most.",
         )
         return built
 

@@ -30,7 +30,17 @@ DEPLOYMENT = Resources(
     emr_application_id="00f1a2b3c4d5e6f7",
     emr_job_role_arn="arn:aws:iam::123456789012:role/delegation-prod-job",
     emr_entry_point="s3://cdk-hnb659fds-assets-123456789012-eu-central-1/" + "a" * 64 + ".py",
-    emr_spark_parameters="--conf spark.speculation=false",
+    emr_spark_parameters=" ".join(
+        f"--conf {setting}"
+        for setting in (
+            "spark.archives=s3://cdk-hnb659fds-assets-123456789012-eu-central-1/" + "a" * 64 + ".zip#package",
+            "spark.emr-serverless.driverEnv.PYTHONPATH=./package",
+            "spark.executorEnv.PYTHONPATH=./package",
+            "spark.emr-serverless.driverEnv.PYSPARK_PYTHON=/usr/bin/python3.13",
+            "spark.executorEnv.PYSPARK_PYTHON=/usr/bin/python3.13",
+            "spark.speculation=false",
+        )
+    ),
     client_subject="CN=polaris,O=Example",
     client_issuer="CN=Example Private CA,O=Example",
     client_serials="0a:1b,2c:3d",
@@ -70,11 +80,12 @@ def test_only_the_authorizer_knows_how_callers_prove_themselves() -> None:
 
 def test_the_spark_parameters_give_the_job_its_variables_back() -> None:
     words = shlex.split(environment("start_job", DEPLOYMENT)["DELEGATION_EMR_SPARK_PARAMETERS"])
-    assert words[:2] == ["--conf", "spark.speculation=false"]
     settings = dict(word.split("=", 1) for word in words if word != "--conf")
+    assert settings["spark.speculation"] == "false"
     for prefix, executor in (("spark.emr-serverless.driverEnv.", False), ("spark.executorEnv.", True)):
         given = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
-        assert given == spark_environment(DEPLOYMENT, executor=executor)
+        assert given.items() >= spark_environment(DEPLOYMENT, executor=executor).items()
+        assert given.keys() - spark_environment(DEPLOYMENT, executor=executor) == {"PYTHONPATH", "PYSPARK_PYTHON"}
     assert json.loads(settings["spark.emr-serverless.driverEnv.DELEGATION_PROPERTIES"]) == default_properties()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.package import add_sources, dependencies, pip_arguments
+from infra.package import LAMBDA, SPARK, add_sources, dependencies, pip_arguments
 
 
 def test_wheels_are_chosen_for_the_cloud_and_pinned(tmp_path: Path) -> None:
@@ -19,9 +19,10 @@ def test_wheels_are_chosen_for_the_cloud_and_pinned(tmp_path: Path) -> None:
 
 
 def test_the_cloud_gets_what_runs_there_and_no_tools() -> None:
-    names = {requirement.split(">")[0] for requirement in dependencies()}
-    assert {"boto3", "pydantic", "httpx"} <= names
-    assert not {"pyspark", "moto", "aws-cdk-lib", "typer"} & names
+    names = {part: {one.split(">")[0] for one in dependencies(part)} for part in (LAMBDA, SPARK)}
+    assert {"boto3", "pydantic", "httpx"} <= names[LAMBDA]
+    assert names[SPARK] - names[LAMBDA] == {"pyarrow"}
+    assert not {"pyspark", "moto", "aws-cdk-lib", "typer"} & names[SPARK]
 
 
 def test_sources_stand_beside_their_dependencies(tmp_path: Path) -> None:
