@@ -17,6 +17,7 @@ from delegation.edge.models import ErrorResponse, render
 from delegation.errors import DelegationError
 from delegation.idempotency import canonical
 from delegation.idempotency import errors as idempotency
+from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.purge import attempt, manifest_errors, objectstore
 from delegation.purge import errors as purge
@@ -61,6 +62,7 @@ FAMILIES: Final[Mapping[type[DelegationError], Rule]] = {
     polaris.PolarisError: Rule(502),
     objectstore.ObjectStoreError: Rule(502),
     attempt.AttemptEnded: _INTERNAL,
+    persistence.PersistenceError: _INTERNAL,
 }
 """Classes whose subclasses, also future ones, are told alike unless TABLE says otherwise."""
 
@@ -97,6 +99,9 @@ TABLE: Final[Mapping[type[DelegationError], Rule]] = {
     tasks.RevisionConflict: _UNAVAILABLE,
     tasks.LeaseLost: _INTERNAL,
     tasks.IllegalTransition: _INTERNAL,
+    tasks.RunCancelled: _INTERNAL,
+    tasks.RunHandedOver: _INTERNAL,
+    tasks.TaskFailed: _INTERNAL,
     tasks.MalformedRecord: _INTERNAL,
     tasks.StoreUnavailable: _UNAVAILABLE,
     tasks.OutcomeUnknown: _UNAVAILABLE,
