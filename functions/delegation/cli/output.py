@@ -18,6 +18,7 @@ from delegation.cli.problems import next_step
 from delegation.cli.watching import TaskWatch, duration_text, size_text, status_text
 from delegation.client.model import TaskAccepted, TaskOutcome, TaskView
 from delegation.errors import DelegationError
+from delegation.purge.behavior import KIND
 
 _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
 Show = Callable[[TaskView], None]
@@ -124,6 +125,8 @@ class TextOutput:
 
     def task(self, view: TaskView) -> None:
         table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
         for name, value in view.model_dump(mode="json").items():
             if value not in (None, "", [], {}):
                 told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -134,11 +137,12 @@ class TextOutput:
         if not page.tasks:
             self._out.print("No tasks." if page.cursor is None else "No task on this page.")
         else:
-            table = Table(box=None, header_style="bold", pad_edge=False)
-            for column in ("task", "what", "table", "status", "version", "attempt", "files", "changed"):
-                table.add_column(column, no_wrap=column == "task", overflow="fold")
+            table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+            for column in ("task", "status", "files", "changed"):
+                table.add_column(column, no_wrap=column in {"task", "status"}, overflow="fold")
+            form = _moment_form(page.tasks)
             for view in page.tasks:
-                table.add_row(*_task_row(view, known=page.is_known(view)))
+                table.add_row(*_task_row(view, form, known=page.is_known(view)))
             self._out.print(table)
         if page.cursor is not None:
             self._out.print(f"More: --cursor {page.cursor}", style="dim")
@@ -157,6 +161,9 @@ class TextOutput:
     @contextlib.contextmanager
     def watching(self) -> Iterator[Show]:
         watch = TaskWatch()
+        if not self._out.is_terminal:
+            yield lambda view: self._out.print(watch.line(view), soft_wrap=True)
+            return
         with Live(watch, console=self._out, refresh_per_second=8):
             yield watch.show
 
@@ -177,9 +184,7 @@ def history_table(versions: Sequence[TaskView]) -> Table:
     table.add_column("version", justify="right")
     for column in ("status", "since", "lasted", "attempt", "files", "note"):
         table.add_column(column, overflow="fold", no_wrap=column in {"status", "since", "lasted"})
-    days = {view.last_status_change_ts.astimezone().date() for view in versions if view.last_status_change_ts}
-    # An 80-column terminal has no room for a date on each line, and a task of one day no need of it.
-    form = "%H:%M:%S" if len(days) == 1 else "%m-%d %H:%M:%S"
+    form = _moment_form(versions)
     for view, after in zip(versions, [*versions[1:], None], strict=True):
         table.add_row(*_version_row(view, after, form))
     return table
@@ -198,19 +203,25 @@ def _version_row(view: TaskView, after: TaskView | None, form: str) -> list[Rend
     ]
 
 
-def _task_row(view: TaskView, *, known: bool) -> list[RenderableType]:
-    what = Text(view.task_type) if known else Text(f"{view.task_type} (unknown behavior)", style="yellow")
+def _task_row(view: TaskView, form: str, *, known: bool) -> list[RenderableType]:
+    """What the task is about stands above its id, so that the id stays whole on 80 columns."""
+    if known:
+        what = Text(" ".join(part for part in (view.table, None if view.task_type == KIND else view.task_type) if part))
+    else:
+        what = Text(f"{view.task_type} (unknown behavior)", style="yellow")
     changed = view.last_status_change_ts
     return [
-        view.task_id,
-        what,
-        Text(view.table or ""),
+        Text.assemble(what, "\n" if what else "", (view.task_id, "dim")),
         status_text(view.status),
-        str(view.version),
-        str(view.attempt_count),
         _files(view),
-        changed.astimezone().strftime("%Y-%m-%d %H:%M:%S") if changed else "",
+        changed.astimezone().strftime(form) if changed else "",
     ]
+
+
+def _moment_form(views: Sequence[TaskView]) -> str:
+    """An 80-column terminal has no room for a date on each line, and tasks of one day no need of it."""
+    days = {view.last_status_change_ts.astimezone().date() for view in views if view.last_status_change_ts}
+    return "%H:%M:%S" if len(days) == 1 else "%m-%d %H:%M:%S"
 
 
 def _files(view: TaskView) -> str:

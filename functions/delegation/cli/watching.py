@@ -61,6 +61,12 @@ class TaskWatch:
         self._view = view
         self._versions.setdefault(view.version, (view.status, view.last_status_change_ts))
 
+    def line(self, view: TaskView) -> Text:
+        """The same on one line, for where nothing can be drawn over."""
+        return Text.assemble(
+            self._standing(view), ": ", self._counts(view), f" ({view.error_code})" if view.error_code else ""
+        )
+
     def __rich__(self) -> RenderableType:
         view = self._view
         if view is None:
@@ -74,12 +80,15 @@ class TaskWatch:
         )
 
     def _heading(self, view: TaskView) -> RenderableType:
+        note = view.result_summary or view.error_code
+        about = [Text(note, style="dim")] if note else []
+        return Group(Text(view.task_id, style="dim"), self._standing(view), *about)
+
+    def _standing(self, view: TaskView) -> Text:
         parts = [status_text(view.status), Text(f"version {view.version}"), Text(f"attempt {view.attempt_count}")]
         if view.engine:
             parts.append(Text(f"{view.engine} engine"))
-        line = Text(" · ").join(parts)
-        note = view.result_summary or view.error_code
-        return Group(Text(view.task_id, style="dim"), line, *([Text(note, style="dim")] if note else []))
+        return Text(" · ").join(parts)
 
     def _progress(self, view: TaskView) -> RenderableType:
         total = view.files_planned
@@ -90,15 +99,18 @@ class TaskWatch:
             width=40,
             animation_time=self._clock().timestamp(),
         )
-        of = "?" if total is None else f"{total:,}"
+        row = Table.grid(padding=(0, 1))
+        row.add_row(bar, Text(self._counts(view)))
+        return row
+
+    def _counts(self, view: TaskView) -> str:
+        of = "?" if view.files_planned is None else f"{view.files_planned:,}"
         told = f"{view.files_deleted:,} of {of} files, {size_text(view.bytes_deleted)}"
         if view.files_failed:
             told += f", {view.files_failed:,} failed"
         if view.eta_ts is not None and not view.is_terminal:
             told += f", about {duration_text(max(0.0, (view.eta_ts - self._clock()).total_seconds()))} left"
-        row = Table.grid(padding=(0, 1))
-        row.add_row(bar, Text(told))
-        return row
+        return told
 
     def _history(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))

@@ -36,6 +36,14 @@ def test_list_shows_each_task_with_its_table_and_status(run, store):
     assert "SUBMITTED" in result.stdout
 
 
+def test_ids_stay_whole_on_80_columns(run, store, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    put(store, acquired(submitted(TASK_ID, task_payload=record()["task_payload"])))
+    text = run("tasks", "list").stdout
+    assert TASK_ID in text
+    assert "ACQUIRING_RESOURCES" in text
+
+
 def test_list_marks_an_unknown_behavior(run, store):
     put(store, submitted("t-1", task_type="COMPACTION"), submitted("t-2"))
     text = run("tasks", "list").stdout

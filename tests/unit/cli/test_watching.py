@@ -49,6 +49,11 @@ def test_failure_shows_what_was_recorded_and_what_was_left():
     assert "3 failed" in text
 
 
+def test_one_line_says_the_same_where_nothing_can_be_drawn_over():
+    line = TaskWatch(clock=lambda: NOW).line(TaskView.of(record(status="RETRY_SCHEDULED", error_code="TIMEOUT")))
+    assert line.plain == ("RETRY_SCHEDULED · version 3 · attempt 1 · spark engine: 100 of 400 files, 1.2 KiB (TIMEOUT)")
+
+
 def test_status_of_a_later_release_is_shown_as_it_is():
     assert "PAUSED" in drawn(record(status="PAUSED"))
 
