@@ -26,7 +26,7 @@ app = typer.Typer(help="Run the whole system on this machine.", no_args_is_help=
 _CHECK_SECONDS = 1.0
 
 
-class LocalStackFailed(CommandError):  # noqa: N818 - named like the command's other errors
+class LocalStackFailed(CommandError):
     """The stack did not start, or a part of it ended."""
 
     code = "LOCAL_STACK_FAILED"

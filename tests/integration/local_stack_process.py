@@ -1,0 +1,104 @@
+"""`delegation local up` as a process of its own, and the processes it starts."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from infra.local.process import import_path
+
+# The command group as the console script finds it, whether or not the package is installed.
+_COMMAND = """
+from importlib.metadata import EntryPoint
+from delegation.cli.main import ENTRY_POINTS, build
+build([EntryPoint("local", "infra.local.command:app", ENTRY_POINTS)])()
+"""
+_READY = ("Ready after ", '{"stack_json"')
+
+
+class StackProcess:
+    """A stack started from outside; `ready` waits until it says that it is."""
+
+    def __init__(self, state_dir: Path, *options: str, env: dict[str, str] | None = None) -> None:
+        self.state_dir = state_dir
+        self.path = state_dir / "stack.json"
+        self.output = ""
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND, "local", "up", "--state-dir", str(state_dir), *options],
+            env={**os.environ, "PYTHONPATH": import_path(), "COLUMNS": "200", **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def ready(self) -> dict[str, str]:
+        """stack.json, once the stack says that it is there."""
+        while not any(line.startswith(_READY) for line in self.output.splitlines()):
+            line = self._popen.stdout.readline()
+            assert line, f"the stack has ended: {self.output}"
+            self.output += line
+        stack: dict[str, str] = json.loads(self.path.read_text())
+        return stack
+
+    def end(self, signal_number: int) -> int:
+        """Send a signal and wait for the exit status."""
+        self._popen.send_signal(signal_number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit status, once it has ended."""
+        with self._popen:
+            self.output += self._popen.stdout.read()
+        return self._popen.returncode
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below `pid`, whatever group or session they are in (Linux)."""
+    children: dict[int, set[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, set()).add(int(stat.parent.name))
+    found: set[int] = set()
+    new = children.get(pid, set())
+    while new:
+        found |= new
+        new = set().union(*(children.get(each, set()) for each in new)) - found
+    return found
+
+
+def watch(pids: set[int]) -> list[int]:
+    """Descriptors of processes (Linux), safe against a pid that is used again."""
+    opened = []
+    for pid in pids:
+        try:
+            opened.append(os.pidfd_open(pid))
+        except ProcessLookupError:
+            continue
+    return opened
+
+
+def all_ended(watched: list[int], *, within_seconds: float) -> bool:
+    """Whether all of them have ended; closes the descriptors."""
+    poll = select.poll()
+    left = set(watched)
+    for descriptor in watched:
+        poll.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + within_seconds
+    while left and (remaining := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(remaining * 1000):
+            poll.unregister(descriptor)
+            left.discard(descriptor)
+    for descriptor in watched:
+        os.close(descriptor)
+    return not left
