@@ -65,7 +65,7 @@ class PurgeSettings:
     chunk_paths: int = 10_000
     run_records: int = RUN_RECORDS
     read_threads: int = 8
-    max_file_bytes: int = 1024 * 1024 * 1024
+    max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 

@@ -3,19 +3,24 @@
 from dataclasses import dataclass
 
 from delegation.purge.context import Engine, PurgeContext
+from delegation.purge.guards import check_table, covered_roots
+from delegation.purge.metadata import parse_metadata
 from delegation.purge.plan import Phase, load_index
-from delegation.purge.planning import survey
 from delegation.purge.progress import Marks
+from delegation.purge.reach import Fetcher, Manifests, read_manifest_lists
+
+# Taken for a manifest whose list does not count its entries, as some version 1 writers' do not.
+UNCOUNTED_ENTRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`files` is None when a manifest list does not count (some version 1 writers); `manifests` are distinct ones.
+    """Files to delete (at least so many, for counting stops once the engine is clear), distinct manifests, engine.
 
     `planned` says that the numbers are those of a plan: what is left of it, exactly.
     """
 
-    files: int | None
+    files: int
     manifests: int
     engine: Engine
     planned: bool
@@ -41,13 +46,26 @@ def estimate(ctx: PurgeContext) -> Estimate:
             left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
         return Estimate(left, manifests, "inline" if left <= most else "spark", planned=True)
-    found = survey(ctx, ctx.tables.load())
-    counts = [manifest.entries for manifest in found.manifests.values()]
-    if any(count is None for count in counts):
-        # Nothing is known of what such a manifest holds, but there are few of them or many.
-        return Estimate(None, len(counts), "spark" if len(counts) * _V1_ENTRIES > most else "inline", planned=False)
-    files = sum(count for count in counts if count is not None)
-    return Estimate(files, len(counts), "inline" if files <= most else "spark", planned=False)
+    found = _manifests(ctx, most)
+    files = _entries(found)
+    return Estimate(files, len(found.manifests), "inline" if files <= most else "spark", planned=False)
 
 
-_V1_ENTRIES = 100
+def _manifests(ctx: PurgeContext, most: int) -> Manifests:
+    """The table's distinct manifests, or enough of them to hold more than `most` entries."""
+    table = ctx.tables.load()
+    metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+    check_table(metadata, table_uuid=ctx.table_uuid)
+    covered = covered_roots(table) if ctx.settings.vended else None
+    return read_manifest_lists(
+        metadata,
+        Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint),
+        limit=ctx.settings.max_file_bytes,
+        readable=lambda path: covered is None or covered.contains(path),
+        missing=lambda _path: None,  # planning decides what that means
+        enough=lambda found: _entries(found) > most,
+    )
+
+
+def _entries(found: Manifests) -> int:
+    return sum(UNCOUNTED_ENTRIES if one.entries is None else one.entries for one in found.manifests.values())

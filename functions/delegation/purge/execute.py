@@ -17,7 +17,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.context import Engine, PurgeContext, PurgeResult
 from delegation.purge.delete import Deleter, sample
-from delegation.purge.errors import FilesNotDeleted, FilesNotDeletedYet, PlanOfAnotherTable, TableGone
+from delegation.purge.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanOfAnotherTable, TableGone
 from delegation.purge.guards import VERSIONED_BUCKET, PlanGuard, check_can_delete, check_table, covered_roots
 from delegation.purge.locations import canonical, parse
 from delegation.purge.metadata import parse_metadata
@@ -233,6 +233,8 @@ class Execution:
         if run.failed:
             kind = FilesNotDeleted if run.permanent else FilesNotDeletedYet
             raise kind(run.failed, run.sample)
+        if self._left(phase):
+            raise EngineFailed(f"{phase} ended without failures and without all of its marks")
 
     def _root_is_done(self) -> None:
         """Killed between the root's delete and its mark: the catalog's answer stands for the store's."""

@@ -55,8 +55,12 @@ def check_table(metadata: TableMetadata, *, table_uuid: str) -> None:
 
 
 def covered_roots(table: LoadedTable) -> Roots:
-    """Where the vended credentials reach: their prefixes, and the present location and write paths of the table."""
-    prefixes = [credential.prefix for credential in table.credentials if credential.prefix]
+    """Where the vended credentials reach: their prefixes, and the present location and write paths of the table.
+
+    A prefix that names no bucket ("" or a scheme alone) is how a catalog says nothing, not that it vends everything.
+    """
+    vended = (credential.prefix for credential in table.credentials)
+    prefixes = [prefix for prefix in vended if prefix.partition("://")[2]]
     write_paths = [path for name in COVERED_WRITE_PATHS if (path := table.properties.get(name))]
     return Roots([table.location, *write_paths, *prefixes])
 

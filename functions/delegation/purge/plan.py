@@ -65,7 +65,8 @@ def phase_of(rank: int) -> Phase:
 
 
 class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Fields that a later release adds are passed over; what is there is held by its hash, not by its shape.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Chunk(_Stored):
@@ -101,6 +102,14 @@ class Finding(_Stored):
     sample: tuple[str, ...] = ()
 
 
+class Asked(_Stored):
+    """A live table that was looked at for shared files, and whether its locations overlap."""
+
+    identifier: str
+    metadata_location: str
+    overlaps: bool
+
+
 class PlanIndex(_Stored):
     """The small part of a plan; `roots` and `covered` are the guards' limits, applied again when executed."""
 
@@ -123,6 +132,7 @@ class PlanIndex(_Stored):
     chunks: tuple[Chunk, ...]
     counts: dict[str, Total]
     findings: tuple[Finding, ...]
+    neighbours: tuple[Asked, ...] = ()
 
     @property
     def files_planned(self) -> int:

@@ -5,7 +5,7 @@ by a sort run and a chunk however many files the table has.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
@@ -18,6 +18,7 @@ from delegation.purge.metadata import TableMetadata, parse_metadata
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import (
     INDEX,
+    Asked,
     Chunk,
     ChunkWriter,
     Finding,
@@ -54,6 +55,7 @@ class Survey:
     foreign: frozenset[str]
     manifests: dict[str, ManifestFile]
     known: frozenset[str]
+    asked: list[Asked] = field(default_factory=list)
 
     def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
         """Manifests to read, with the most bytes each may have: not those of earlier segments, nor uncovered ones."""
@@ -145,14 +147,20 @@ def all_entries(
             yield from entries(path, manifests[path], data)
 
 
-def neighbours_of(ctx: PurgeContext, roots: Roots) -> list[Neighbour]:
-    """Live tables under another identifier whose locations overlap this one's, in either direction."""
+def neighbours_of(ctx: PurgeContext, found: Survey) -> list[Neighbour]:
+    """Live tables under another identifier whose locations overlap this one's, in either direction.
+
+    All that were looked at are noted in the survey, for the plan and the receipt to name.
+    """
     near = []
     for neighbour in ctx.neighbours():
         if neighbour.table.identifier == ctx.identifier:
             continue
         theirs = parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
-        if roots.overlaps(Roots(theirs.locations)):
+        overlaps = found.guard.roots.overlaps(Roots(theirs.locations))
+        identifier = str(neighbour.table.identifier)
+        found.asked.append(Asked(identifier=identifier, metadata_location=theirs.path, overlaps=overlaps))
+        if overlaps:
             near.append(neighbour)
     return near
 
@@ -227,7 +235,7 @@ def make_plan(
         ours.extend(found.small)
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
         ours.extend(all_entries(fetcher, found.manifests, wanted, Accounted(ctx).check))
-        for neighbour in neighbours_of(ctx, found.guard.roots):
+        for neighbour in neighbours_of(ctx, found):
             theirs.extend(reach_of_neighbour(ctx, neighbour))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
@@ -277,5 +285,6 @@ def finish_plan(
         chunks=tuple(chunks),
         counts=totals,
         findings=tuple(findings),
+        neighbours=tuple(found.asked),
     )
     return index, store_index(ctx.plans, index)

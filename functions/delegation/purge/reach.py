@@ -124,16 +124,6 @@ class Manifests:
     lists: list[Record] = field(default_factory=list)
     manifests: dict[str, ManifestFile] = field(default_factory=dict)
 
-    @property
-    def entries(self) -> int | None:
-        """Entries of all distinct manifests by their lists' own counts; None when one does not say (version 1)."""
-        total = 0
-        for manifest in self.manifests.values():
-            if manifest.entries is None:
-                return None
-            total += manifest.entries
-        return total
-
 
 def read_manifest_lists(
     metadata: TableMetadata,
@@ -142,10 +132,12 @@ def read_manifest_lists(
     limit: int,
     readable: Callable[[str], bool],
     missing: Callable[[str], None],
+    enough: Callable[["Manifests"], bool] = lambda _found: False,
 ) -> Manifests:
     """Every snapshot's manifests. `readable` is asked before a list is read (False: passed over, but reached).
 
-    `missing` is told of a list that is not there, and may raise. Raises CorruptManifestError.
+    `missing` is told of a list that is not there, and may raise; `enough` may end the reading after any list. Raises
+    CorruptManifestError.
     """
     found = Manifests()
     rank = RANK[FileType.MANIFEST_LIST]
@@ -159,6 +151,8 @@ def read_manifest_lists(
         found.lists.append(Record(path, rank, len(data)))
         for manifest in read_manifest_list(data, path):
             _add(found.manifests, manifest)
+        if enough(found):
+            break
     for snapshot in metadata.snapshots:
         for manifest_path in snapshot.manifests:
             _add(found.manifests, ManifestFile(manifest_path, None))

@@ -64,6 +64,7 @@ def store_receipt(
         "bytes_freed": result.bytes_freed,
         "files_kept": result.files_kept,
         "by_type": {name: total.model_dump() for name, total in sorted(totals.items())},
+        "neighbours": [asked.model_dump() for index in indexes for asked in index.neighbours],
         "findings": [finding.model_dump() for finding in result.findings],
     }
     ctx.plans.put(receipt_key(indexes), (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())

@@ -48,6 +48,7 @@ _DENIED = frozenset(
         "Forbidden",
     }
 )
+_BODY_TRIES = 3
 _NEVER_ETAG = '"00000000000000000000000000000000"'
 
 
@@ -77,14 +78,7 @@ class S3ObjectStore:
         self._clients: dict[tuple[str, bool], S3Client] = {}
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        def get(client: "S3Client") -> bytes:
-            answer = client.get_object(Bucket=location.bucket, Key=location.key)
-            if answer["ContentLength"] > limit:
-                answer["Body"].close()
-                raise ObjectTooLarge(f"{location.uri} has {answer['ContentLength']} bytes, more than {limit}")
-            return answer["Body"].read()
-
-        return self._call(location.uri, get)
+        return self._call(location.uri, lambda client: _read(client, location, limit))
 
     def exists(self, location: ObjectLocation) -> bool:
         def head(client: "S3Client") -> bool:
@@ -147,9 +141,15 @@ class S3ObjectStore:
             return client.get_bucket_versioning(Bucket=bucket).get("Status") is not None
 
         try:
-            return self._call(f"s3://{bucket}/", ask)
-        except (ObjectStoreDenied, ObjectNotFound, CredentialVendingFailed):
+            return self._call(self._somewhere_in(bucket), ask)
+        except (ObjectStoreError, CredentialVendingFailed):
             return None
+
+    def _somewhere_in(self, bucket: str) -> str:
+        """A URI in the bucket that the credentials cover, for questions about the bucket itself."""
+        known = [] if self._credentials is None else [one.prefix for one in self._credentials.table().credentials]
+        covered = (f"{prefix.rstrip('/')}/" for prefix in known if prefix.partition("://")[2])
+        return next((uri for uri in covered if uri.partition("://")[2].startswith(f"{bucket}/")), f"s3://{bucket}/")
 
     def _call(self, uri: str, action: "Callable[[S3Client], T]") -> T:
         """Do something with the client for a URI; boto3 retries what passes, an expired credential is replaced once."""
@@ -251,6 +251,20 @@ class S3PlanStore:
                     yield one["Key"].removeprefix(self._prefix)
         except (ClientError, BotoCoreError) as error:
             _translate(f"s3://{self._bucket}/{self._prefix}{prefix}", error)
+
+
+def _read(client: "S3Client", location: ObjectLocation, limit: int) -> bytes:
+    """boto3 retries a call, but not a body that breaks off."""
+    for _ in range(_BODY_TRIES):
+        answer = client.get_object(Bucket=location.bucket, Key=location.key)
+        if answer["ContentLength"] > limit:
+            answer["Body"].close()
+            raise ObjectTooLarge(f"{location.uri} has {answer['ContentLength']} bytes, more than {limit}")
+        try:
+            return answer["Body"].read()
+        except (HTTPClientError, IncompleteReadError) as error:
+            broken = error
+    raise broken
 
 
 def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:

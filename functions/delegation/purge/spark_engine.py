@@ -22,6 +22,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.context import Engine, PurgeContext, PurgeResult
 from delegation.purge.errors import EngineFailed
+from delegation.purge.estimate import UNCOUNTED_ENTRIES
 from delegation.purge.execute import Execution, Tally, Work
 from delegation.purge.guards import Verdict
 from delegation.purge.plan import Chunk, Finding, Phase, PlanIndex, Total, add_totals
@@ -50,7 +51,9 @@ from delegation.purge.spark_tasks import (
 from delegation.purge.workplace import ServiceWorkplace, Workplace
 
 POLL_SECONDS = 1.0
+# A partition is sorted by one executor process; below the second number starting a task costs more than it saves.
 _ROWS_PER_PARTITION = 250_000
+_WORTH_A_TASK = 5_000
 
 
 def purge_with_spark(spark: SparkSession, ctx: PurgeContext, workplace: Workplace | None = None) -> PurgeResult:
@@ -142,7 +145,7 @@ class SparkEngine:
         reading = [(0, path, limit, found.manifests[path]) for path, limit in found.readable_manifests(limit)]
         rows = [(record.path, record.rank, record.size, OURS) for record in found.small]
         identifiers = [ctx.identifier]
-        for neighbour in neighbours_of(ctx, found.guard.roots):
+        for neighbour in neighbours_of(ctx, found):
             identifiers.append(neighbour.table.identifier)
             small, manifests = survey_neighbour(ctx, neighbour)
             rows.extend((record.path, record.rank, record.size, SHARED) for record in small)
@@ -153,7 +156,7 @@ class SparkEngine:
             manifests_frame = self._spark.createDataFrame(
                 [(number, path, most, one.manifest_length, one.entries) for number, path, most, one in reading],
                 "number int, path string, most long, length long, entries long",
-            ).repartition(min(len(reading), self._parallelism * 8))
+            ).repartition(max(1, min(len(reading), self._parallelism * 8, _expected_rows(found) // _WORTH_A_TASK)))
             task = ReadManifests(self._workplace, tuple(identifiers), ctx.settings.read_threads)
             frame = frame.unionByName(manifests_frame.mapInArrow(task, ROWS))
         planned = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
@@ -164,8 +167,8 @@ class SparkEngine:
 
     def _partitions(self, found: Survey) -> int:
         """How many partitions to shuffle into, given explicitly: left alone, adaptive execution makes two of them."""
-        rows = len(found.small) + sum(manifest.entries or 100 for manifest in found.manifests.values())
-        return max(1, min(self._parallelism, math.ceil(rows / 10_000)), math.ceil(rows / _ROWS_PER_PARTITION))
+        rows = _expected_rows(found)
+        return max(1, min(self._parallelism, math.ceil(rows / _WORTH_A_TASK)), math.ceil(rows / _ROWS_PER_PARTITION))
 
     def _run(
         self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], None] = lambda: None
@@ -182,6 +185,7 @@ class SparkEngine:
             context.setJobGroup(group, group, interruptOnCancel=True)
             try:
                 collected.rows = [row.result for row in frame.collect()]
+                collected.whole = True
             except PySparkException as error:
                 collected.error = error
 
@@ -196,8 +200,8 @@ class SparkEngine:
             context.cancelJobGroup(group)
             thread.join()
             raise
-        if collected.error is not None:
-            raise EngineFailed("Spark gave the job up after its tasks failed again and again") from collected.error
+        if not collected.whole:
+            raise EngineFailed("Spark gave the job up, or lost its JVM") from collected.error
         results = [json.loads(row) for row in collected.rows]
         for result in results:
             if "error" in result:
@@ -205,7 +209,12 @@ class SparkEngine:
         return results
 
 
+def _expected_rows(found: Survey) -> int:
+    return len(found.small) + sum(manifest.entries or UNCOUNTED_ENTRIES for manifest in found.manifests.values())
+
+
 @dataclass(slots=True)
 class _Collected:
     rows: Sequence[str] = ()
+    whole: bool = False
     error: PySparkException | None = None

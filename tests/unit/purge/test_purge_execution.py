@@ -399,9 +399,15 @@ def test_estimate_counts_entries_without_reading_a_manifest(bench: Bench) -> Non
         }.values()
     )
     assert (small.files, small.manifests, small.engine, small.planned) == (entries, 7, "inline", False)
-    assert faults.names.count("read") == 5 + 5  # former metadata and manifest lists
+    assert faults.names.count("read") == 5  # manifest lists
     large = estimate(bench.context("t", settings=PurgeSettings(inline_max_files=entries - 1)))
     assert large.engine == "spark"
+    hasty = Faults()
+    assert (
+        estimate(bench.context("t", settings=PurgeSettings(inline_max_files=0, read_threads=1), faults=hasty)).engine
+        == "spark"
+    )
+    assert hasty.names.count("read") == 1
 
 
 def test_estimate_of_a_planned_purge_is_what_is_left(bench: Bench) -> None:

@@ -243,6 +243,8 @@ def test_files_of_a_live_clone_are_subtracted_then_go_with_it(bench: Bench) -> N
     result = purge_table(with_neighbours(bench, "t", "clone"))
     assert set(bench.lake.uris()) == shared
     assert {one.code: one.count for one in result.findings} == {"FILES_SHARED": len(shared)}
+    asked = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/receipt.json"])["neighbours"]
+    assert [(one["identifier"], one["overlaps"]) for one in asked] == [("cat.ns.clone", True)]
     last = Bench(lake=bench.lake)
     purge_table(last.context("clone"))
     assert set(bench.lake.uris()) == set()

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
 
 from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential, TableIdentifier
 from delegation.purge.locations import ObjectLocation
@@ -108,6 +114,25 @@ def test_an_expired_credential_is_replaced_once_and_the_read_repeated() -> None:
     clients = {"key-0-0": Client(refusal("ExpiredToken")), "key-0-1": Client(refusal("ExpiredToken"))}
     with pytest.raises(ObjectStoreDenied):
         store_with(clients).read(WHERE, limit=1)
+
+
+class Breaking(io.BytesIO):
+    """A body that breaks off."""
+
+    def read(self, *_: Any) -> bytes:
+        raise IncompleteReadError(actual_bytes=1, expected_bytes=2)
+
+
+def test_a_body_that_breaks_off_is_read_again_but_not_for_ever() -> None:
+    broken = {"ContentLength": 2, "Body": Breaking()}
+    assert store_with({"key-0-0": Client(broken, broken, body(b"xy"))}).read(WHERE, limit=2) == b"xy"
+    with pytest.raises(ObjectStoreUnavailable):
+        store_with({"key-0-0": Client(broken, broken, broken, body(b"xy"))}).read(WHERE, limit=2)
+
+
+def test_questions_about_a_bucket_go_with_a_credential_for_a_prefix_in_it() -> None:
+    client = Client({"Status": "Suspended"})
+    assert store_with({"key-1-0": client}, Vended("s3://a/t/", "s3://b/t/")).versioned("b") is True
 
 
 def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
