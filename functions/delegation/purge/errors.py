@@ -20,6 +20,7 @@ PurgeError
 ├── TableGone                   the table left the catalog before the purge reached its root
 └── FilesNotDeleted             some keys cannot be deleted; a person has to look
     └── FilesNotDeletedYet      some keys were not deleted, all for passing reasons; the same again may do
+        └── FilesThrottled      all because the store asked us to slow down
 Errors of the object store are in `objectstore`,
 of manifests in `manifest_errors`; what ends an attempt is in `attempt`.
 """
@@ -216,6 +217,12 @@ class FilesNotDeletedYet(FilesNotDeleted):
 
     code = "FILES_NOT_DELETED_YET"
     retryable = True
+
+
+class FilesThrottled(FilesNotDeletedYet):
+    """The same, and throttling is the only reason: nobody's fault, and no attempt should be counted for it."""
+
+    code = "STORAGE_THROTTLED"
 
 
 def printable(text: str, limit: int = 200) -> str:

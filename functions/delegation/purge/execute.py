@@ -16,14 +16,21 @@ from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.context import Engine, PurgeContext, PurgeResult
-from delegation.purge.delete import Deleter, sample
-from delegation.purge.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanOfAnotherTable, TableGone
+from delegation.purge.delete import THROTTLED, Deleter, sample
+from delegation.purge.errors import (
+    EngineFailed,
+    FilesNotDeleted,
+    FilesNotDeletedYet,
+    FilesThrottled,
+    PlanOfAnotherTable,
+    TableGone,
+)
 from delegation.purge.guards import VERSIONED_BUCKET, PlanGuard, check_can_delete, check_table, covered_roots
 from delegation.purge.locations import canonical, parse
 from delegation.purge.metadata import parse_metadata
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import SAMPLE, Chunk, Phase, PlanIndex, load_index, read_chunk, segment_of
-from delegation.purge.planning import check_not_replaced
+from delegation.purge.planning import check_not_replaced, check_still_not_shared
 from delegation.purge.progress import Marks
 from delegation.purge.receipt import merge_findings, receipt_key, store_receipt
 
@@ -40,12 +47,13 @@ class Work:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of some chunks: files and bytes gone, files left, how many of those for good, a bounded sample."""
+    """What became of some chunks: files and bytes gone, files left and why (for good, throttled), a bounded sample."""
 
     files: int = 0
     bytes: int = 0
     failed: int = 0
     permanent: int = 0
+    throttled: int = 0
     sample: tuple[tuple[str, str], ...] = ()
     markers: bool = False
 
@@ -54,6 +62,7 @@ class Tally:
         self.bytes += other.bytes
         self.failed += other.failed
         self.permanent += other.permanent
+        self.throttled += other.throttled
         self.sample = (*self.sample, *other.sample)[:SAMPLE]
         self.markers = self.markers or other.markers
 
@@ -93,9 +102,16 @@ def delete_chunk(plans: PlanStore, work: Work, deleter: Deleter, checkpoint: Cal
         bytes=outcome.bytes,
         failed=len(outcome.failures),
         permanent=sum(not failure.passing for failure in outcome.failures),
+        throttled=sum(failure.code in THROTTLED for failure in outcome.failures),
         sample=sample(outcome.failures, SAMPLE),
         markers=outcome.markers,
     )
+
+
+def _kind_of(run: Tally) -> type[FilesNotDeleted]:
+    if run.permanent:
+        return FilesNotDeleted
+    return FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
 
 
 def delete_in_order(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
@@ -124,6 +140,7 @@ class Execution:
         self._indexes: tuple[PlanIndex, ...] = ()
         self._segments: tuple[PlanSegment, ...] = ()
         self._deleting = False
+        self._planned_here = False
 
     def run(self) -> PurgeResult:
         """Plan if there is no plan yet, then execute; raises what stopped it, after which the same call goes on."""
@@ -145,6 +162,7 @@ class Execution:
             table = ctx.tables.load()
             index, segment = self._engine.plan(ctx, table, ())
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
+            self._planned_here = segments == (segment,)
         self._take(segments)
 
     def _take(self, segments: tuple[PlanSegment, ...]) -> None:
@@ -197,6 +215,8 @@ class Execution:
             self._extend(table)
             return _Look.EXTENDED
         if left and not self._deleting:
+            if not self._planned_here:
+                check_still_not_shared(ctx, self._indexes)
             check_can_delete(ctx.store, covered_roots(table).uris)
             ctx.attempt.begin_deleting()
             self._deleting = True
@@ -231,8 +251,7 @@ class Execution:
         else:
             self._engine.delete(self._ctx, work, report)
         if run.failed:
-            kind = FilesNotDeleted if run.permanent else FilesNotDeletedYet
-            raise kind(run.failed, run.sample)
+            raise _kind_of(run)(run.failed, run.sample)
         if self._left(phase):
             raise EngineFailed(f"{phase} ended without failures and without all of its marks")
 

@@ -11,13 +11,14 @@ from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.avro import ManifestFile
 from delegation.purge.context import Engine, Neighbour, PurgeContext
-from delegation.purge.errors import ManifestMissing, MetadataReplaced
+from delegation.purge.errors import FilesShared, ManifestMissing, MetadataReplaced
 from delegation.purge.guards import VERSIONED_BUCKET, PathGuard, Verdict, check_table, covered_roots, table_roots
 from delegation.purge.locations import Roots
 from delegation.purge.metadata import TableMetadata, parse_metadata
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import (
     INDEX,
+    SAMPLE,
     Asked,
     Chunk,
     ChunkWriter,
@@ -163,6 +164,34 @@ def neighbours_of(ctx: PurgeContext, found: Survey) -> list[Neighbour]:
         if overlaps:
             near.append(neighbour)
     return near
+
+
+def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> None:
+    """Ask the neighbours again before a plan that was made earlier is executed; raises FilesShared.
+
+    One that has not moved since it was looked at is not read again. The plan itself is never changed: a table that came
+    to share files in between (a register clone) stops the purge, for a person to decide.
+    """
+    roots = Roots(root for index in indexes for root in index.roots)
+    looked_at = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
+    with Sorter(run_records=ctx.settings.run_records) as theirs:
+        for neighbour in ctx.neighbours():
+            table = neighbour.table
+            if table.identifier == ctx.identifier or (str(table.identifier), table.metadata_location) in looked_at:
+                continue
+            metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
+            if roots.overlaps(Roots(metadata.locations)):
+                theirs.extend(reach_of_neighbour(ctx, neighbour))
+        if theirs.empty:
+            return
+        planned = planned_paths(ctx.plans, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
+        count, sample = 0, []
+        for record, common in subtract(theirs.sorted(), planned):
+            if common:
+                count += 1
+                sample.extend([record.path] if count <= SAMPLE else [])
+    if count:
+        raise FilesShared(count, sample)
 
 
 def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Record], dict[str, ManifestFile]]:

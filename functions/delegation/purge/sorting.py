@@ -48,6 +48,10 @@ class Sorter:
             self._directory.cleanup()
             self._directory = None
 
+    @property
+    def empty(self) -> bool:
+        return not self._run and not self._spilled
+
     def add(self, record: Record) -> None:
         self._run.append(record)
         if len(self._run) >= self._run_records:

@@ -1,12 +1,14 @@
 """Killed before or after any call to a store, the catalog or the task, and run again: nothing left, nothing raised."""
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
+from delegation.purge.context import PurgeSettings
 from delegation.purge.engine import purge_table
 from delegation.purge.memory import Faults, Killed
-from tests.unit.purge.lake import Bench, Lake, busy_table, rows
+from tests.unit.purge.lake import FAST, Bench, Lake, busy_table, rows
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,18 @@ def test_killed_twice_in_a_row(world: Lake) -> None:
         purge_table(bench.context("doomed"))
         assert bench.lake.below("s3://lake/wh/doomed/") == set()
         assert bench.lake.below("s3://lake/wh/sibling/") == world.below("s3://lake/wh/sibling/")
+
+
+@pytest.mark.parametrize("number", [30, 45, 50, 55, 60, 70])
+def test_killed_in_one_of_several_threads(world: Lake, number: int) -> None:
+    settings = PurgeSettings(chunk_paths=8, read_threads=3, delete=replace(FAST, threads=4, batch=2))
+    bench = fresh(world)
+    bench.uuid("doomed")
+    with contextlib.suppress(Killed):
+        purge_table(bench.context("doomed", settings=settings, faults=Faults(kill_at=number, after=True)))
+    result = purge_table(bench.context("doomed", settings=settings))
+    assert bench.lake.below("s3://lake/wh/doomed/") == set()
+    assert result.files_deleted == len(world.below("s3://lake/wh/doomed/"))
 
 
 def test_resuming_reads_no_manifest_again(world: Lake) -> None:

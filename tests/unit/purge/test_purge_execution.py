@@ -16,6 +16,7 @@ from delegation.purge.errors import (
     CredentialsCannotDelete,
     FilesNotDeleted,
     FilesNotDeletedYet,
+    FilesThrottled,
     GcDisabled,
     MetadataReplaced,
     PlanOfAnotherTable,
@@ -257,8 +258,7 @@ def test_credentials_that_cannot_delete_are_found_before_the_first_delete(bench:
 
 @pytest.mark.parametrize(
     ("code", "error"),
-    [("AccessDenied", FilesNotDeleted), ("SlowDown", FilesNotDeletedYet)],
-    ids=["for good", "for now"],
+    [("AccessDenied", FilesNotDeleted), ("InternalError", FilesNotDeletedYet), ("SlowDown", FilesThrottled)],
 )
 def test_a_file_that_stays_fails_the_purge_and_keeps_the_map(bench: Bench, code: str, error: type[Exception]) -> None:
     stubborn = sorted(uri for uri in ours(bench) if uri.endswith(".parquet"))[1]
@@ -268,7 +268,7 @@ def test_a_file_that_stays_fails_the_purge_and_keeps_the_map(bench: Bench, code:
         purge_table(ctx)
     assert type(failed.value) is error
     assert (failed.value.count, failed.value.sample) == (1, ((stubborn, code),))
-    assert failed.value.retryable == (code == "SlowDown")
+    assert failed.value.retryable == (code != "AccessDenied")
     left = ours(bench)
     assert stubborn in left
     assert [uri for uri in left if uri.endswith(".parquet")] == [stubborn]

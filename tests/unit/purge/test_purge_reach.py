@@ -12,6 +12,7 @@ from delegation.purge.engine import purge_table
 from delegation.purge.errors import (
     AmbiguousPath,
     CorruptMetadata,
+    CredentialsCannotDelete,
     CredentialsDoNotCover,
     FilesShared,
     ManifestMissing,
@@ -248,6 +249,22 @@ def test_files_of_a_live_clone_are_subtracted_then_go_with_it(bench: Bench) -> N
     last = Bench(lake=bench.lake)
     purge_table(last.context("clone"))
     assert set(bench.lake.uris()) == set()
+
+
+def test_a_clone_registered_between_plan_and_execution_stops_it(bench: Bench) -> None:
+    busy_table(bench.lake, "t")
+    bench.lake.create("harmless", location="s3://lake/wh/t/nested")
+    with pytest.raises(CredentialsCannotDelete):
+        purge_table(with_neighbours(bench, "t", "harmless", denied=["s3://lake/"]))
+    bench.lake.pointers["clone"] = bench.lake.metadata("t")["metadata-log"][2]["metadata-file"]
+    before = set(bench.lake.uris())
+    with pytest.raises(FilesShared) as refused:
+        purge_table(with_neighbours(bench, "t", "harmless", "clone"))
+    assert refused.value.count == 3 + 2 + 2 + 3  # metadata files, manifest lists, manifests, data files
+    assert set(bench.lake.uris()) == before
+    del bench.lake.pointers["clone"]
+    purge_table(with_neighbours(bench, "t", "harmless"))
+    assert set(bench.lake.uris()) == {bench.lake.pointers["harmless"]}
 
 
 def test_shared_files_can_refuse_the_purge(bench: Bench) -> None:

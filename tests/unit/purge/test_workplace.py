@@ -1,0 +1,101 @@
+"""Where executors get their stores from: from their own environment, never from what was sent to them."""
+
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from pydantic import ValidationError
+
+from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential, TableIdentifier
+from delegation.purge import workplace
+from delegation.purge.locations import ObjectLocation
+from delegation.purge.workplace import OwnWorkplace, ServiceWorkplace, vended_store
+
+TABLE = TableIdentifier("cat", ("ns",), "t")
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    workplace.service_plans.cache_clear()
+    workplace.service_polaris.cache_clear()
+    with mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="lake")
+        client.create_bucket(Bucket="plans")
+        yield client
+    workplace.service_plans.cache_clear()
+    workplace.service_polaris.cache_clear()
+
+
+class Catalog:
+    """Vends another key at every load, good for ten minutes."""
+
+    def __init__(self) -> None:
+        self.loads: list[TableIdentifier] = []
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        assert vend
+        assert snapshots == "all"
+        self.loads.append(identifier)
+        number = len(self.loads)
+        credential = StorageCredential(
+            "s3://lake/t", f"id-{number}", "secret", "token", NOW + timedelta(minutes=10 * number)
+        )
+        config = {"client.region": "eu-central-1", "s3.path-style-access": "true"}
+        return LoadedTable(identifier, "s3://lake/t/m", {"location": "s3://lake/t"}, config, (credential,))
+
+
+def test_a_tables_files_are_reached_with_what_polaris_vends_refreshed(aws: Any) -> None:
+    aws.put_object(Bucket="lake", Key="t/a", Body=b"x")
+    catalog, now = Catalog(), [NOW]
+    store = vended_store(catalog, TABLE, clock=lambda: now[0])
+    assert catalog.loads == []
+    assert store.read(ObjectLocation("lake", "t/a"), limit=1) == b"x"
+    assert store.delete("lake", ["t/b"]).deleted == ("t/b",)
+    assert catalog.loads == [TABLE]
+    now[0] = NOW + timedelta(minutes=9)
+    assert store.delete("lake", ["t/a"]).deleted == ("t/a",)
+    assert catalog.loads == [TABLE, TABLE]
+    assert {name[0] for name in store._clients} == {"id-1", "id-2"}
+    assert {client.meta.region_name for client in store._clients.values()} == {"eu-central-1"}
+
+
+def test_plans_lie_in_the_bucket_that_the_environment_names(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
+    place = ServiceWorkplace()
+    place.plans().put("a/b", b"x")
+    assert aws.get_object(Bucket="plans", Key="a/b")["Body"].read() == b"x"
+    assert place.plans() is ServiceWorkplace().plans()
+
+
+def test_a_missing_setting_is_named(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DELEGATION_PLAN_BUCKET", "DELEGATION_POLARIS_URL", "DELEGATION_POLARIS_SECRET_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValidationError, match="DELEGATION_PLAN_BUCKET"):
+        ServiceWorkplace().plans()
+    with pytest.raises(ValidationError, match="DELEGATION_POLARIS_URL"):
+        ServiceWorkplace().store(TABLE)
+
+
+def test_an_operators_own_credentials(aws: Any) -> None:
+    aws.put_object(Bucket="lake", Key="t/a", Body=b"x")
+    place = OwnWorkplace("plans", "here/", S3Settings(region="us-east-1"))
+    assert place.store(TABLE).delete("lake", ["t/a"]).deleted == ("t/a",)
+    place.plans().put("x", b"1")
+    assert [one["Key"] for one in aws.list_objects_v2(Bucket="plans")["Contents"]] == ["here/x"]
+
+
+def test_what_travels_to_executors_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+    for place in (ServiceWorkplace(), OwnWorkplace("plans")):
+        sent = pickle.dumps(place)
+        assert b"very-secret" not in sent
+        assert pickle.loads(sent) == place
+        assert hash(pickle.loads(sent)) == hash(place)
