@@ -1,0 +1,82 @@
+"""Options, keys, stack.json and definitions of the local stack: values in, values out."""
+
+import json
+import stat
+
+import pytest
+from pydantic import SecretStr
+
+from infra.environment import FUNCTIONS
+from infra.local import resources
+from infra.local.endpoints import AwsKeys, Endpoints
+from infra.local.errors import CannotStartError
+from infra.local.options import StackOptions
+from infra.local.stack_file import FIELDS, StackFile
+
+USER = {"AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SESSION_TOKEN": "t0ken"}
+
+
+@pytest.mark.parametrize("given", [{"polaris_url": "http://p"}, {"polaris_client_secret": SecretStr("x")}])
+def test_half_of_a_polaris_is_refused(given):
+    with pytest.raises(CannotStartError, match="go together"):
+        StackOptions(**given)
+
+
+def test_options_show_no_secret():
+    options = StackOptions(polaris_url="http://p", polaris_client_id="i", polaris_client_secret=SecretStr("s3cret"))
+    assert "s3cret" not in repr(options)
+
+
+def test_the_users_keys_are_for_the_users_endpoints_only():
+    assert AwsKeys.choose(USER, foreign=True) == AwsKeys("user", "s3cret", "t0ken")
+    assert AwsKeys.choose(USER, foreign=False) == AwsKeys("local", "local")
+    assert AwsKeys.choose({"AWS_ACCESS_KEY_ID": "user"}, foreign=True) == AwsKeys("local", "local")
+
+
+def test_keys_show_no_secret():
+    shown = repr(Endpoints("http://a", "http://d", "http://s", AwsKeys.choose(USER, foreign=True)))
+    assert "s3cret" not in shown
+    assert "t0ken" not in shown
+
+
+def test_functions_get_the_standard_variables_and_none_that_is_empty():
+    endpoints = Endpoints("http://a", "http://d", "http://s", AwsKeys("local", "local"))
+    variables = endpoints.environment()
+    assert variables["AWS_ENDPOINT_URL"] == "http://a"
+    assert variables["AWS_ENDPOINT_URL_DYNAMODB"] == "http://d"
+    assert variables["AWS_ENDPOINT_URL_S3"] == "http://s"
+    assert "AWS_SESSION_TOKEN" not in variables
+    assert "AWS_ENDPOINT_URL_EMR_SERVERLESS" not in variables
+    assert all(variables.values())
+
+
+def stack_file(**changes):
+    return StackFile(**{**dict.fromkeys(FIELDS, "x"), **changes})
+
+
+def test_stack_json_is_replaced_as_a_whole_and_private(tmp_path):
+    stack_file(edge_url="old").write(tmp_path)
+    path = stack_file(edge_url="new").write(tmp_path)
+    assert json.loads(path.read_text())["edge_url"] == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == ["stack.json"]
+
+
+def test_a_stack_file_shows_no_secret():
+    shown = repr(stack_file(client_secret="s3cret", polaris_credential="id:s3cret"))
+    assert "s3cret" not in shown
+
+
+def test_the_definition_names_functions_of_the_table():
+    arns = {name: f"arn:{name}" for name in FUNCTIONS}
+    states = json.loads(resources.definition(resources.DEFINITION, arns))["States"]
+    called = {state["Resource"] for state in states.values() if state["Type"] == "Task"}
+    assert called <= set(arns.values())
+    assert "arn:run_inline" in called
+
+
+def test_a_definition_that_asks_for_an_unknown_function_is_refused(tmp_path):
+    path = tmp_path / "machine.json"
+    path.write_text('{"Resource": "${NobodyFunctionArn}"}')
+    with pytest.raises(CannotStartError, match="NobodyFunctionArn"):
+        resources.definition(path, {"acquire": "arn"})
