@@ -1,0 +1,36 @@
+"""What the pages claim and a test can check."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from delegation.tasks.model import Status
+from delegation.tasks.transitions import ARROWS
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_make_target_named_exists(page):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named - targets == set()
+
+
+def test_arrows_of_a_task_are_those_of_the_code():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*) \| (`[^|]*) \|", text, re.MULTILINE)
+    named = [[re.findall(r"`(\w+)`", cell) for cell in row] for row in rows]
+    found: dict[str, set[str]] = {}
+    for sources, targets in named:
+        for source in set(sources) & set(Status):
+            found.setdefault(source, set()).update(targets)
+    assert found == ARROWS
