@@ -1,0 +1,155 @@
+"""Everything that was written and done, and the invariants that hold after each of it."""
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+
+from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.model import Status, Task
+from delegation.tasks.policy import Policies
+from delegation.tasks.store import Advance, Change, Create, Expect, Revise
+
+ARROWS = {
+    "SUBMITTED": {"ACQUIRING_RESOURCES", "RUNNING", "FAILURE"},
+    "ACQUIRING_RESOURCES": {"RUNNING", "RETRY_SCHEDULED", "FAILURE"},
+    "RUNNING": {"SUCCESS", "RETRY_SCHEDULED", "FAILURE"},
+    "RETRY_SCHEDULED": {"ACQUIRING_RESOURCES", "RUNNING", "FAILURE"},
+    "SUCCESS": {"SUBMITTED"},
+    "FAILURE": {"SUBMITTED"},
+}
+"""DESIGN §2, written down once more: the simulator does not trust the table of the code it watches."""
+
+HELD = (Status.ACQUIRING_RESOURCES, Status.RUNNING)
+LONGEST_UNSEEN = timedelta(minutes=15)
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+class Ledger:
+    """Watches one store from beside it."""
+
+    def __init__(self, store: MemoryTaskStore, policies: Policies) -> None:
+        self.store = store
+        self.policies = policies
+        self.written: dict[str, list[Task]] = defaultdict(list)
+        self.rows: dict[str, list[Task]] = defaultdict(list)
+        self.nonces: set[str] = set()
+        self.deletes: dict[str, int] = defaultdict(int)
+        self.accepted: set[str] = set()
+        self.seen: list[Task] = []
+
+    # ---- writes
+
+    def applied(self, change: Change, now: datetime) -> None:
+        """A change was applied just now, unless it was recognised as a repetition."""
+        if isinstance(change, Expect):
+            return
+        task = change.task if isinstance(change, Create) else change.after
+        if task.nonce in self.nonces:
+            return
+        self.nonces.add(task.nonce)
+        former = self.written[task.task_id]
+        before = former[-1] if former else None
+        revision = before.revision + 1 if before else 1
+        self._require(task.revision == revision, task, f"revision {task.revision} where {revision} was to follow")
+        former.append(task)
+        steps = change.rows if isinstance(change, Advance) else (task,)
+        if not isinstance(change, Revise):
+            self.rows[task.task_id] += steps
+        for step in steps:
+            self._check_step(before, step)
+            self._check_budget(step)
+            before = step
+        self._check_stored(task, now)
+
+    def refused(self, change: Change, error: Exception) -> None:
+        """A change was answered as a lost race."""
+        task = change.after if hasattr(change, "after") else change.task
+        if isinstance(change, Expect) or task.nonce not in self.nonces:
+            return
+        if isinstance(change, Revise) and self.written[task.task_id][-1].nonce != task.nonce:
+            return  # written over since; its author reads again and decides again
+        if isinstance(error, TaskExists | StaleTask | RevisionConflict):
+            raise Violation(f"write {task.nonce} was applied and answered as {type(error).__name__}")
+
+    def _check_step(self, before: Task | None, after: Task) -> None:
+        if before is None:
+            self._require(after.version == 1, after, "begins at another version than 1")
+            return
+        moved = after.version != before.version
+        self._require(after.version - before.version in (0, 1), after, f"version {before.version} → {after.version}")
+        if moved:
+            legal = after.status.value in ARROWS[before.status.value]
+            self._require(legal, after, f"{before.status} → {after.status} is no arrow")
+        else:
+            self._require(after.status is before.status, after, f"{before.status} → {after.status} without a version")
+            self._require(not after.is_terminal, after, "an outcome was rewritten")
+        acquired = moved and after.status is Status.ACQUIRING_RESOURCES
+        grown = after.attempt_count - before.attempt_count
+        self._require(grown == (1 if acquired else 0), after, f"attempt {before.attempt_count} → {after.attempt_count}")
+        self._require(after.dispatch_count >= before.dispatch_count, after, "dispatch count fell")
+        if before.is_terminal and moved:
+            self.deletes[after.task_id] = 0 if after.first_delete_ts is None else self.deletes[after.task_id]
+
+    def _check_budget(self, task: Task) -> None:
+        limit = self.policies.retry(task.task_type).max_attempts
+        self._require(task.unexcused_attempts <= limit, task, f"{task.unexcused_attempts} unexcused attempts")
+
+    def _check_stored(self, task: Task, now: datetime) -> None:
+        if task.status is Status.SUCCESS:
+            told = f"attempt {task.attempt_count}"
+            self._require(task.result_summary == told, task, f"success of attempt {task.attempt_count} says otherwise")
+        if task.status is Status.FAILURE and task.first_delete_ts is None:
+            self._require(self.deletes[task.task_id] == 0, task, "failed as untouched after deletes")
+        if not task.is_terminal:
+            seen = task.due_at is not None and task.due_at <= now + LONGEST_UNSEEN
+            self._require(seen, task, f"nobody will look at it again before {task.due_at}")
+        self.check_store(task.task_id)
+
+    def check_store(self, task_id: str) -> None:
+        """Head, rows and index of a task are what was written to them."""
+        written, rows = self.written[task_id], self.rows[task_id]
+        head = self.store._heads[task_id]
+        self._require(head == written[-1], head, "the head is not what was written last")
+        stored = [row for _, row in sorted(self.store._rows[task_id].items())]
+        self._require(stored == [row.evolve(due_at=None) for row in rows], head, "rows were lost or rewritten")
+        self._require([row.version for row in stored] == list(range(1, len(stored) + 1)), head, "versions have a gap")
+        self._require(head.version == len(stored), head, f"the head has no row among {len(stored)}")
+        self._require(head.status is stored[-1].status, head, "the head and its row have two statuses")
+
+    # ---- work and answers
+
+    def delete(self, task_id: str, attempt: int, who: str) -> None:
+        """A holder deletes something: it has to be the only one, and it has to have said so first."""
+        head = self.store._heads[task_id]
+        holds = head.status in HELD and head.attempt_count == attempt
+        self._require(holds, head, f"{who} deletes as attempt {attempt}: two holders")
+        self._require(head.first_delete_ts is not None, head, f"{who} deletes before first_delete_ts")
+        self.deletes[task_id] += 1
+
+    def told(self, outcome: Task) -> None:
+        """A caller was told this outcome."""
+        self._require(outcome.is_terminal, outcome, "told as an outcome")
+        self.seen.append(outcome)
+
+    # ---- at the end
+
+    def check_end(self) -> None:
+        """Nothing that was accepted is lost, and every outcome that was told is on record."""
+        for task_id in sorted(self.accepted):
+            self._require(bool(self.written[task_id]), None, f"{task_id} was accepted and is not there")
+            head = self.store._heads[task_id]
+            self._require(head.is_terminal, head, "never came to an end")
+            self.check_store(task_id)
+        for outcome in self.seen:
+            row = self.store._rows[outcome.task_id].get(outcome.version)
+            same = row is not None and row == outcome.evolve(due_at=None)
+            self._require(same, row, f"the outcome {outcome.status} told at version {outcome.version} is not on record")
+
+    @staticmethod
+    def _require(holds: bool, task: Task | None, what: str) -> None:
+        if not holds:
+            where = f"{task.task_id} v{task.version} r{task.revision} {task.status}: " if task else ""
+            raise Violation(where + what)
