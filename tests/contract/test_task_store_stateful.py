@@ -77,8 +77,9 @@ class Model:
             return
         after = change.task if isinstance(change, Create) else change.after
         self.heads[after.task_id] = after
+        steps = change.rows if isinstance(change, Advance) else (after,)
         if not isinstance(change, Revise):
-            self.rows.setdefault(after.task_id, []).append(after.evolve(due_at=None))
+            self.rows.setdefault(after.task_id, []).extend(step.evolve(due_at=None) for step in steps)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -122,6 +123,14 @@ class StoreMachine(RuleBasedStateMachine):
         before = data.draw(st.sampled_from(self.seen[-6:]))
         step = data.draw(st.sampled_from(STEPS[before.status]))
         self.attempt(Advance(before, step(before)))
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def advance_by_two(self, data: st.DataObject) -> None:
+        before = data.draw(st.sampled_from(self.seen[-6:]))
+        passed = data.draw(st.sampled_from(STEPS[before.status]))(before)
+        after = data.draw(st.sampled_from(STEPS[passed.status]))(passed)
+        self.attempt(Advance(before, after.evolve(revision=passed.revision, nonce=passed.nonce), via=(passed,)))
 
     @precondition(lambda self: self.seen)
     @rule(data=st.data(), seconds=st.integers(1, 100))

@@ -110,7 +110,16 @@ def revising(bench: Bench) -> Case:
     return Case(Revise(task, after), after, 1)
 
 
-CHANGES = pytest.mark.parametrize("make", [creating, advancing, revising], ids=lambda make: make.__name__)
+def advancing_by_two(bench: Bench) -> Case:
+    task = bench.rival.apply(Create(submitted()))
+    held = acquired(task)
+    after = started(held).evolve(revision=held.revision, nonce=held.nonce)
+    return Case(Advance(task, after, via=(held,)), after, 3)
+
+
+CHANGES = pytest.mark.parametrize(
+    "make", [creating, advancing, advancing_by_two, revising], ids=lambda make: make.__name__
+)
 
 
 def errors(table: dict[str, Callable[[str], Exception]]) -> pytest.MarkDecorator:

@@ -19,6 +19,7 @@ from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, start
 LATER = NOW + MINUTE
 POLICIES = Policies(default=RetryPolicy(max_attempts=3), by_type={"REPORT": RetryPolicy(max_attempts=1)})
 CAP = 20
+ERRORS = ("transient", "permanent", "throttled", "lost", "handed-over")
 
 
 def error(kind: str, code: str = "REASON") -> AttemptError:
@@ -113,7 +114,12 @@ def test_only_so_many_attempts_are_excused_for_throttling() -> None:
 # ---- cancelling and loss
 
 
-@pytest.mark.parametrize("kind", [kind.value for kind in ErrorClass])
+def test_a_cancelled_parent_waits_for_its_children() -> None:
+    ended = after(held(running=True).evolve(cancel_requested=True), "waiting")
+    assert (ended.status, ended.cancel_requested) == (Status.RETRY_SCHEDULED, True)
+
+
+@pytest.mark.parametrize("kind", [kind.value for kind in ErrorClass if kind is not ErrorClass.WAITING])
 def test_a_cancelled_task_ends_with_its_attempt_whatever_ended_it(kind: str) -> None:
     ended = after(held(running=True).evolve(cancel_requested=True), kind)
     assert (ended.status, ended.error_code) == (Status.FAILURE, "CANCELLED")
@@ -146,7 +152,7 @@ def test_the_last_attempt_may_be_lost_too() -> None:
 
 # ---- random lives
 
-KINDS = st.sampled_from([kind.value for kind in ErrorClass])
+KINDS = st.sampled_from(ERRORS)
 LIVES = st.lists(st.tuples(KINDS, st.booleans(), st.booleans()), max_size=60)
 
 
