@@ -34,7 +34,7 @@ from delegation.settings import (
     TaskSettings,
 )
 from delegation.tasks.behaviors import Behaviors
-from delegation.tasks.conditional import ConditionalTable
+from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.service import DispatchQueue, NoDispatchQueue, TaskService, new_nonce
 
@@ -57,7 +57,7 @@ def aws(service: str, config: Config = _PATIENT) -> Any:
 def task_service(queue: DispatchQueue | None = None) -> TaskService:
     """Tasks over DynamoDB; without a queue, for processes that may not dispatch."""
     settings = TaskSettings()
-    store = DynamoDbTaskStore(ConditionalTable(aws("dynamodb", _QUICK)), settings.tasks_table)
+    store = DynamoDbTaskStore(ConditionalTable(aws("dynamodb", client_config())), settings.tasks_table)
     return TaskService(store, settings.policies(), queue or NoDispatchQueue(), clock=utc_now)
 
 
