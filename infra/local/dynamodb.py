@@ -7,7 +7,6 @@ Java 17 or Maven are missing `UnavailableError` says so and the stack falls back
 import contextlib
 import fcntl
 import hashlib
-import http.client
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from infra.local.errors import CannotStartError, UnavailableError
-from infra.local.process import LOOPBACK, TetheredProcess, free_port
+from infra.local.process import LOOPBACK, TetheredProcess, answers, free_port
 
 POM = Path(__file__).with_name("dynamodb-local-pom.xml")
 _MAIN = "software.amazon.dynamodb.services.local.main.ServerRunner"
@@ -154,14 +153,5 @@ class DynamoDbLocal:
         self._process = process
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=5)
-        try:
-            # Unsigned, so the answer is a 400: that is an answer.
-            connection.request("POST", "/", body=b"{}", headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"})
-            connection.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            return False
-        else:
-            return True
-        finally:
-            connection.close()
+        # Unsigned, so the answer is a 400: that is an answer.
+        return answers(self._port, "POST", headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"})

@@ -5,7 +5,6 @@ of the two cures that. Never lock everything: a Lambda call of a running state m
 runs makes calls of its own.
 """
 
-import http.client
 import os
 import sys
 import threading
@@ -13,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from infra.local.process import LOOPBACK, TetheredProcess, free_port, import_path
+from infra.local.process import LOOPBACK, TetheredProcess, answers, free_port, import_path
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -88,16 +87,7 @@ class MotoDynamoDb:
             self._process = None
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=5)
-        try:
-            connection.request("GET", "/moto-api/")
-            connection.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            return False
-        else:
-            return True
-        finally:
-            connection.close()
+        return answers(self._port, path="/moto-api/")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Programs of the local stack: they never outlive the process that started them."""
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 import delegation
@@ -25,6 +27,17 @@ def free_port() -> int:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def answers(port: int, method: str = "GET", path: str = "/", headers: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Whether an HTTP server on a loopback port answers, whatever it answers."""
+    with contextlib.closing(http.client.HTTPConnection(LOOPBACK, port, timeout=5)) as connection:
+        try:
+            connection.request(method, path, headers=dict(headers))
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
 
 
 def import_path() -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -89,6 +90,8 @@ class LocalStack:
         except BlockingIOError as exc:
             raise CannotStartError("the stack", f"another stack uses {self._folder}; choose --state-dir") from exc
         # What a former stack left would lead readers astray while this one starts, and after it has ended.
+        shutil.rmtree(self._logs)
+        self._logs.mkdir()
         self.path.unlink(missing_ok=True)
         cleanup.callback(self.path.unlink, missing_ok=True)
 
