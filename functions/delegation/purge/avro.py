@@ -8,7 +8,7 @@ Source: Iceberg table specification, "Manifests", "Manifest Lists" and Appendix 
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from delegation.purge.avro_container import MAX_BLOCK_BYTES, read_blocks, read_header
@@ -89,6 +89,8 @@ class ManifestEntry(NamedTuple):
     referenced_data_file: str | None = None
 
 
+_entry = partial(tuple.__new__, ManifestEntry)  # what _make does, without a Python frame per entry
+
 _DATA_FILE = (2, ("data_file",))
 _PATH_FIELDS = (
     Wanted(((0, ("status",)),), required=True, least=0, most=2),
@@ -128,7 +130,7 @@ def read_manifest_list(data: bytes, path: str, *, max_block_bytes: int = MAX_BLO
 def read_manifest(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestEntry]:
     """All entries of a manifest, in file order. Raises CorruptManifestError while iterating."""
     for rows in _read(data, path, _ENTRY_FIELDS, max_block_bytes):
-        yield from map(ManifestEntry._make, rows)
+        yield from map(_entry, rows)
 
 
 def read_paths(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:

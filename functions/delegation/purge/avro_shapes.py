@@ -22,13 +22,13 @@ from delegation.purge.avro_schema import Kind, Node, Schema
 
 FIRST_PATIENCE = 32  # records left to the exact decoder before an expression is compiled
 LAST_PATIENCE = 8192  # bounds what compiling may cost when records have no common shape
-SAMPLES = 32  # records learned per expression
+SAMPLES = 256  # records learned per expression
 MAX_RECORD_BYTES = 1 << 14  # of a record worth learning
 MAX_LENGTH = 8191  # of text, has a prefix of two bytes at most
-MAX_ALTERNATIVES = 64
+MAX_ALTERNATIVES = 128
 MAX_ITEMS = 1000
-MAX_NODE_PATTERN = 1 << 14
-MAX_PATTERN = 1 << 16
+MAX_NODE_PATTERN = 1 << 15
+MAX_PATTERN = 1 << 17
 MAX_TREE_DEPTH = 24
 
 NEVER = rb"(?!)"

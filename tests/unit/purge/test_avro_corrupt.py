@@ -1,5 +1,6 @@
 """Named corruptions of manifests: each is refused with place and reason, and takes no time or memory to refuse."""
 
+import json
 import struct
 import tracemalloc
 from typing import Any
@@ -294,3 +295,49 @@ def test_fields_without_ids_are_found_by_name_and_ids_win_over_names() -> None:
     block = zigzag(2) + text("s3://decoy/k") + text("s3://b/k") + zigzag(9)
 
     assert list(avro.read_manifest(container(schema, (1, block)), PATH)) == [avro.ManifestEntry(2, 0, "s3://b/k", 9)]
+
+
+def test_a_name_is_no_match_for_a_field_with_another_id() -> None:
+    schema = stranger()
+    other = [{"name": "file_path", "type": "string", "field-id": 999}, {"name": "file_size_in_bytes", "type": "long"}]
+    schema["fields"][1] = DATA_FILE | {"type": {"type": "record", "name": "r2", "fields": other}}
+
+    corrupt(container(schema, (1, ENTRY)), "no field file_path")
+
+
+def test_names_are_resolved_in_their_namespace() -> None:
+    short = {"type": "fixed", "name": "f", "size": 1}
+    inner = [{"name": "a", "type": {"type": "fixed", "name": "f", "size": 3}}, {"name": "b", "type": "f"}]
+    spaced = {"type": "record", "name": "r", "namespace": "some.where", "fields": inner}
+    dotted = {"type": "record", "name": "else.where.r", "fields": [{"name": "a", "type": "some.where.f"}]}
+    schema = stranger(short, spaced, "f", dotted, {"type": "array", "items": "else.where.r"})
+    block = b"1" + b"333" * 2 + b"1" + b"333" + zigzag(2) + b"333" * 2 + zigzag(0) + ENTRY
+
+    assert list(avro.read_manifest(container(schema, (1, block)), PATH)) == [avro.ManifestEntry(1, 0, "s3://b/k", 9)]
+
+
+def test_the_last_skipped_value_ends_beyond_the_block() -> None:
+    schema = stranger()
+    schema["fields"].append({"name": "last", "type": "bytes"})
+
+    corrupt(container(schema, (1, ENTRY + zigzag(2) + b"x")), "the block ends inside its last record")
+
+
+@pytest.mark.parametrize(("size", "right"), [(0, True), (1, False), (-1, False)])
+def test_header_metadata_in_blocks_with_their_size(size: int, right: bool) -> None:
+    pairs = text("avro.schema") + text(json.dumps(stranger())) + text("avro.codec") + text("null")
+    body = zigzag(1) + zigzag(len(ENTRY)) + ENTRY + SYNC
+    data = b"Obj\x01" + zigzag(-2) + zigzag(len(pairs) + size) + pairs + zigzag(0) + SYNC + body
+
+    if right:
+        assert len(list(avro.read_manifest(data, PATH))) == 1
+    else:
+        corrupt(data, "a block of the header's metadata differs from its size")
+
+
+def test_a_header_without_a_codec_is_not_compressed() -> None:
+    head = b"Obj\x01" + zigzag(1) + text("avro.schema") + text(json.dumps(stranger())) + zigzag(0) + SYNC
+
+    assert len(list(avro.read_manifest(head + zigzag(1) + zigzag(len(ENTRY)) + ENTRY + SYNC, PATH))) == 1
+    corrupt(head[:-1], "the file ends inside its header")
+    corrupt(b"Obj\x01" + zigzag(0) + SYNC, "the header has no schema")

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from delegation.purge import avro, avro_decoder, avro_schema, avro_shapes
 from delegation.purge.manifest_errors import CorruptManifestError, ManifestMismatchError
 from tests.unit.purge.hostile_files import ENTRY, PATH, corrupt, stranger
-from tests.unit.purge.manifest_files import container, entry, entry_schema, written, zigzag
+from tests.unit.purge.manifest_files import container, encoded, entry, entry_schema, text, written, zigzag
 
 LONGS = {"type": "array", "items": "long"}
 
@@ -69,32 +70,100 @@ def test_hostile_names_are_harmless_in_error_messages() -> None:
 # What is learned
 
 
-def test_records_of_a_learned_shape_no_longer_reach_the_exact_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    missed: list[int] = []
+@pytest.fixture
+def missed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Positions of the records that reached the exact decoder, of a reader that has learned nothing yet."""
+    positions: list[int] = []
     original = avro_shapes.Shapes.missed
 
     def counting(self: avro_shapes.Shapes, buf: bytes, start: int, stop: int) -> None:
-        missed.append(start)
+        positions.append(start)
         original(self, buf, start, stop)
 
     monkeypatch.setattr(avro_shapes.Shapes, "missed", counting)
     avro.forget_decoders()
+    return positions
+
+
+def test_records_of_a_learned_shape_no_longer_reach_the_exact_decoder(missed: list[int]) -> None:
     data = written(entry_schema(2), [entry(100 + n % 7) for n in range(3000)])
 
     assert sum(map(len, avro.read_paths(data, PATH))) == 3000
     assert avro_shapes.FIRST_PATIENCE <= len(missed) < 2 * avro_shapes.FIRST_PATIENCE
 
 
-def test_shapes_of_another_table_take_the_place_of_the_former_ones() -> None:
-    avro.forget_decoders()
+def test_shapes_of_another_table_take_the_place_of_the_former_ones(missed: list[int]) -> None:
     for table in range(4):
-        lengths = range(60 * table, 60 * table + 60)
-        records = [entry(n, file_path="p" * (1 + lengths[n % 60])) for n in range(1500)]
+        missed.clear()
+        records = [entry(n, file_path="p" * (1 + 60 * table + n % 60)) for n in range(3000)]
         data = written(entry_schema(2), records)
 
         assert [each.file_path for each in avro.read_manifest(data, PATH)] == [
             each["data_file"]["file_path"] for each in records
         ]
+        assert len(missed) < 2000
+
+
+PAIR = {"type": "record", "name": "pair", "fields": [{"name": "k", "type": "int"}, {"name": "v", "type": "bytes"}]}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [LONGS, {"type": "array", "items": "float"}, {"type": "array", "items": PAIR}, {"type": "map", "values": "long"}],
+)
+def test_other_block_structures_of_arrays_and_maps_are_left_to_the_exact_decoder(kind: Any, missed: list[int]) -> None:
+    value: Any = {f"k{n}": n for n in range(4)}
+    if kind["type"] == "array":
+        value = [{"k": n, "v": b"v" * n} for n in range(4)] if kind["items"] is PAIR else [1, 2, 3, 4]
+    schema = stranger(kind)
+    splits = [0, 0, 1, -1, 2, -3]
+    block = b"".join(encoded(kind, value, iter([split])) + ENTRY for split in splits)
+
+    assert len(list(avro.read_manifest(container(schema, (6 * 200, block * 200)), PATH))) == 1200
+    assert avro_shapes.FIRST_PATIENCE + 4 * 150 <= len(missed) <= avro_shapes.FIRST_PATIENCE + 4 * 200
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        (b"\x01", "file_size_in_bytes is -1"),
+        (b"\x81\x80\x02", "file_size_in_bytes is -16385"),
+        (b"\x81\x80\x80\x02", "file_size_in_bytes is -2097153"),
+        (b"\xff" * 9 + b"\x01", "file_size_in_bytes is -9223372036854775808"),
+        (b"\xfe" * 9 + b"\x7f", "a varint of more than 64 bits"),
+        (b"\x80" * 10 + b"\x00", "a varint of more than ten bytes"),
+    ],
+)
+def test_a_wrong_size_after_many_records_that_were_learned(size: bytes, reason: str, missed: list[int]) -> None:
+    good = zigzag(1) + text("s3://b/k") + zigzag(9)
+    block = good * 200 + zigzag(1) + text("s3://b/k") + size
+
+    error = corrupt(container(stranger(), (201, block)), reason)
+
+    assert len(missed) == avro_shapes.FIRST_PATIENCE
+    assert error.offset >= len(container(stranger())) + 200 * len(good)
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 8191, 8192, 1 << 20, 1 << 27, 1 << 31, (1 << 63) - 1])
+def test_sizes_of_every_width(size: int, missed: list[int]) -> None:
+    block = (zigzag(1) + text("s3://b/k") + zigzag(size)) * 100
+
+    entries = list(avro.read_manifest(container(stranger(), (100, block)), PATH))
+
+    assert entries == [avro.ManifestEntry(1, 0, "s3://b/k", size)] * 100
+    assert len(missed) == avro_shapes.FIRST_PATIENCE
+
+
+def test_threads_share_what_is_learned() -> None:
+    avro.forget_decoders()
+    files = [written(entry_schema(2), [entry(n * (each + 1)) for n in range(2000)]) for each in range(4)]
+    expected = [[number * (each + 1) for number in range(2000)] for each in range(4)]
+
+    def sizes(data: bytes) -> list[int]:
+        return [(each.file_size_in_bytes - 1000) // 1_000_000 for each in avro.read_manifest(data, PATH)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(sizes, files)) == expected
 
 
 def test_a_schema_is_compiled_in_bounded_size() -> None:
