@@ -46,6 +46,12 @@ class DeletePolicy:
     longest_pause: float = 5.0
     rate: RatePolicy = field(default_factory=RatePolicy)
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= 1_000:
+            raise ValueError("a batch holds 1 to 1,000 keys (S3 DeleteObjects)")
+        if self.threads < 1 or self.tries < 1 or self.throttled_tries < 1:
+            raise ValueError("threads and tries are at least 1")
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

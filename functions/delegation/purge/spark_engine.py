@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -186,7 +187,7 @@ class SparkEngine:
             try:
                 collected.rows = [row.result for row in frame.collect()]
                 collected.whole = True
-            except PySparkException as error:
+            except (PySparkException, Py4JError, OSError) as error:
                 collected.error = error
 
         thread = InheritableThread(target=collect, name=group)
@@ -197,8 +198,9 @@ class SparkEngine:
                 ctx.attempt.checkpoint()
                 poll()
         except BaseException:
-            context.cancelJobGroup(group)
-            thread.join()
+            while thread.is_alive():  # a job that is only being submitted is not cancelled by the first call
+                context.cancelJobGroup(group)
+                thread.join(POLL_SECONDS)
             raise
         if not collected.whole:
             raise EngineFailed("Spark gave the job up, or lost its JVM") from collected.error
@@ -217,4 +219,4 @@ def _expected_rows(found: Survey) -> int:
 class _Collected:
     rows: Sequence[str] = ()
     whole: bool = False
-    error: PySparkException | None = None
+    error: Exception | None = None

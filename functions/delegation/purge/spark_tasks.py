@@ -53,7 +53,8 @@ class ReadManifests:
         for batch in batches:
             for number in range(len(self.identifiers)):
                 wanted = {row["path"]: row for row in batch.to_pylist() if row["number"] == number}
-                yield from self._read(number, wanted)
+                if wanted:
+                    yield from self._read(number, wanted)
 
     def _read(self, number: int, wanted: dict[str, dict[str, Any]]) -> Iterator[pa.RecordBatch]:
         store = _store(self.workplace, self.identifiers[number])

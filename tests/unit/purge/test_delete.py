@@ -112,6 +112,14 @@ def test_a_checkpoint_that_raises_stops_before_the_next_batch() -> None:
         assert run.delete(files, nothing).files == 40
 
 
+@pytest.mark.parametrize(
+    "numbers", [{"batch": 0}, {"batch": 1001}, {"threads": 0}, {"tries": 0}, {"throttled_tries": 0}]
+)
+def test_numbers_that_cannot_work_are_refused(numbers: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="1"):
+        DeletePolicy(**numbers)  # type: ignore[arg-type]
+
+
 def test_delete_markers_are_noticed() -> None:
     store = store_with(records(2), versioned_buckets=["b"])
     with deleter(store) as run:

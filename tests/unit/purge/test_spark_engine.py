@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -127,8 +128,10 @@ def test_spark_plans_what_inline_plans_and_deletes_exactly_that(s3: Any, spark: 
     assert again.files_deleted == len(doomed)
 
 
-def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(s3: Any, spark: Any) -> None:
-    from delegation.purge.spark_engine import purge_with_spark
+def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(
+    s3: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delegation.purge import spark_engine
 
     bench = S3Bench()
     busy_table(bench.lake, "moving")
@@ -141,7 +144,7 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(s3
             s3.put_object(Bucket=bucket, Key=key, Body=bench.lake.objects[bucket, key])
 
     bench.on_load(ctx, 3, commit)
-    result = purge_with_spark(spark, ctx, place)
+    result = spark_engine.purge_with_spark(spark, ctx, place)
     assert len(result.plan_ids) == 2
     assert keys(s3, "wh/moving/") == set()
     extension = read_index(ctx.plans, result.plan_ids[1])
@@ -155,13 +158,17 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(s3
     ctx, place = broken.on_s3(s3, "broken", "broken-task")
     whole = keys(s3, "wh/broken/")
     with pytest.raises(CorruptManifestError):
-        purge_with_spark(spark, ctx, place)
+        spark_engine.purge_with_spark(spark, ctx, place)
     assert keys(s3, "wh/broken/") == whole
 
-    def cancel() -> None:
-        raise Cancelled("asked to stop")
+    def cancel_once_it_runs() -> None:
+        if any(thread.name.startswith("purge-broken") for thread in threading.enumerate()):
+            raise Cancelled("asked to stop")
 
-    ctx.attempt.on_checkpoint = cancel
+    ctx.attempt.on_checkpoint = cancel_once_it_runs
+    monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
     with pytest.raises(Cancelled):
-        purge_with_spark(spark, ctx, place)
+        spark_engine.purge_with_spark(spark, ctx, place)
+    assert not any(thread.name.startswith("purge-broken") for thread in threading.enumerate())
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert keys(s3, "wh/broken/") == whole
