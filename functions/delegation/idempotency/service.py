@@ -11,6 +11,7 @@ from delegation.idempotency.errors import KeyConflict, RecordConflict, RequestIn
 from delegation.idempotency.record import Record, Scope, StoredAnswer, Verdict
 from delegation.idempotency.store import IdempotencyStore, RecordWrite
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
+from delegation.tasks.history import first_outcome
 from delegation.tasks.model import Task
 from delegation.tasks.store import Advance, Change, Create, Expect, TaskStore
 
@@ -118,16 +119,7 @@ class Acceptance:
 
     def outcome(self, task_id: str, bound_version: int, *, head: Task | None = None) -> Task | None:
         """The first terminal version of a task from `bound_version` on, None while there is none."""
-        head = head or self._tasks.get(task_id)
-        if head is None or not (head.is_terminal or head.version > bound_version):
-            return None
-        after = bound_version - 1
-        while rows := self._tasks.history(task_id, after=after):
-            for row in rows:
-                if row.is_terminal:
-                    return row
-            after = rows[-1].version
-        return None
+        return first_outcome(self._tasks, task_id, bound_version, head=head)
 
     def conclude(self, accepted: Accepted, outcome: Task, answer_of: Callable[[Task], StoredAnswer]) -> StoredAnswer:
         """The answer of a synchronous request's outcome, stored unless it is a 5xx; whoever stores it first decides."""

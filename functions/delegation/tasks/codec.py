@@ -53,7 +53,7 @@ def _encode(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, tuple):
-        return [part.model_dump() for part in value]
+        return [part if isinstance(part, str) else part.model_dump() for part in value]
     return value
 
 

@@ -6,6 +6,9 @@ TaskError
 ├── StaleTask             the task moved to another version; read again and decide again
 ├── RevisionConflict      only the head was touched; read again and decide again
 ├── LeaseLost             another attempt holds the task, or nobody does; stop working on it
+├── RunCancelled          a person asked this run to stop
+├── RunHandedOver         time is up in this process; the next attempt goes on
+├── TaskFailed            the task that was waited for ended in FAILURE
 ├── IllegalTransition     no arrow of DESIGN §2 leads from this status
 ├── MalformedRecord       a stored item cannot be read by this release
 ├── StoreUnavailable      the store did not take the call; nothing was written; try later
@@ -77,6 +80,38 @@ class LeaseLost(TaskError):
         self.task_id = task_id
         self.attempt = attempt
         self.current = current
+
+
+class RunCancelled(TaskError):
+    """A person asked to stop; nothing more is begun."""
+
+    code: ClassVar[str] = "CANCELLED"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id} was cancelled on request")
+        self.task_id = task_id
+
+
+class RunHandedOver(TaskError):
+    """Time is up in this process; nothing is wrong, the next attempt goes on."""
+
+    code: ClassVar[str] = "HANDED_OVER"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"time is up here for task {task_id}; the next attempt goes on")
+        self.task_id = task_id
+
+
+class TaskFailed(TaskError):
+    """The outcome of a task that somebody waited for is FAILURE; `error_code` and the text are the record's."""
+
+    code: ClassVar[str] = "TASK_FAILED"
+
+    def __init__(self, task_id: str, error_code: str, summary: str) -> None:
+        super().__init__(f"task {task_id} failed: {error_code}: {summary}")
+        self.task_id = task_id
+        self.error_code = error_code
 
 
 class IllegalTransition(TaskError):

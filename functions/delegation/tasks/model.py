@@ -100,6 +100,9 @@ class Task(BaseModel):
     eta_ts: Timestamp | None = None
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
+    recurrence_seconds: int | None = Field(default=None, ge=1)
+    children: tuple[str, ...] = ()
+    pending_result: str | None = None
 
     due_at: Timestamp | None = None
     carried: Mapping[str, Any] = Field(default_factory=dict, repr=False)

@@ -1,7 +1,7 @@
 """What follows when an attempt ends without success: one table of decisions, no I/O."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -18,9 +18,12 @@ class ErrorClass(StrEnum):
     THROTTLED = "throttled"
     LOST = "lost"
     HANDED_OVER = "handed-over"
+    WAITING = "waiting"
 
 
-_FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER})
+_FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING})
+"""What is no error of the work: tried again at once (or after a stated wait), also by a synchronous task."""
+_EXCUSED: Final = frozenset({ErrorClass.HANDED_OVER, ErrorClass.WAITING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +36,30 @@ class AttemptError:
     extended: str | None = None
 
 
-def after_error(task: Task, error: AttemptError, now: datetime, policies: Policies) -> Task:
+def after_error(
+    task: Task, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None = None
+) -> Task:
     """A held task after its attempt ended with `error`: RETRY_SCHEDULED, or FAILURE when no attempt is left.
+
+    The next attempt is due after the policy's backoff, at once when nothing went wrong with the work, or after `wait`.
 
     A synchronous task that errs before its first delete is FAILURE at once (DESIGN §3, "Failing before the first
     delete"): its caller is told that it failed and that all is untouched.
     """
     retry = policies.retry(task.task_type)
-    if task.cancel_requested:
+    if task.cancel_requested and error.kind is not ErrorClass.WAITING:
         return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request", extended=error.summary)
     untouched = task.synchronous and task.first_delete_ts is None and error.kind not in _FREE
     throttled = error.kind is ErrorClass.THROTTLED
-    excuse = error.kind is ErrorClass.HANDED_OVER or (throttled and task.throttled_count < MAX_EXCUSED)
+    excuse = error.kind in _EXCUSED or (throttled and task.throttled_count < MAX_EXCUSED)
     if untouched or error.kind is ErrorClass.PERMANENT or (not excuse and retry.exhausted(task)):
         return t.fail(task, now, code=error.code, summary=error.summary, extended=error.extended)
-    immediate = error.kind in _FREE
-    wait = now if immediate else now + retry.backoff(max(task.unexcused_attempts, 1))
+    if wait is None:
+        wait = timedelta(0) if error.kind in _FREE else retry.backoff(max(task.unexcused_attempts, 1))
     return t.schedule_retry(
         task,
         now,
-        at=wait,
+        at=now + wait,
         grace=policies.dispatch.grace,
         code=error.code,
         summary=error.summary,
@@ -66,4 +73,6 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     if not task.is_held or task.lost_not_before is None or now < task.lost_not_before:
         return task
     since = f"{task.lease_owner} was last believed until {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
+    if task.task_type in policies.fail_when_lost:
+        return t.fail(task, now, code=t.LOST, summary=since)
     return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST), now, policies)

@@ -19,6 +19,7 @@ _ISO_8601: Final = TypeAdapter(timedelta)
 _LONGEST: Final = timedelta(days=3650)
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
+_GRACE: Final = "delegation.dispatch.grace-duration"
 _RETRY: Final = re.compile(r"delegation\.retry\.(default|[A-Z][A-Z_]*)\.([a-z-]+)")
 MAX_EXCUSED: Final = 20
 """At most this many attempts are excused for throttling (DESIGN §4)."""
@@ -106,12 +107,13 @@ class DispatchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one deployment."""
+    """All policies of one deployment; of the kinds in `fail_when_lost` a lost run is not tried again."""
 
     default: RetryPolicy
     by_type: Mapping[str, RetryPolicy]
     lease: LeasePolicy = LeasePolicy()
     dispatch: DispatchPolicy = DispatchPolicy()
+    fail_when_lost: frozenset[str] = frozenset()
 
     def retry(self, task_type: str) -> RetryPolicy:
         """The policy of one task type."""
@@ -120,13 +122,15 @@ class Policies:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
         """Policies from the proposal's property names; InvalidProperty names the one that is unknown or wrong."""
-        lease = LeasePolicy()
+        lease, dispatch = LeasePolicy(), DispatchPolicy()
         overrides: dict[str, dict[str, object]] = {}
         for name, value in properties.items():
             if name == _LOST_TIMEOUT:
                 lease = replace(lease, lost_timeout=_duration(name, value))
             elif name == _CLOCK_DRIFT:
                 lease = replace(lease, clock_drift=_duration(name, value))
+            elif name == _GRACE:
+                dispatch = replace(dispatch, grace=_duration(name, value))
             elif match := _RETRY.fullmatch(name):
                 field, parsed = _retry_field(name, match[2], value)
                 overrides.setdefault(match[1], {})[field] = parsed
@@ -139,7 +143,7 @@ class Policies:
         for kind, policy in {"default": default, **by_type}.items():
             if policy.max_backoff < policy.initial_backoff:
                 raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
-        return cls(default=default, by_type=by_type, lease=lease)
+        return cls(default=default, by_type=by_type, lease=lease, dispatch=dispatch)
 
 
 def _duration(name: str, value: str) -> timedelta:

@@ -101,10 +101,14 @@ class TaskService:
         """
         current = task or self.get(task_id)
         for _ in range(_RACES):
-            wanted = decide(current, self.clock())
+            now = self.clock()
+            wanted = decide(current, now)
             path = wanted if isinstance(wanted, tuple) else (wanted,)
             if path[-1] is current:
                 return current
+            if _recurs(path[-1]):
+                # In the same write: a crash in between would end a recurring task for good.
+                path = (*path, t.recur(path[-1], now, grace=self.policies.dispatch.grace))
             try:
                 return self.store.apply(self.written(current, *path))
             except (StaleTask, RevisionConflict) as refused:
@@ -146,7 +150,7 @@ class TaskService:
                 )
             if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
                 return task
-            if task.cancel_requested:
+            if task.cancel_requested and not task.children:
                 return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request")
             return t.acquire(
                 task,
@@ -204,21 +208,24 @@ class TaskService:
 
         return self.change(task_id, decide)
 
-    def give_back(self, task_id: str, attempt: int, error: AttemptError) -> Task:
-        """End the attempt with an error: RETRY_SCHEDULED or FAILURE, as the policies decide."""
+    def give_back(self, task_id: str, attempt: int, error: AttemptError, *, wait: timedelta | None = None) -> Task:
+        """End the attempt with an error: RETRY_SCHEDULED (after `wait` if stated) or FAILURE, as policies decide."""
 
         def decide(task: Task, now: datetime) -> Task:
-            return outcomes.after_error(t.held_by(task, attempt), error, now, self.policies)
+            return outcomes.after_error(t.held_by(task, attempt), error, now, self.policies, wait=wait)
 
         return self.change(task_id, decide)
 
     def cancel(self, task_id: str) -> Task:
-        """FAILURE (`CANCELLED`) for a waiting task, a request to stop for a held one; terminal tasks stay."""
+        """FAILURE (`CANCELLED`) for a waiting task, a request to stop for a held one; terminal tasks stay.
+
+        A parent is asked to stop too: it cancels its children and ends after them.
+        """
 
         def decide(task: Task, now: datetime) -> Task:
-            if task.is_terminal or (task.is_held and task.cancel_requested):
+            if task.is_terminal or task.cancel_requested:
                 return task
-            if task.is_held:
+            if task.is_held or task.children:
                 return task.evolve(cancel_requested=True)
             return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request")
 
@@ -268,6 +275,16 @@ class TaskService:
             self.queue.send(task_id, sent[0])
         return after
 
+    def adopt(self, task_id: str, attempt: int, child_id: str) -> Task:
+        """Note a child on its parent's head, before the child is created; repeats are harmless."""
+
+        def decide(task: Task, _now: datetime) -> Task:
+            if child_id in t.held_by(task, attempt).children:
+                return task
+            return task.evolve(children=(*task.children, child_id))
+
+        return self.change(task_id, decide)
+
     def hand_to_next_execution(self, task_id: str, attempt: int, name: Callable[[int], str]) -> Task:
         """Let the execution of the next dispatch go on with this attempt (DESIGN §4, long runs).
 
@@ -281,6 +298,10 @@ class TaskService:
         after = self.change(task_id, decide)
         self.queue.send(task_id, after.dispatch_count)
         return after
+
+
+def _recurs(task: Task) -> bool:
+    return task.is_terminal and task.recurrence_seconds is not None and task.error_code != t.CANCELLED
 
 
 def _awaits_dispatch(task: Task) -> bool:

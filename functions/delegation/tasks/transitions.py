@@ -140,10 +140,20 @@ def schedule_retry(
     )
 
 
-def resubmit(task: Task, now: datetime, *, payload: str, synchronous: bool, grace: timedelta, new_plan: bool) -> Task:
+def resubmit(
+    task: Task,
+    now: datetime,
+    *,
+    payload: str,
+    synchronous: bool,
+    grace: timedelta,
+    new_plan: bool,
+    at: datetime | None = None,
+) -> Task:
     """A terminal task starts again with a fresh retry budget: by a person, by the same request, or by recurrence.
 
-    `new_plan` forgets plan and progress; without it the task goes on where it stopped (DESIGN §2).
+    `new_plan` forgets plan and progress; without it the task goes on where it stopped (DESIGN §2). `at` is when it is
+    to run, now if None.
     """
     forget: dict[str, Any] = (
         {
@@ -167,8 +177,8 @@ def resubmit(task: Task, now: datetime, *, payload: str, synchronous: bool, grac
         task_payload=payload,
         received_timestamp=now,
         synchronous=synchronous,
-        next_scheduled_run_ts=now,
-        due_at=now + grace,
+        next_scheduled_run_ts=at or now,
+        due_at=(at or now) + grace,
         attempts_excused=task.attempt_count,
         throttled_count=0,
         dispatch_base=task.dispatch_count,
@@ -176,8 +186,16 @@ def resubmit(task: Task, now: datetime, *, payload: str, synchronous: bool, grac
         error_code=None,
         result_summary=None,
         result_extended=None,
+        children=(),
+        pending_result=None,
         **forget,
     )
+
+
+def recur(task: Task, now: datetime, *, grace: timedelta) -> Task:
+    """A recurring task that just ended, however it did, is SUBMITTED for its next run."""
+    at = now + timedelta(seconds=task.recurrence_seconds or 0)
+    return resubmit(task, now, payload=task.task_payload, synchronous=False, grace=grace, new_plan=True, at=at)
 
 
 def dispatched(task: Task, *, due_at: datetime) -> Task:

@@ -1,0 +1,203 @@
+"""`Tasks`: submit a behavior's parameters, get an id and a completion (reliable-tasks.md, "Persona").
+
+A *client instance* is this class: it submits and waits, and never runs what others submitted. A *service instance* is
+a worker beside it (`tasks.worker`), or the state machine.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from delegation.tasks import transitions as t
+from delegation.tasks.behaviors import Behavior
+from delegation.tasks.errors import (
+    RevisionConflict,
+    StaleTask,
+    StoreUnavailable,
+    TaskExists,
+    TaskFailed,
+    TaskNotFound,
+)
+from delegation.tasks.history import first_outcome
+from delegation.tasks.model import Status, Task
+from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
+from delegation.tasks.store import Create
+
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+_RACES: Final = 20
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+
+
+class Completion(Generic[P, R]):
+    """The outcome of one submission, when there is one: awaitable, pollable, or simply dropped (fire and forget).
+
+    Yields the typed result of SUCCESS (None for behaviors without one) and raises TaskFailed for FAILURE. Waiting looks
+    no sooner than `recheck_not_before` says that something may have changed, and at least every two seconds.
+    """
+
+    def __init__(self, tasks: TaskService, behavior: Behavior[P, R], task_id: str, since_version: int) -> None:
+        self._tasks = tasks
+        self._behavior = behavior
+        self.task_id = task_id
+        self.since_version = since_version
+
+    def poll(self) -> Task | None:
+        """The terminal version that is this submission's outcome, None while there is none; TaskNotFound if removed."""
+        head = self._tasks.get(self.task_id)
+        return first_outcome(self._tasks.store, self.task_id, self.since_version, head=head)
+
+    def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> R | None:
+        """Block until the outcome; TimeoutError after `timeout`."""
+        end = None if timeout is None else self._tasks.clock() + timeout
+        for pause in _pauses():
+            outcome = self.poll()
+            if outcome is not None:
+                return self._result(outcome)
+            if end is not None and self._tasks.clock() >= end:
+                raise TimeoutError(f"task {self.task_id} has no outcome yet")
+            sleep(pause)
+        return None
+
+    def __await__(self) -> Generator[Any, None, R | None]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> R | None:
+        for pause in _pauses():
+            outcome = await asyncio.to_thread(self.poll)
+            if outcome is not None:
+                return self._result(outcome)
+            await asyncio.sleep(pause)
+        return None
+
+    def _result(self, outcome: Task) -> R | None:
+        if outcome.status is Status.FAILURE:
+            raise TaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
+        return self._behavior.read_result(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted(Generic[P, R]):
+    """What `submit` answers; `is_new` is False when it attached to a task that was there already."""
+
+    task_id: str
+    completion: Completion[P, R]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The attempt that a child is submitted for."""
+
+    task_id: str
+    attempt: int
+
+
+class Tasks:
+    """Submits tasks. Raises StoreUnavailable when nothing was stored, OutcomeUnknown when that cannot be told."""
+
+    def __init__(self, service: TaskService) -> None:
+        self._service = service
+
+    def submit(self, behavior: Behavior[P, R], parameters: P, *, parent: Parent | None = None) -> Submitted[P, R]:
+        """Store a task for these parameters, or attach to the one that has them.
+
+        A deterministic task that ended in FAILURE is submitted again; one that succeeded is complete. With `parent` the
+        task is its child: the parent ends after it.
+        """
+        first = self._first(behavior, parameters, parent)
+        if parent is not None:
+            self._service.adopt(parent.task_id, parent.attempt, first.task_id)
+        task, is_new = self._store(first)
+        if is_new and task.dispatch_count:
+            self._send(task)
+        completion = Completion(self._service, behavior, task.task_id, task.version)
+        return Submitted(task.task_id, completion, is_new)
+
+    def start_here(self, behavior: Behavior[P, R], parameters: P, owner: str, lease: Lease) -> Task | None:
+        """Store a task that this process runs at once: its first state is RUNNING, so nobody else picks it up.
+
+        None when a task of this id is there already (reliable-tasks.md, "Optimization for locally created tasks").
+        """
+        first = self._first(behavior, parameters, None).evolve(
+            status=Status.RUNNING,
+            attempt_count=1,
+            lease_owner=owner,
+            lease_acquired_ts=self._service.clock(),
+            lost_not_before=lease.lost_not_before,
+            recheck_not_before=lease.recheck_not_before,
+            due_at=lease.lost_not_before,
+            next_scheduled_run_ts=None,
+            dispatch_count=0,
+        )
+        try:
+            return self._service.store.apply(Create(first))
+        except TaskExists:
+            return None
+
+    def _first(self, behavior: Behavior[P, R], parameters: P, parent: Parent | None) -> Task:
+        now = self._service.clock()
+        task = Task(
+            task_id=behavior.task_id(parameters),
+            parent_id=parent.task_id if parent else None,
+            task_type=behavior.kind,
+            task_payload=parameters.model_dump_json(),
+            received_timestamp=now,
+            created_ts=now,
+            last_status_change_ts=now,
+            next_scheduled_run_ts=now,
+            due_at=self._due(now),
+            recurrence_seconds=None if behavior.every is None else int(behavior.every.total_seconds()),
+            nonce=self._service.nonce(),
+        )
+        return self._dispatched(task, now)
+
+    def _due(self, now: datetime) -> datetime:
+        """Without a queue nobody is told: the task is due for whoever looks."""
+        return now if isinstance(self._service.queue, NoDispatchQueue) else now + self._service.policies.dispatch.grace
+
+    def _dispatched(self, task: Task, now: datetime) -> Task:
+        if isinstance(self._service.queue, NoDispatchQueue):
+            return task
+        return t.dispatched(task, due_at=self._service.policies.dispatch.next_look(task, now))
+
+    def _store(self, first: Task) -> tuple[Task, bool]:
+        for _ in range(_RACES):
+            try:
+                return self._service.store.apply(Create(first)), True
+            except TaskExists as exists:
+                stored = exists.stored
+            if stored is None or stored.status is not Status.FAILURE:
+                return stored or self._gone(first), False
+            now = self._service.clock()
+            grace = self._service.policies.dispatch.grace
+            again = t.resubmit(stored, now, payload=first.task_payload, synchronous=False, grace=grace, new_plan=False)
+            again = self._dispatched(again.evolve(due_at=self._due(now)), now)
+            try:
+                return self._service.store.apply(self._service.written(stored, again)), True
+            except (StaleTask, RevisionConflict):
+                continue
+        raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written")
+
+    @staticmethod
+    def _gone(first: Task) -> Task:
+        raise TaskNotFound(first.task_id)
+
+    def _send(self, task: Task) -> None:
+        try:
+            self._service.queue.send(task.task_id, task.dispatch_count)
+        except StoreUnavailable:
+            return  # stored all the same: the sweeper sends it again at `due_at`
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(pause * 2, _LONGEST_PAUSE)
