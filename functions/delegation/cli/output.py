@@ -40,10 +40,10 @@ class TaskPage:
 class Output(Protocol):
     """One method for each kind of result."""
 
-    def accepted(self, accepted: TaskAccepted, *, key: str) -> None:
+    def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:
         """A task that will run in the background."""
 
-    def outcome(self, outcome: TaskOutcome, *, key: str) -> None:
+    def outcome(self, outcome: TaskOutcome, *, key: str, dry_run: bool) -> None:
         """A task that has succeeded while we waited."""
 
     def task(self, view: TaskView) -> None:
@@ -68,10 +68,10 @@ class Output(Protocol):
 class JsonOutput:
     """One JSON document on one line per command; of `watching`, one per view."""
 
-    def accepted(self, accepted: TaskAccepted, *, key: str) -> None:
+    def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         self._print({**accepted.model_dump(mode="json"), "idempotency_key": key})
 
-    def outcome(self, outcome: TaskOutcome, *, key: str) -> None:
+    def outcome(self, outcome: TaskOutcome, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         self._print({**outcome.model_dump(mode="json"), "idempotency_key": key})
 
     def task(self, view: TaskView) -> None:
@@ -110,18 +110,20 @@ class TextOutput:
         self._out = Console(highlight=False, soft_wrap=False)
         self._err = Console(stderr=True, highlight=False)
 
-    def accepted(self, accepted: TaskAccepted, *, key: str) -> None:
+    def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:
         task_id = accepted.delegation_task_id
         self._out.print(Text.assemble("Accepted as task ", (task_id, "bold"), f" (idempotency key {key})."))
         self._out.print(f"Follow it: delegation tasks watch {task_id}", style="dim", soft_wrap=True)
-        self._out.print(_ENTRY_STAYS, style="dim")
+        if not dry_run:
+            self._out.print(_ENTRY_STAYS, style="dim")
 
-    def outcome(self, outcome: TaskOutcome, *, key: str) -> None:
+    def outcome(self, outcome: TaskOutcome, *, key: str, dry_run: bool) -> None:
         result = outcome.execution_result
-        told = f"{result.files_deleted:,} files, {size_text(result.bytes_deleted)} deleted"
+        told = outcome.message or f"deleted {result.files_deleted:,} files, {size_text(result.bytes_deleted)}"
         task_id = (outcome.delegation_task_id, "bold")
-        self._out.print(Text.assemble(("Purged", "green"), f": {told} by task ", task_id, f" (idempotency key {key})."))
-        self._out.print(_ENTRY_STAYS, style="dim")
+        self._out.print(Text.assemble(("SUCCESS", "green"), f": {told}; task ", task_id, f" (idempotency key {key})."))
+        if not dry_run:
+            self._out.print(_ENTRY_STAYS, style="dim")
 
     def task(self, view: TaskView) -> None:
         table = Table.grid(padding=(0, 2))
@@ -162,10 +164,23 @@ class TextOutput:
     def watching(self) -> Iterator[Show]:
         watch = TaskWatch()
         if not self._out.is_terminal:
-            yield lambda view: self._out.print(watch.line(view), soft_wrap=True)
+            yield self._on_new_lines(watch)
             return
         with Live(watch, console=self._out, refresh_per_second=8):
             yield watch.show
+
+    def _on_new_lines(self, watch: TaskWatch) -> Show:
+        """Where nothing can be drawn over: a line whenever it says something new."""
+        said = ""
+
+        def show(view: TaskView) -> None:
+            nonlocal said
+            line = watch.line(view)
+            if line.plain != said:
+                said = line.plain
+                self._out.print(line, soft_wrap=True)
+
+        return show
 
     def problem(self, error: DelegationError) -> None:
         self._err.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)

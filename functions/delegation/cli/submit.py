@@ -19,6 +19,7 @@ from delegation.client.client import new_key
 from delegation.client.payload import Purge
 from delegation.polaris.client import utc_now
 from delegation.polaris.model import LoadedTable, TableIdentifier
+from delegation.purge.behavior.parameters import DRY_RUN
 
 # The pattern and length that idempotency-key.txt gives the header.
 _KEY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}", re.ASCII)
@@ -81,7 +82,8 @@ def submit_command(
         identifier, parse_properties(properties or ()), _checked(key), connection := Connection(stack), utc_now()
     )
     loaded = None if metadata is None else read_metadata(identifier, metadata)
-    if not yes and at_a_terminal():
+    dry_run = purge.properties.get(DRY_RUN) == "true"
+    if not (yes or dry_run) and at_a_terminal():
         typer.confirm(f"This deletes every file of {identifier}, for good. Go on?", abort=True, err=True)
     client = connection.client()
     used = purge.correlation_id or new_key()
@@ -89,11 +91,11 @@ def submit_command(
         loaded = loaded or connection.catalog().load_table(identifier, vend=False)
         with output.working(f"Purging {identifier} …"):
             outcome = client.execute_synchronous(purge.of_loaded(loaded, synchronous=True), key=used)
-        output.outcome(outcome, key=used)
+        output.outcome(outcome, key=used, dry_run=dry_run)
         return
     payload = purge.by_identity() if loaded is None else purge.of_loaded(loaded, synchronous=False)
     accepted = client.submit(payload, key=used)
-    output.accepted(accepted, key=used)
+    output.accepted(accepted, key=used, dry_run=dry_run)
     if wait:
         watch(output, client, accepted.delegation_task_id)
 

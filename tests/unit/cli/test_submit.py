@@ -25,6 +25,7 @@ def test_background_purge_sends_the_identity_alone(run, accepting, stack):
     result = run("submit", TABLE, "--stack", str(stack), "--property", "skipTrash=true", "--property", "x=a=b")
     assert result.exit_code == 0
     assert TASK_ID in result.stdout
+    assert "drop it there without purge" in result.stdout
     (body,) = bodies(accepting, TASKS)
     assert body["common_payload"]["operation_type"] == "TABLE_PURGE"
     assert body["common_payload"]["realm_identifier"] == "POLARIS"
@@ -65,6 +66,18 @@ def test_synchronous_purge_looks_the_table_up_and_sends_no_credential(run, servi
     assert body["operation_parameters"]["config"] == {}
     (lookup,) = [request for request in polaris.requests if request.url.path.endswith("/orders")]
     assert "X-Iceberg-Access-Delegation" not in lookup.headers
+
+
+def test_dry_run_asks_nothing_and_does_not_advise_to_drop_the_table(run, service, polaris, stack, monkeypatch):
+    monkeypatch.setattr("delegation.cli.submit.at_a_terminal", lambda: True)
+    planned = SUCCEEDED | {"message": "planned 7 files", "execution_result": {"files_deleted": 0, "bytes_deleted": 0}}
+    service.answer("POST", SYNCHRONOUS, json_answer(200, planned))
+    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
+    waited = run("submit", TABLE, "--sync", "--property", "dry-run=true", "--stack", str(stack))
+    assert "planned 7 files" in waited.stdout
+    left = run("submit", TABLE, "--property", "dry-run=true", "--stack", str(stack))
+    assert left.exit_code == 0
+    assert "drop it" not in waited.stdout + left.stdout
 
 
 def test_failed_synchronous_purge_exits_with_1(run, service, polaris, stack):

@@ -164,6 +164,13 @@ def test_watch_prints_a_line_per_change_and_ends_with_success(run, service):
     assert service.slept == [5.0, 5.0]
 
 
+def test_watch_without_a_terminal_repeats_no_line(run, service):
+    steps = [record(), record(revision=10), record(revision=11), record(version=4, revision=12, status="SUCCESS")]
+    service.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))
+    text = run("tasks", "watch", TASK_ID).stdout
+    assert [line.split()[0] for line in text.splitlines()] == ["RUNNING", "SUCCESS"]
+
+
 def test_watch_of_a_task_that_fails_exits_with_1_and_says_why(run, service):
     failed = record(status="FAILURE", error_code="STORAGE_DENIED", result_summary="access denied")
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, failed))
