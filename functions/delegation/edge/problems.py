@@ -22,6 +22,7 @@ from delegation.polaris import errors as polaris
 from delegation.purge import attempt, manifest_errors, objectstore
 from delegation.purge import errors as purge
 from delegation.purge.behavior.options import InvalidPurgeProperty
+from delegation.tasks import behaviors
 from delegation.tasks import dynamodb as tasks_dynamodb
 from delegation.tasks import errors as tasks
 from delegation.tasks import policy as tasks_policy
@@ -102,6 +103,7 @@ TABLE: Final[Mapping[type[DelegationError], Rule]] = {
     tasks.RunCancelled: _INTERNAL,
     tasks.RunHandedOver: _INTERNAL,
     tasks.TaskFailed: _INTERNAL,
+    behaviors.IllegalResult: _INTERNAL,
     tasks.MalformedRecord: _INTERNAL,
     tasks.StoreUnavailable: _UNAVAILABLE,
     tasks.OutcomeUnknown: _UNAVAILABLE,
@@ -121,6 +123,7 @@ TABLE: Final[Mapping[type[DelegationError], Rule]] = {
     purge.EngineFailed: Rule(500),
     purge.FilesNotDeleted: Rule(500),
     purge.FilesNotDeletedYet: Rule(500),
+    purge.FilesThrottled: Rule(500),
     manifest_errors.CorruptManifestError: Rule(500),
     manifest_errors.ManifestMismatchError: Rule(500),
     # Driving: never in a request's way

@@ -20,8 +20,8 @@ from delegation.purge.objectstore import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
 
 SECRET = "Pl4ntedS3cretPl4nted"
-# What runs on the caller's or the operator's machine never answers a request.
-ELSEWHERE = ("delegation.client", "delegation.cli")
+# What runs on the caller's or the operator's machine, and the kernel that nothing here is stored in, answer no request.
+ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.persistence")
 
 
 def service_modules() -> Iterator[str]:

@@ -6,6 +6,7 @@ from delegation.errors import DelegationError
 from delegation.purge.attempt import Cancelled, HandOver
 from delegation.purge.behavior.parameters import identifier_text
 from delegation.purge.context import PurgeResult
+from delegation.purge.errors import FilesThrottled
 from delegation.tasks import transitions as t
 from delegation.tasks.outcomes import AttemptError, ErrorClass
 
@@ -17,6 +18,8 @@ def attempt_error(error: DelegationError) -> AttemptError:
             return AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT)
         case HandOver():
             return AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER)
+        case FilesThrottled():
+            return AttemptError(error.code, str(error), ErrorClass.THROTTLED)
         case _ if error.retryable:
             return AttemptError(error.code, str(error), ErrorClass.TRANSIENT)
         case _:
