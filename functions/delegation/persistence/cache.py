@@ -1,0 +1,177 @@
+"""A cache by weight and expiry that loads each key once however many threads ask (proposal, Object cache)."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+ENTRY_WEIGHT: Final = 200
+"""Bytes that an entry takes besides its value, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[V]):
+    """What is kept for a key, None if it is known to be absent; for `keep_for` seconds, None for ever, 0 not at all."""
+
+    value: V | None
+    weight: int = 0
+    keep_for: float | None = None
+
+
+@dataclass(slots=True)
+class CacheStatistics:
+    """Counted since the start; `weight` and `entries` are as of now."""
+
+    hits: int = 0
+    absent_hits: int = 0
+    misses: int = 0
+    joined: int = 0
+    evicted: int = 0
+    expired: int = 0
+    weight: int = 0
+    entries: int = 0
+
+    @property
+    def hit_ratio(self) -> float:
+        """Share of look-ups that needed no load of their own; 0 before the first."""
+        answered = self.hits + self.absent_hits + self.joined
+        asked = answered + self.misses
+        return answered / asked if asked else 0.0
+
+
+@dataclass(slots=True)
+class _Kept(Generic[V]):
+    value: V | None
+    weight: int
+    expires_at: float | None
+
+
+@dataclass(slots=True, eq=False)
+class _Flight(Generic[V]):
+    future: "Future[V | None]" = field(default_factory=Future)
+    overtaken: bool = False
+
+
+class Cache(Generic[K, V]):
+    """The least recently used entries go beyond `capacity` bytes; `clock` counts seconds, never backwards."""
+
+    def __init__(self, capacity: int, *, clock: Callable[[], float]) -> None:
+        self._capacity = capacity
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self._flights: dict[K, _Flight[V]] = {}
+        self._count = CacheStatistics()
+
+    def get_many(self, keys: Iterable[K], load: Callable[[list[K]], Mapping[K, Entry[V]]]) -> dict[K, V | None]:
+        """The values of the keys, None for absent ones; what is not kept is loaded in one call of `load`.
+
+        `load` answers for every key it is given. Threads that ask for a key being loaded wait for that load; what it
+        raises is raised in all of them.
+        """
+        answers: dict[K, V | None] = {}
+        mine: dict[K, _Flight[V]] = {}
+        others: dict[K, _Flight[V]] = {}
+        with self._lock:
+            for key in dict.fromkeys(keys):
+                kept = self._look(key)
+                if kept is not None:
+                    answers[key] = kept.value
+                elif key in self._flights:
+                    others[key] = self._flights[key]
+                    self._count.joined += 1
+                else:
+                    mine[key] = self._flights[key] = _Flight()
+                    self._count.misses += 1
+        if mine:
+            answers |= self._load(mine, load)
+        # Only now: two threads that wait for each other's keys have both loaded their own.
+        for key, flight in others.items():
+            answers[key] = flight.future.result()
+        return answers
+
+    def put(self, key: K, entry: Entry[V]) -> None:
+        """Keep an entry, in place of what is kept or being loaded."""
+        with self._lock:
+            self._overtake(key)
+            self._keep(key, entry)
+
+    def remove(self, key: K) -> None:
+        """Forget a key; a load under way answers those who wait for it and is not kept."""
+        with self._lock:
+            self._overtake(key)
+            self._drop(key)
+
+    def statistics(self) -> CacheStatistics:
+        """A copy of the counters."""
+        with self._lock:
+            now = CacheStatistics(**{name: getattr(self._count, name) for name in CacheStatistics.__slots__})
+            now.entries = len(self._kept)
+        return now
+
+    def _load(self, mine: dict[K, _Flight[V]], load: Callable[[list[K]], Mapping[K, Entry[V]]]) -> dict[K, V | None]:
+        try:
+            loaded = load(list(mine))
+        except BaseException as error:
+            # Whatever it is, nobody may wait for ever; it goes on to the caller as it came.
+            with self._lock:
+                for key, flight in mine.items():
+                    self._land(key, flight)
+            for flight in mine.values():
+                flight.future.set_exception(error)
+            raise
+        with self._lock:
+            for key, flight in mine.items():
+                self._land(key, flight)
+                if not flight.overtaken:
+                    self._keep(key, loaded[key])
+        for key, flight in mine.items():
+            flight.future.set_result(loaded[key].value)
+        return {key: loaded[key].value for key in mine}
+
+    def _look(self, key: K) -> _Kept[V] | None:
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        if kept.expires_at is not None and self._clock() >= kept.expires_at:
+            self._drop(key)
+            self._count.expired += 1
+            return None
+        self._kept.move_to_end(key)
+        if kept.value is None:
+            self._count.absent_hits += 1
+        else:
+            self._count.hits += 1
+        return kept
+
+    def _overtake(self, key: K) -> None:
+        flight = self._flights.pop(key, None)
+        if flight is not None:
+            flight.overtaken = True
+
+    def _land(self, key: K, flight: _Flight[V]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+
+    def _keep(self, key: K, entry: Entry[V]) -> None:
+        self._drop(key)
+        weight = entry.weight + ENTRY_WEIGHT
+        if entry.keep_for == 0 or weight > self._capacity:
+            return
+        expires_at = None if entry.keep_for is None else self._clock() + entry.keep_for
+        self._kept[key] = _Kept(entry.value, weight, expires_at)
+        self._count.weight += weight
+        while self._count.weight > self._capacity:
+            _, dropped = self._kept.popitem(last=False)
+            self._count.weight -= dropped.weight
+            self._count.evicted += 1
+
+    def _drop(self, key: K) -> None:
+        dropped = self._kept.pop(key, None)
+        if dropped is not None:
+            self._count.weight -= dropped.weight

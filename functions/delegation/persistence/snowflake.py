@@ -1,0 +1,115 @@
+"""Ids without coordination: 41 bits of milliseconds since 2025, 10 bits of node, 12 bits of sequence (proposal,
+Polaris specific snowflake ID parameters).
+
+No two ids are ever equal, whatever clocks do: all ids of a node lease have a timestamp in [not_before, until) of that
+lease, and the next lease of the same node starts at or after `until` (nodes.py). A generator checks its timestamp
+against the lease for every id, reading the clock first: a process may stop anywhere between the two for any time, and
+then uses an old timestamp that is still inside its lease, never a new one outside.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.persistence.errors import ClockRegressed, LeaseExpired
+
+EPOCH_MS: Final = 1_735_689_600_000
+"""2025-01-01T00:00:00Z in milliseconds since 1970."""
+TIMESTAMP_BITS: Final = 41
+NODE_BITS: Final = 10
+SEQUENCE_BITS: Final = 12
+NODES: Final = 1 << NODE_BITS
+SEQUENCES: Final = 1 << SEQUENCE_BITS
+RESERVED_TIMESTAMPS: Final = 1_000
+"""Ids with a timestamp below this are not generated: they name things that need a known id."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdParts:
+    """What an id is made of; `timestamp` is in milliseconds since EPOCH_MS."""
+
+    timestamp: int
+    node: int
+    sequence: int
+
+
+def join_id(timestamp: int, node: int, sequence: int) -> int:
+    """The id of the parts. Raises ValueError if one does not fit its bits."""
+    if not (0 <= timestamp < 1 << TIMESTAMP_BITS and 0 <= node < NODES and 0 <= sequence < SEQUENCES):
+        raise ValueError(f"no id has timestamp {timestamp}, node {node} and sequence {sequence}")
+    return timestamp << (NODE_BITS + SEQUENCE_BITS) | node << SEQUENCE_BITS | sequence
+
+
+def split_id(id_: int) -> IdParts:
+    """The parts of an id. Raises ValueError if it is none."""
+    if not 0 <= id_ < 1 << 63:
+        raise ValueError(f"{id_} is not an id")
+    return IdParts(id_ >> (NODE_BITS + SEQUENCE_BITS), id_ >> SEQUENCE_BITS & (NODES - 1), id_ & (SEQUENCES - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLease:
+    """A node id held for the timestamps [not_before, until), in milliseconds since EPOCH_MS."""
+
+    node: int
+    not_before: int
+    until: int
+
+
+class IdGenerator:
+    """Ids that increase within a process while its clock does; thread-safe.
+
+    `lease` answers the lease held now and may renew it; `now_ms` is the wall clock in milliseconds since 1970; `sleep`
+    takes seconds. A clock that stands back by at most `max_wait_ms` is waited for.
+    """
+
+    def __init__(
+        self,
+        lease: Callable[[], NodeLease],
+        *,
+        now_ms: Callable[[], int],
+        sleep: Callable[[float], None],
+        max_wait_ms: int = 1_000,
+    ) -> None:
+        self._lease = lease
+        self._now_ms = now_ms
+        self._sleep = sleep
+        self._max_wait_ms = max_wait_ms
+        self._lock = threading.Lock()
+        self._last = IdParts(0, 0, 0)
+
+    def __call__(self) -> int:
+        """A new id.
+
+        Raises LeaseExpired when the lease does not cover the present, ClockRegressed when the clock stands back too
+        far or stands still, and ValueError in 2094.
+        """
+        with self._lock:
+            waited = 0
+            while True:
+                now = self._now_ms() - EPOCH_MS
+                lease = self._lease()
+                if now >= lease.until:
+                    raise LeaseExpired(f"the lease of node {lease.node} ended {now - lease.until} ms ago")
+                behind = self._milliseconds_to_wait(now, lease)
+                if behind == 0:
+                    return self._issue(now, lease)
+                waited += behind
+                if waited > self._max_wait_ms:
+                    raise ClockRegressed(f"the clock would have to be waited for more than {self._max_wait_ms} ms")
+                self._sleep(behind / 1_000)
+
+    def _milliseconds_to_wait(self, now: int, lease: NodeLease) -> int:
+        earliest = max(self._last.timestamp, lease.not_before, RESERVED_TIMESTAMPS)
+        if now < earliest:
+            return earliest - now
+        exhausted = (now, lease.node) == (self._last.timestamp, self._last.node) and (
+            self._last.sequence == SEQUENCES - 1
+        )
+        return 1 if exhausted else 0
+
+    def _issue(self, now: int, lease: NodeLease) -> int:
+        again = (now, lease.node) == (self._last.timestamp, self._last.node)
+        self._last = IdParts(now, lease.node, self._last.sequence + 1 if again else 0)
+        return join_id(now, lease.node, self._last.sequence)

@@ -1,0 +1,140 @@
+"""Object types, clocks and stores for tests of persistence."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pydantic import Field
+
+from delegation.persistence.backend import Backend
+from delegation.persistence.cache import Cache
+from delegation.persistence.commits import Attempt, Changed, CommitObject
+from delegation.persistence.committer import Committer, RetryPolicy
+from delegation.persistence.memory import MemoryBackend
+from delegation.persistence.objects import ObjectRef, PersistedModel
+from delegation.persistence.snowflake import EPOCH_MS
+from delegation.persistence.store import CatalogStore
+from delegation.persistence.types import Fetch, ObjectType, ObjectTypes
+
+
+class Entity(PersistedModel):
+    name: str
+    number: int = 0
+
+
+class Counter(PersistedModel):
+    count: int = 0
+
+
+class Head(CommitObject):
+    """A head that names entities directly, without an index."""
+
+    entities: dict[str, ObjectRef] = Field(default_factory=dict)
+
+
+def head_links(head: Head, _fetch: Fetch) -> Iterator[ObjectRef]:
+    return iter(head.entities.values())
+
+
+ENTITY = ObjectType("entity", Entity)
+COUNTER = ObjectType("counter", Counter, mutable=True, expires_after=lambda value: float(value.count))
+HEAD = ObjectType("head", Head, links=head_links)
+TYPES = ObjectTypes([ENTITY, COUNTER, HEAD])
+
+
+class FakeClock:
+    """Time that passes when somebody sleeps, or by hand; in µs since 1970."""
+
+    def __init__(self, ms: int = EPOCH_MS + 10_000_000) -> None:
+        self.us = ms * 1_000
+        self.slept: list[float] = []
+
+    def now_us(self) -> int:
+        return self.us
+
+    def now_ms(self) -> int:
+        return self.us // 1_000
+
+    def seconds(self) -> float:
+        return self.us / 1_000_000
+
+    def advance(self, seconds: float) -> None:
+        self.us += round(seconds * 1_000_000)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.advance(seconds)
+
+
+class CountingBackend(MemoryBackend):
+    """Counts the calls to a store, each of which is a round trip; `faults` are raised by the next call of a name."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.fail_before: dict[str, list[Exception | None]] = {}
+        self.fail_after: dict[str, list[Exception | None]] = {}
+        self.meanwhile: dict[str, list[Callable[[], object]]] = {}
+        super().__init__(before=self._on_before, after=self._on_after)
+
+    def _on_before(self, operation: str) -> None:
+        if operation.endswith("_row"):
+            return
+        self.calls.append(operation)
+        if self.meanwhile.get(operation):
+            self.meanwhile[operation].pop(0)()
+        self._raise(self.fail_before, operation)
+
+    def _on_after(self, operation: str) -> None:
+        self._raise(self.fail_after, operation)
+
+    @staticmethod
+    def _raise(faults: dict[str, list[Exception | None]], operation: str) -> None:
+        if faults.get(operation) and (fault := faults[operation].pop(0)):
+            raise fault
+
+    def stored_ids(self, type_: str) -> set[int]:
+        return {key.id for key in self._objects if key.type == type_}
+
+
+def store_on(backend: Backend, clock: FakeClock | None = None, **more: Any) -> CatalogStore:
+    """A store of catalog c in realm r, with a cache of its own: as in a process of its own."""
+    clock = clock or FakeClock()
+    ids = more.pop("ids", None) or itertools.count(1_000_000).__next__
+    cache = Cache(more.pop("capacity", 10_000_000), clock=clock.seconds)
+    settings: dict[str, Any] = {"realm": "r", "catalog": "c", "types": TYPES, **more}
+    return CatalogStore(backend, cache=cache, new_id=ids, now_us=clock.now_us, **settings)
+
+
+def committer_on(store: CatalogStore, clock: FakeClock | None = None, **more: Any) -> Committer[Head]:
+    clock = clock or FakeClock()
+    settings: dict[str, Any] = {"retry": RetryPolicy(tries=8), "draw": lambda: 0.5, **more}
+    return Committer(store, "main", Head, sleep=clock.sleep, clock=clock.seconds, **settings)
+
+
+def put(name: str, number: int) -> Callable[[Attempt[Head]], Changed[Head, ObjectRef]]:
+    """A change that writes an entity under a name."""
+
+    def change(attempt: Attempt[Head]) -> Changed[Head, ObjectRef]:
+        head = attempt.head or Head()
+        ref = attempt.write(Entity(name=name, number=number))
+        return Changed(head.model_copy(update={"entities": {**head.entities, name: ref}}), ref)
+
+    return change
+
+
+def add(name: str, amount: int = 1) -> Callable[[Attempt[Head]], Changed[Head, int]]:
+    """A change that reads an entity and writes it with its number raised."""
+
+    def change(attempt: Attempt[Head]) -> Changed[Head, int]:
+        head = attempt.head or Head()
+        source = head.entities.get(name)
+        number = 0
+        if source:
+            found = attempt.fetch(source, Entity)
+            assert found
+            number = found.value.number
+        ref = attempt.write_once(name, source, lambda: Entity(name=name, number=number + amount))
+        entities = {**head.entities, name: ref}
+        return Changed(head.model_copy(update={"entities": entities}), number + amount)
+
+    return change
