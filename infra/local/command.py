@@ -17,6 +17,7 @@ from rich.table import Table
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
+from delegation.cli.submit import parse_properties
 from infra.local.errors import LocalStackError
 
 if TYPE_CHECKING:
@@ -64,6 +65,13 @@ def up(
     inline_max_files: Annotated[
         int | None, typer.Option(show_default=False, help="Tables with more files are purged by Spark.", min=0)
     ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", metavar="NAME=VALUE", help="A property of the service, instead of its value in cdk.json."
+        ),
+    ] = None,
+    sweep_seconds: Annotated[float, typer.Option(help="How often the sweeper runs.", min=1)] = 60,
     as_json: JsonOption = False,
 ) -> None:
     """Start everything, write stack.json when it is ready, and stay until Ctrl-C or SIGTERM."""
@@ -72,6 +80,7 @@ def up(
     from infra.local.supervisor import LocalStack  # noqa: PLC0415
 
     open_output(ctx, as_json=as_json)
+    overrides = parse_properties(properties or ())
     # SIGTERM ends the stack the way Ctrl-C does, also while it starts.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -85,6 +94,8 @@ def up(
             s3_endpoint=s3_endpoint,
             dynamodb_endpoint=dynamodb_endpoint,
             inline_max_files=inline_max_files,
+            sweep_seconds=sweep_seconds,
+            properties=overrides,
         )
         _run(LocalStack(options), as_json=as_json)
     except KeyboardInterrupt:

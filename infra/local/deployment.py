@@ -10,7 +10,6 @@ from infra.environment import (
     FUNCTIONS,
     ROOT,
     Resources,
-    default_properties,
     environment,
 )
 from infra.local import resources
@@ -129,7 +128,7 @@ def _describe(
         token_jwks_url=identities.issuer.jwks_url,
         token_audience=TOKEN_AUDIENCE,
         token_scope=identities.scope,
-        properties=default_properties(),
+        properties=options.all_properties(),
     )
     limit = options.inline_max_files
     return described if limit is None else replace(described, inline_max_files=limit)

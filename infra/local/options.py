@@ -1,10 +1,13 @@
 """What a person decides about a local stack."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from delegation.tasks.policy import InvalidProperty, Policies
+from infra.environment import default_properties
 from infra.local.errors import CannotStartError
 
 
@@ -19,6 +22,7 @@ class StackOptions:
     - `s3_endpoint`, `dynamodb_endpoint`: instead of the stack's own; keys are then those of the usual AWS variables.
     - `inline_max_files`: tables with more files are purged by Spark.
     - `sweep_seconds`: how often the sweeper is called.
+    - `properties`: of the proposal (delegation-service.txt, "Task Retry"), instead of their values in cdk.json.
     """
 
     state_dir: Path = Path(".local")
@@ -31,6 +35,7 @@ class StackOptions:
     dynamodb_endpoint: str | None = None
     inline_max_files: int | None = None
     sweep_seconds: float = 60.0
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         polaris = (self.polaris_url, self.polaris_client_id, self.polaris_client_secret)
@@ -38,3 +43,12 @@ class StackOptions:
             raise CannotStartError(
                 "Polaris", "--polaris-url, --polaris-client-id and --polaris-client-secret go together"
             )
+        try:
+            Policies.from_properties(self.all_properties())
+        except InvalidProperty as exc:
+            # Said here, for the functions would only say so in their logs.
+            raise CannotStartError("the stack", str(exc)) from exc
+
+    def all_properties(self) -> dict[str, str]:
+        """The properties of cdk.json with those given in their place."""
+        return {**default_properties(), **self.properties}

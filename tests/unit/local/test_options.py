@@ -6,7 +6,7 @@ import stat
 import pytest
 from pydantic import SecretStr
 
-from infra.environment import FUNCTIONS
+from infra.environment import FUNCTIONS, default_properties
 from infra.local import resources
 from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.errors import CannotStartError
@@ -20,6 +20,18 @@ USER = {"AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SES
 def test_half_of_a_polaris_is_refused(given):
     with pytest.raises(CannotStartError, match="go together"):
         StackOptions(**given)
+
+
+def test_properties_given_replace_those_of_cdk_json_and_no_others():
+    name = "delegation.retry.TABLE_PURGE.initial-backoff-duration"
+    assert name in default_properties()
+    assert StackOptions(properties={name: "1s"}).all_properties() == {**default_properties(), name: "1s"}
+
+
+@pytest.mark.parametrize("given", [{"delegation.retry.typo": "1"}, {"delegation.dispatch.grace-duration": "soon"}])
+def test_a_property_that_functions_would_refuse_is_refused_at_once(given):
+    with pytest.raises(CannotStartError, match=next(iter(given))):
+        StackOptions(properties=given)
 
 
 def test_options_show_no_secret():
