@@ -108,7 +108,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             (*_TASKS, "emr_application_id", "queue_url"),
         ),
         Function("complete", "Records how the attempt ended", 60, (*_TASKS, "emr_application_id")),
-        Function("make_due", "Makes a task due again after an execution went wrong", 60, (*_TASKS, "queue_url")),
+        Function("make_due", "Makes a task due again after an execution went wrong", 60, _TASKS),
     )
 }
 """Every function by name."""

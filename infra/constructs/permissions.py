@@ -79,5 +79,5 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "start_job": _start_job,
     "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _send(grants)],
     "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants)],
-    "make_due": lambda grants: [*grants.data.tasks(), _send(grants)],
+    "make_due": lambda grants: grants.data.tasks(),
 }

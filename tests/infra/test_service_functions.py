@@ -41,7 +41,7 @@ ACTIONS = {
     },
     "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "sqs:SendMessage"},
     "complete": _TASKS | {"emr-serverless:GetJobRun"},
-    "make_due": _TASKS | {"sqs:SendMessage"},
+    "make_due": _TASKS,
 }
 
 
