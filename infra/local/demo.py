@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyiceberg.catalog.rest import RestCatalog
@@ -24,6 +24,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from delegation.cli.connection import Connection, Stack
+from delegation.cli.errors import TaskNotDone
 from delegation.cli.output import history_table
 from delegation.cli.problems import next_step
 from delegation.cli.tasks import versions_of
@@ -43,6 +44,7 @@ from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
 
 REPORT = "demo.json"
+_PATIENCE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,11 @@ class Demo:
         watch = TaskWatch()
         # `transient`: the history below says it all once the task is over.
         with Live(watch, console=self._console, refresh_per_second=10, transient=True):
-            for view in self._service.follow(task_id, interval_seconds=0.5):
+            until = datetime.now(UTC) + _PATIENCE
+            for view in self._service.follow(task_id, interval_seconds=0.5, until=until):
                 watch.show(view)
+        if not view.is_terminal:
+            raise TaskNotDone(task_id, view.status)
         if view.succeeded:
             self._polaris.drop_table(identifier)
         purged = self._purged(made, SPARK, task_id, started)

@@ -6,6 +6,7 @@ CommandError
 ├── TaskTableUnknown     the task table cannot be told
 ├── BadTableMetadata     the file given with --metadata is no LoadTableResult
 ├── TaskDidNotSucceed    the task that was waited for ended in FAILURE
+├── TaskNotDone          the task that was waited for has no outcome yet
 └── CommandUnavailable   a command group whose package is not fully installed
 """
 
@@ -74,6 +75,18 @@ class TaskDidNotSucceed(CommandError):
         super().__init__(
             f"task {task_id} failed: {reason}",
             f"`delegation tasks history {task_id}` shows each attempt; the same submit goes on where it stopped.",
+        )
+
+
+class TaskNotDone(CommandError):
+    """The time to wait is over and the task is still under way."""
+
+    code = "TASK_NOT_DONE"
+
+    def __init__(self, task_id: str, status: str) -> None:
+        super().__init__(
+            f"task {task_id} is {status} after the time given",
+            f"It goes on by itself: `delegation tasks watch {task_id}` follows it again.",
         )
 
 

@@ -1,15 +1,17 @@
 """`delegation tasks …`: look at tasks. `list` and `history` read the task table, the others ask the service."""
 
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
 from delegation.cli.connection import Connection
-from delegation.cli.errors import TaskDidNotSucceed
+from delegation.cli.errors import TaskDidNotSucceed, TaskNotDone
 from delegation.cli.options import JsonOption, StackOption, TableOption, TaskId
 from delegation.cli.output import Output, TaskPage, open_output
 from delegation.client.client import DelegationClient
 from delegation.client.model import TaskView
+from delegation.polaris.client import utc_now
 from delegation.purge.behavior import KINDS
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.model import Status
@@ -52,15 +54,21 @@ def show_command(ctx: typer.Context, task_id: TaskId, stack: StackOption = None,
 def watch_command(
     ctx: typer.Context,
     task_id: TaskId,
+    *,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between two looks.")
     ] = 1.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.0, show_default=False, help="Give up after this many seconds, with status 1."),
+    ] = None,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a task until it has an outcome; the exit status is 1 if that is FAILURE."""
     output = open_output(ctx, as_json=as_json)
-    watch(output, Connection(stack).client(), task_id, interval_seconds=interval)
+    until = None if timeout is None else utc_now() + timedelta(seconds=timeout)
+    watch(output, Connection(stack).client(), task_id, interval_seconds=interval, until=until)
 
 
 @app.command("history")
@@ -102,11 +110,20 @@ def versions_of(store: TaskStore, task_id: str) -> list[TaskView]:
     return found
 
 
-def watch(output: Output, client: DelegationClient, task_id: str, *, interval_seconds: float = 1.0) -> TaskView:
-    """Show a task until it is terminal; raises TaskDidNotSucceed."""
+def watch(
+    output: Output,
+    client: DelegationClient,
+    task_id: str,
+    *,
+    interval_seconds: float = 1.0,
+    until: datetime | None = None,
+) -> TaskView:
+    """Show a task until it is terminal; raises TaskDidNotSucceed, and TaskNotDone when `until` comes first."""
     with output.watching() as show:
-        for view in client.follow(task_id, interval_seconds=interval_seconds):
+        for view in client.follow(task_id, interval_seconds=interval_seconds, until=until):
             show(view)
+    if not view.is_terminal:
+        raise TaskNotDone(task_id, view.status)
     if not view.succeeded:
         raise TaskDidNotSucceed(task_id, view.error_code, view.result_summary)
     return view

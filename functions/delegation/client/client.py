@@ -132,15 +132,20 @@ class DelegationClient:
                 self._config = self._get("v1/config", ServiceConfig)
             return self._config
 
-    def follow(self, task_id: str, *, interval_seconds: float = 1.0) -> Iterator[TaskView]:
-        """The task now, then again whenever it has changed, until it is terminal; raises NotFound."""
+    def follow(
+        self, task_id: str, *, interval_seconds: float = 1.0, until: datetime | None = None
+    ) -> Iterator[TaskView]:
+        """The task now, then again whenever it has changed, until it is terminal or `until` has passed.
+
+        Raises NotFound.
+        """
         seen: tuple[int, int] | None = None
         while True:
             view = self.task(task_id)
             if (view.version, view.revision) != seen:
                 seen = (view.version, view.revision)
                 yield view
-            if view.is_terminal:
+            if view.is_terminal or (until is not None and self._clock() >= until):
                 return
             self._sleep(interval_seconds)
 

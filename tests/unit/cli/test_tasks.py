@@ -164,6 +164,14 @@ def test_watch_prints_a_line_per_change_and_ends_with_success(run, service):
     assert service.slept == [5.0, 5.0]
 
 
+def test_watch_with_a_timeout_gives_up_and_says_that_the_task_goes_on(run, service):
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
+    result = run("tasks", "watch", TASK_ID, "--timeout", "0", "--json")
+    assert result.exit_code == 1
+    assert [view["status"] for view in lines(result.stdout)] == ["RUNNING"]
+    assert json.loads(result.stderr)["error_code"] == "TASK_NOT_DONE"
+
+
 def test_watch_without_a_terminal_repeats_no_line(run, service):
     steps = [record(), record(revision=10), record(revision=11), record(version=4, revision=12, status="SUCCESS")]
     service.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))

@@ -1,5 +1,6 @@
 import json
 import ssl
+from datetime import timedelta
 
 import httpx
 import pytest
@@ -263,6 +264,13 @@ def test_following_shows_each_change_once_and_ends_with_the_task(service):
     seen = [(view.version, view.files_deleted) for view in service.client.follow(TASK_ID, interval_seconds=0.5)]
     assert seen == [(3, 100), (3, 200), (4, 100)]
     assert service.slept == [0.5, 0.5, 0.5]
+
+
+def test_following_ends_at_the_given_time(service):
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
+    until = service.clock() + timedelta(seconds=3)
+    assert [view.status for view in service.client.follow(TASK_ID, until=until)] == ["RUNNING"]
+    assert service.slept == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"status": "COMPLETED_SUCCESS"}'])
