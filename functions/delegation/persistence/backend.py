@@ -85,7 +85,7 @@ class ReferenceKey:
 class Reference:
     """The pointer to the current head: `heads` are ids, the current one first, then the RECENT_HEADS - 1 before it.
 
-    `version` counts the moves, so a compare-and-set that arrives late never finds an old state come back.
+    `version` counts the changes, so a compare-and-set that arrives late never finds an old state come back.
     """
 
     key: ReferenceKey
@@ -101,6 +101,10 @@ class Reference:
     def moved_to(self, head: int) -> Self:
         """The reference after one move to `head`."""
         return replace(self, heads=(head, *self.heads)[:RECENT_HEADS], version=self.version + 1)
+
+    def fenced(self) -> Self:
+        """The reference with the same heads, on which no compare-and-set succeeds that was prepared before."""
+        return replace(self, version=self.version + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from delegation.persistence.store import CatalogStore, of_model
 
 TAIL: Final = 20
 """How many ancestors a head names, so that the log is read in batches."""
+REUSED_FOR: Final = 60_000_000
+"""For how many µs an object that was stored for a lost attempt may serve the next one; far below the grace period."""
 
 
 class CommitObject(PersistedModel):
@@ -56,9 +58,9 @@ class Writes:
 
     by_id: dict[int, _Written] = field(default_factory=dict)
 
-    def add(self, store: CatalogStore, value: PersistedModel) -> ObjectRef:
-        """Write one under a new id."""
-        written = _Written(*store.prepare(value))
+    def add(self, store: CatalogStore, value: PersistedModel, id_: int | None = None) -> ObjectRef:
+        """Write one, under a new id unless one is given."""
+        written = _Written(*store.prepare(value, id_))
         self.by_id[written.loaded.key.id] = written
         return written.loaded.ref
 
@@ -101,19 +103,24 @@ class Attempt(Generic[H]):
         rest = iter(stored)
         return [new[ref.id] if ref.id in new else next(rest) for ref in refs]
 
-    def write(self, value: PersistedModel) -> ObjectRef:
-        """Write a new object; if this attempt loses, it is deleted again."""
-        return self.writes.add(self._store, value)
+    def new_id(self) -> int:
+        """An id for an object to be written."""
+        return self._store.new_id()
+
+    def write(self, value: PersistedModel, id_: int | None = None) -> ObjectRef:
+        """Write a new object, under a new id unless one is given; if this attempt loses, it is deleted again."""
+        return self.writes.add(self._store, value, id_)
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
         """Write what `make` answers, once for all attempts that find the entity at `source`.
 
         `make` may use nothing that changes between attempts but the entity at `source` (proposal: memoized results
-        must only be reused if the entity-obj-ID did not change). `memo` names the entity within this commit.
+        must only be reused if the entity-obj-ID did not change). `memo` names the entity within this commit. After
+        REUSED_FOR it is made again: maintenance may have taken a process that was frozen for long for dead.
         """
         id_ = source.id if source else None
         made = self._memo.made.get(memo)
-        if made is None or made[0] != id_:
+        if made is None or made[0] != id_ or self.now_us - made[1].stored.created_at > REUSED_FOR:
             made = (id_, _Written(*self._store.prepare(make())))
             self._memo.made[memo] = made
         written = made[1]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from delegation.persistence.backend import Backend, Reference
+from delegation.persistence.backend import RECENT_HEADS, Backend, Reference
 from delegation.persistence.errors import BackendUnavailable, CommitUnknown, OutcomeUnknown, ReferenceNotFound
 
 _TRIES: Final = 8
@@ -58,10 +58,11 @@ def swap(
 def _was_applied(stored: Reference, new: Reference, in_log: Callable[[Reference], bool | None]) -> bool:
     if stored.created_at != new.created_at or stored.version < new.version:
         return False
-    # One head was added at each version, so the one of our version has a known place.
-    since = stored.version - new.version
-    if since < len(stored.heads):
-        return stored.heads[since] == new.heads[0]
+    if new.heads[0] in stored.heads:
+        return True
+    # At most one head was added at each version since, so ours would still be listed.
+    if stored.version - new.version < len(stored.heads) or len(stored.heads) < RECENT_HEADS:
+        return False
     found = in_log(stored)
     if found is None:
         raise CommitUnknown(new.heads[0])

@@ -93,3 +93,8 @@ def installed(own: Iterable[ObjectType[Any]] = ()) -> ObjectTypes:
             raise ValueError(f"entry point {entry.name} in {ENTRY_POINTS} names no object type")
         found += several
     return ObjectTypes(found)
+
+
+def follows_links(declared: ObjectType[Any]) -> bool:
+    """Whether objects of the type may keep others alive."""
+    return declared.links is not _no_links
