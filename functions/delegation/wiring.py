@@ -34,7 +34,7 @@ from delegation.settings import (
     TaskSettings,
 )
 from delegation.tasks.behaviors import Behaviors
-from delegation.tasks.conditional import ConditionalTable, client_config, client_config
+from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.service import DispatchQueue, NoDispatchQueue, TaskService, new_nonce
 
