@@ -18,6 +18,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from infra.gateway_answers import ANSWERS
+
 STAGE = "live"
 # Headers of a Lambda's answer that API Gateway keeps for itself and hands on under another name
 # (developer guide, "Amazon API Gateway important notes").
@@ -186,24 +188,36 @@ def integration_response(error: str | None, payload: bytes, request_id: str) -> 
     return Response(status, (*named, ("x-amzn-RequestId", request_id)), body)
 
 
-def gateway_response(status: int, error_type: str, message: str, *, key: str = "message") -> Response:
-    """An answer of API Gateway's own."""
-    headers = (("Content-Type", "application/json"), ("x-amzn-ErrorType", error_type))
-    return Response(status, headers, json.dumps({key: message}, separators=(",", ":")).encode())
+def gateway_response(kind: str, status: int, error_type: str, message: str) -> Response:
+    """An answer of API Gateway's own, of one of its response types; status and message are what it says by default."""
+    answer = ANSWERS[kind]
+    body = {"error_code": answer.error_code, "message": answer.message or message}
+    headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error_type, **answer.headers}
+    return Response(answer.status or status, tuple(headers.items()), json.dumps(body, separators=(",", ":")).encode())
+
+
+def bad_request(message: str) -> Response:
+    """The answer to what is no request that API Gateway takes."""
+    return gateway_response("DEFAULT_4XX", 400, "BadRequestException", message)
 
 
 _NOT_AUTHORIZED = "User is not authorized to access this resource"
-UNAUTHORIZED = gateway_response(401, "UnauthorizedException", "Unauthorized")
-DENIED = gateway_response(403, "AccessDeniedException", _NOT_AUTHORIZED, key="Message")
+UNAUTHORIZED = gateway_response("UNAUTHORIZED", 401, "UnauthorizedException", "Unauthorized")
+DENIED = gateway_response("ACCESS_DENIED", 403, "AccessDeniedException", _NOT_AUTHORIZED)
 EXPLICITLY_DENIED = gateway_response(
-    403, "AccessDeniedException", f"{_NOT_AUTHORIZED} with an explicit deny", key="Message"
+    "ACCESS_DENIED", 403, "AccessDeniedException", f"{_NOT_AUTHORIZED} with an explicit deny"
 )
-NO_MAPPING = gateway_response(403, "ForbiddenException", "Forbidden")
-TOO_LARGE = gateway_response(413, "RequestTooLargeException", "Request Too Long")
-THROTTLED = gateway_response(429, "TooManyRequestsException", "Too Many Requests")
-AUTHORIZER_FAILURE = gateway_response(500, "AuthorizerConfigurationException", "Internal server error")
-MALFORMED = gateway_response(502, "InternalServerErrorException", "Internal server error")
-TIMED_OUT = gateway_response(504, "InternalServerErrorException", "Endpoint request timed out")
+TOO_LARGE = gateway_response("REQUEST_TOO_LARGE", 413, "RequestTooLargeException", "Request Too Long")
+THROTTLED = gateway_response("THROTTLED", 429, "TooManyRequestsException", "Too Many Requests")
+AUTHORIZER_FAILURE = gateway_response(
+    "AUTHORIZER_FAILURE", 500, "AuthorizerConfigurationException", "Internal server error"
+)
+MALFORMED = gateway_response("DEFAULT_5XX", 502, "InternalServerErrorException", "Internal server error")
+TIMED_OUT = gateway_response("INTEGRATION_TIMEOUT", 504, "InternalServerErrorException", "Endpoint request timed out")
+# The domain answers here, not the API: nobody could have changed its words.
+NO_MAPPING = Response(
+    403, (("Content-Type", "application/json"), ("x-amzn-ErrorType", "ForbiddenException")), b'{"message":"Forbidden"}'
+)
 
 
 def _identity(request: Request) -> dict[str, Any]:

@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self._read_body()
         except _BadRequestError as exc:
-            self._send(apigateway.gateway_response(400, "BadRequestException", str(exc)), close=True)
+            self._send(apigateway.bad_request(str(exc)), close=True)
             return
         if body is None:
             self._send(apigateway.TOO_LARGE, close=True)

@@ -155,15 +155,23 @@ def test_an_answer_keeps_its_bytes(call):
 @pytest.mark.parametrize(
     ("token", "status", "body"),
     [
-        (None, 401, {"message": "Unauthorized"}),
-        ("deny", 403, {"Message": "User is not authorized to access this resource with an explicit deny"}),
-        ("other", 403, {"Message": "User is not authorized to access this resource"}),
-        ("broken", 500, {"message": "Internal server error"}),
+        (None, 401, {"error_code": "UNAUTHORIZED", "message": "a valid access token is needed"}),
+        (
+            "deny",
+            403,
+            {
+                "error_code": "FORBIDDEN",
+                "message": "User is not authorized to access this resource with an explicit deny",
+            },
+        ),
+        ("other", 403, {"error_code": "FORBIDDEN", "message": "User is not authorized to access this resource"}),
+        ("broken", 500, {"error_code": "INTERNAL_ERROR", "message": "the authorizer failed"}),
     ],
 )
-def test_who_is_not_authorized_gets_api_gateways_own_answer(call, token, status, body):
-    seen, _, text = call("GET", f"{BASE}/v1/config", token=token)
+def test_who_is_not_authorized_gets_the_gateways_answer_as_deployed(call, token, status, body):
+    seen, headers, text = call("GET", f"{BASE}/v1/config", token=token)
     assert (seen, json.loads(text)) == (status, body)
+    assert headers["WWW-Authenticate"] == ("Bearer" if status == 401 else None)
 
 
 def test_the_authorizer_is_asked_every_time(url, authority, client_pair):
@@ -180,7 +188,7 @@ def test_the_authorizer_is_asked_every_time(url, authority, client_pair):
 @pytest.mark.parametrize("path", ["raise", "malformed"])
 def test_a_failing_integration_is_a_bad_gateway(call, path):
     status, _, body = call("GET", f"{BASE}/v1/{path}")
-    assert (status, json.loads(body)) == (502, {"message": "Internal server error"})
+    assert (status, json.loads(body)) == (502, {"error_code": "INTERNAL_ERROR", "message": "Internal server error"})
 
 
 @pytest.mark.parametrize("path", ["/", "/elsewhere", f"{BASE}x/v1/config"])
@@ -197,7 +205,7 @@ def test_unknown_routes_reach_the_function(call):
 @pytest.mark.parametrize("size", [6 * 1024 * 1024, REQUEST_LIMIT_BYTES + 1])
 def test_a_request_larger_than_lambda_takes_is_refused(call, size):
     status, _, body = call("POST", f"{BASE}/v1/tasks", b"x" * size)
-    assert (status, json.loads(body)) == (413, {"message": "Request Too Long"})
+    assert (status, json.loads(body)) == (413, {"error_code": "REQUEST_TOO_LARGE", "message": "Request Too Long"})
 
 
 @pytest.mark.parametrize("length", ["-1", "ten"])
@@ -218,7 +226,9 @@ def test_a_late_integration_is_a_gateway_time_out_and_goes_on(pool, authority, c
             path = f"{BASE}/v1/slow?fifo={quote(str(fifo))}"
             connection.request("GET", path, headers={"Authorization": "allow"})
             response = connection.getresponse()
-            assert (response.status, json.loads(response.read())) == (504, {"message": "Endpoint request timed out"})
+            refusal = {"error_code": "TIMEOUT", "message": "the service did not answer in time"}
+            assert (response.status, json.loads(response.read())) == (504, refusal)
+            assert response.headers["Retry-After"] == "2"
         # The function still waits for this end of the pipe.
         fifo.open("wb").close()
     finally:
