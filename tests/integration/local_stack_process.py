@@ -22,12 +22,15 @@ _READY = ("Ready after ", '{"stack_json"')
 class StackProcess:
     """A stack started from outside; `ready` waits until it says that it is."""
 
-    def __init__(self, state_dir: Path, *options: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, state_dir: Path, *options: str, env: dict[str, str] | None = None, program: tuple[str, ...] | None = None
+    ) -> None:
+        """`program` are the interpreter's arguments that stand for the `delegation` command."""
         self.state_dir = state_dir
         self.path = state_dir / "stack.json"
         self.output = ""
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, "local", "up", "--state-dir", str(state_dir), *options],
+            [sys.executable, *(program or ("-c", _COMMAND)), "local", "up", "--state-dir", str(state_dir), *options],
             env={**os.environ, "PYTHONPATH": import_path(), "COLUMNS": "200", **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

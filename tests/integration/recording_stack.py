@@ -1,0 +1,45 @@
+"""`python recording_stack.py FILE …` is `delegation …` that also writes down each secret that its servers hand out.
+
+One JSON string a line. FILE is for the test alone and lies outside of the stack's own folder; nothing else changes.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from delegation.cli.main import ENTRY_POINTS, build
+from infra.local.catalog.principals import Principals
+from infra.local.catalog.storage import CredentialVendor
+from infra.local.issuer import TokenIssuer
+
+VENDED = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+
+
+def record(owner: type, method: str, secrets_of: Callable[[Any], Iterable[str]], descriptor: int) -> None:
+    """Have `owner.method` write down the secrets of whatever it answers."""
+    original = getattr(owner, method)
+
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        answer = original(*args, **kwargs)
+        for secret in secrets_of(answer):
+            os.write(descriptor, json.dumps(secret).encode() + b"\n")
+        return answer
+
+    setattr(owner, method, recording)
+
+
+def main() -> None:
+    file, *arguments = sys.argv[1:]
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    record(CredentialVendor, "vend", lambda config: [config[name] for name in VENDED], descriptor)
+    record(Principals, "token", lambda answer: [answer[1]["access_token"]] if answer[0] == 200 else [], descriptor)
+    record(TokenIssuer, "issue", lambda token: [token], descriptor)
+    sys.argv = ["delegation", *arguments]
+    build([EntryPoint("local", "infra.local.command:app", ENTRY_POINTS)])()
+
+
+if __name__ == "__main__":
+    main()
