@@ -54,8 +54,11 @@ class Attempt(Protocol):
     @property
     def attempt(self) -> int: ...
 
-    def checkpoint(self) -> None:
-        """Called before each batch, so cheap; raises LeaseLost, Cancelled or HandOver when no other may start."""
+    def checkpoint(self, *, moved: bool = True) -> None:
+        """Called before each batch, so cheap; raises LeaseLost, Cancelled or HandOver when no other may start.
+
+        A checkpoint is a sign of life of the work; a driver that waits for others says whether they have `moved`.
+        """
         ...
 
     def plan(self) -> tuple[PlanSegment, ...]:
@@ -117,11 +120,13 @@ class MemoryAttempt:
     on_checkpoint: Callable[[], None] | None = None
     deleting: bool = False
     reported: Progress = field(default_factory=Progress)
+    signs_of_life: int = 0
 
     def __post_init__(self) -> None:
         self._seen = self.head.read()
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, *, moved: bool = True) -> None:
+        self.signs_of_life += moved
         if self.on_checkpoint is not None:
             self.on_checkpoint()
 

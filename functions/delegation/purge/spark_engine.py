@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import InheritableThread
+from pyspark import InheritableThread, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -126,7 +126,7 @@ class SparkEngine:
         frame = frame.repartition(min(len(rows), self._parallelism * 8))
         reported: set[tuple[str, str]] = set()
 
-        def poll() -> None:
+        def poll() -> int:
             for plan_id in plans:
                 done = Marks(ctx.plans, plan_id).done()
                 for one in work:
@@ -134,6 +134,7 @@ class SparkEngine:
                     if name[0] == plan_id and name[1] in done and name not in reported:
                         reported.add(name)
                         report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
+            return len(reported)
 
         for result in self._run(ctx, frame.mapInArrow(deleting, RESULTS), poll):
             if (result["plan_id"], result["chunk"]) not in reported:
@@ -171,11 +172,11 @@ class SparkEngine:
         rows = _expected_rows(found)
         return max(1, min(self._parallelism, math.ceil(rows / _WORTH_A_TASK)), math.ceil(rows / _ROWS_PER_PARTITION))
 
-    def _run(
-        self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], None] = lambda: None
-    ) -> list[dict[str, Any]]:
+    def _run(self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
         """Collect the results of a job while asking the attempt whether to go on; a job that must not is cancelled.
 
+        The job shows life only when one of its tasks ended or `poll` (a count of what is done) rose: executors that
+        hang must not look alive because this process is.
         Raises what ended the attempt, the first typed error of an executor, or EngineFailed.
         """
         context = self._spark.sparkContext
@@ -192,11 +193,13 @@ class SparkEngine:
 
         thread = InheritableThread(target=collect, name=group)
         thread.start()
+        seen = (0, 0)
         try:
             while thread.is_alive():
                 thread.join(POLL_SECONDS)
-                ctx.attempt.checkpoint()
-                poll()
+                now = (_tasks_ended(context, group), poll())
+                ctx.attempt.checkpoint(moved=now != seen)
+                seen = now
         except BaseException:
             while thread.is_alive():  # a job that is only being submitted is not cancelled by the first call
                 context.cancelJobGroup(group)
@@ -209,6 +212,15 @@ class SparkEngine:
             if "error" in result:
                 raise decode_error(result["error"])
         return results
+
+
+def _tasks_ended(context: SparkContext, group: str) -> int:
+    """How many tasks of a job group came to a good end so far."""
+    tracker = context.statusTracker()
+    jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    found = (tracker.getStageInfo(stage) for stage in stages)
+    return sum(stage.numCompletedTasks for stage in found if stage is not None)
 
 
 def _expected_rows(found: Survey) -> int:

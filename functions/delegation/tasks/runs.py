@@ -12,7 +12,7 @@ from delegation.tasks.service import TaskService
 CHECK_EVERY: Final = timedelta(seconds=1)
 REPORT_EVERY: Final = timedelta(seconds=2)
 ALIVE_EVERY: Final = timedelta(seconds=30)
-"""A long stretch without anything to report is still a sign of life: who renews the lease looks at `progress_ts`."""
+"""Work that moves without anything to report still shows life so often: who renews the lease looks at `progress_ts`."""
 
 
 class HeldRun:
@@ -38,8 +38,12 @@ class HeldRun:
         self._fenced_at = float("-inf")
         self._see(task)
 
-    def checkpoint(self) -> None:
-        """Called before each piece of work; raises LeaseLost, RunCancelled or RunHandedOver when none may begin."""
+    def checkpoint(self, *, moved: bool = True) -> None:
+        """Called before each piece of work; raises LeaseLost, RunCancelled or RunHandedOver when none may begin.
+
+        Who only waits for work done elsewhere says whether that has `moved` since it asked last: a run whose work hangs
+        shows no life, however alive its waiting process is.
+        """
         with self._lock:
             if self._monotonic() - self._checked >= CHECK_EVERY.total_seconds():
                 self._see(self.tasks.get(self.task_id))
@@ -51,7 +55,7 @@ class HeldRun:
                 raise RunCancelled(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
-            if self._monotonic() - self._reported >= ALIVE_EVERY.total_seconds():
+            if moved and self._monotonic() - self._reported >= ALIVE_EVERY.total_seconds():
                 self._note()
 
     def report(self, **fields: Any) -> None:

@@ -172,3 +172,40 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(
     assert not any(thread.name.startswith("purge-broken") for thread in threading.enumerate())
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert keys(s3, "wh/broken/") == whole
+
+
+def test_executors_that_hang_do_not_look_alive(
+    s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polled many times, a job shows life once for each time that something of it came to an end."""
+    from delegation.purge import spark_engine
+    from delegation.purge.spark_tasks import RESULTS
+
+    polls = 40
+    release = tmp_path / "go-on"
+
+    def hang(batches: Any) -> Any:
+        import time
+        from pathlib import Path
+
+        while not Path(release).exists():
+            time.sleep(0.02)
+        yield from batches
+
+    bench = S3Bench()
+    busy_table(bench.lake, "hung")
+    ctx, place = bench.on_s3(s3, "hung", "hung-task")
+    asked: list[int] = []
+
+    def marks() -> int:
+        asked.append(len(asked))
+        if len(asked) == polls:
+            release.touch()
+        return 1 if len(asked) > polls // 2 else 0
+
+    monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
+    frame = spark.createDataFrame([("{}",)], RESULTS).repartition(1).mapInArrow(hang, RESULTS)
+    assert spark_engine.SparkEngine(spark, place)._run(ctx, frame, marks) == [{}]
+    assert len(asked) >= polls
+    # The mark, at most; each task that made the rows; the one that hung, once it was let go.
+    assert 1 <= ctx.attempt.signs_of_life <= 4

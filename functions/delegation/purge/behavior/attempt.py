@@ -22,10 +22,10 @@ class TaskAttempt:
         self.task_id = task.task_id
         self.attempt = task.attempt_count
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, *, moved: bool = True) -> None:
         """See Attempt.checkpoint."""
         try:
-            self._run.checkpoint()
+            self._run.checkpoint(moved=moved)
         except (LeaseLost, TaskNotFound) as lost:
             raise seam.LeaseLost(str(lost)) from None
         except RunCancelled as cancelled:
