@@ -21,7 +21,7 @@ def test_wheels_are_chosen_for_the_cloud_and_pinned(tmp_path: Path) -> None:
 def test_the_cloud_gets_what_runs_there_and_no_tools() -> None:
     names = {part: {one.split(">")[0] for one in dependencies(part)} for part in (LAMBDA, SPARK)}
     assert {"boto3", "pydantic", "httpx"} <= names[LAMBDA]
-    assert names[SPARK] - names[LAMBDA] == {"pyarrow"}
+    assert names[SPARK] - names[LAMBDA] == {"pandas", "pyarrow"}
     assert not {"pyspark", "moto", "aws-cdk-lib", "typer"} & names[SPARK]
 
 

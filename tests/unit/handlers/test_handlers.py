@@ -1,0 +1,232 @@
+"""Every Lambda entry point run on its sample event, wired as deployed, against AWS inside moto."""
+
+import importlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from delegation import wiring
+from delegation.driving import steps as driving_steps
+from delegation.purge.behavior import PurgeBehavior, TablePurge
+from delegation.tasks.model import Status, Task
+from delegation.tasks.service import Lease, TaskService
+from delegation.tasks.store import Create
+from infra.environment import FUNCTIONS, Resources, environment
+from tests.contract.task_tables import create_task_table
+from tests.unit.edge.world import World
+from tests.unit.purge.lake import busy_table, identifier
+from tests.unit.tasks.builders import HOUR, submitted
+
+EVENTS = Path(__file__).parents[3] / "events"
+TASK_ID = "1a13505e-1ed2-51cb-aa79-d8eedccbc526"
+REGION = "us-east-1"
+_aws = wiring.aws
+MACHINE = '{"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}'
+
+
+@dataclass
+class Context:
+    """As much of a Lambda context as handlers ask for."""
+
+    function_name: str = "function"
+    memory_limit_in_mb: int = 512
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:function"
+    aws_request_id: str = "request-1"
+    seconds: int = 60
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.seconds * 1_000
+
+
+class EmrWithoutRuns:
+    """moto's EMR Serverless, whose ListJobRuns knows no application once states are asked for."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def list_job_runs(self, **_arguments: Any) -> dict[str, Any]:
+        return {"jobRuns": []}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+class Deployed:
+    """The service's resources in moto, and one task in its table."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        busy_table(self.world.lake, "orders")
+        sqs = boto3.client("sqs", region_name=REGION)
+        states = boto3.client("stepfunctions", region_name=REGION)
+        emr = boto3.client("emr-serverless", region_name=REGION)
+        machine = states.create_state_machine(
+            name="purge", definition=MACHINE, roleArn="arn:aws:iam::123456789012:role/x"
+        )
+        application = emr.create_application(name="spark", releaseLabel="emr-7.13.0", type="SPARK")["applicationId"]
+        self.sqs, self.states, self.emr = sqs, states, emr
+        self.resources = Resources(
+            realm="POLARIS",
+            tasks_table=create_task_table(boto3.client("dynamodb", region_name=REGION)),
+            idempotency_table="idempotency",
+            queue_url=sqs.create_queue(QueueName="dispatch")["QueueUrl"],
+            state_machine_arn=machine["stateMachineArn"],
+            plan_bucket="plans",
+            polaris_url="http://127.0.0.1:1",
+            polaris_secret_arn="arn:aws:secretsmanager:us-east-1:123456789012:secret:polaris",
+            emr_application_id=application,
+            emr_job_role_arn="arn:aws:iam::123456789012:role/job",
+            emr_entry_point="s3://code/purge_table.py",
+        )
+
+    def aws(self, service: str, *config: Any) -> Any:
+        client = _aws(service, *config)
+        return EmrWithoutRuns(client) if service == "emr-serverless" else client
+
+    def behavior(self, tasks: TaskService, _tables: object) -> PurgeBehavior:
+        """The real behavior over the deployed tasks, with the lake in place of Polaris and S3."""
+        world = self.world
+        return PurgeBehavior(
+            tasks, world.tables, lambda _identifier: world.objects, world.plans, world.behavior.settings
+        )
+
+    def accept(self, tasks: TaskService) -> Task:
+        metadata = self.world.lake.metadata("orders")
+        purge = TablePurge(
+            realm="POLARIS",
+            identifier=identifier("orders"),
+            table_uuid=str(metadata["table-uuid"]),
+            metadata_location=self.world.lake.pointers["orders"],
+            location=str(metadata["location"]),
+            format_version=2,
+            properties={},
+        )
+        now = tasks.clock()
+        times = {
+            "received_timestamp": now,
+            "created_ts": now,
+            "last_status_change_ts": now,
+            "next_scheduled_run_ts": now,
+        }
+        return tasks.store.apply(
+            Create(submitted(TASK_ID, task_payload=purge.to_payload(), due_at=now, dispatch_count=1, **times))
+        )
+
+
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    with mock_aws():
+        made = Deployed()
+        monkeypatch.setattr(wiring, "purge_behavior", made.behavior)
+        monkeypatch.setattr(wiring, "polaris", lambda: None)
+        monkeypatch.setattr(wiring, "aws", made.aws)
+        yield made
+
+
+def entry(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The handler's module as a fresh process would have it, with its function's own variables and no others."""
+    for variable, value in environment(name, deployed.resources).items():
+        monkeypatch.setenv(variable, value)
+    return importlib.reload(importlib.import_module(f"delegation.handlers.{name}"))
+
+
+def invoke(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Any:
+    event = json.loads((EVENTS / f"{name}.json").read_text())
+    return entry(name, deployed, monkeypatch).handler(event, Context(name, seconds=FUNCTIONS[name].timeout_seconds))
+
+
+def tasks_of(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> TaskService:
+    for variable, value in environment("acquire", deployed.resources).items():
+        monkeypatch.setenv(variable, value)
+    return wiring.task_service()
+
+
+def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> TaskService:
+    tasks = tasks_of(deployed, monkeypatch)
+    deployed.accept(tasks)
+    owner = driving_steps.execution_name(TASK_ID, 1)
+    tasks.acquire(TASK_ID, owner, lambda now: Lease.lasting(HOUR, now))
+    return tasks
+
+
+def test_every_handler_has_a_sample_event() -> None:
+    names = {path.stem.split("-")[0] for path in EVENTS.glob("*.json")}
+    assert names == set(FUNCTIONS)
+
+
+def test_acquire(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = tasks_of(deployed, monkeypatch)
+    deployed.accept(tasks)
+    assert invoke("acquire", deployed, monkeypatch)["next"] == "prepare"
+    assert tasks.get(TASK_ID).lease_owner == f"{TASK_ID}-1"
+
+
+def test_prepare_and_run_inline_purge_the_table(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = held(deployed, monkeypatch)
+    assert invoke("prepare", deployed, monkeypatch)["next"] == "inline"
+    assert invoke("run_inline", deployed, monkeypatch)["next"] == "complete"
+    assert tasks.get(TASK_ID).status is Status.SUCCESS
+    assert deployed.world.lake.below("s3://lake/wh/orders") == set()
+    assert invoke("complete", deployed, monkeypatch)["next"] == "succeeded"
+
+
+def test_start_job(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = held(deployed, monkeypatch)
+    assert invoke("start_job", deployed, monkeypatch)["next"] == "heartbeat"
+    run_id = tasks.get(TASK_ID).job_run_id
+    run = deployed.emr.get_job_run(applicationId=deployed.resources.emr_application_id, jobRunId=run_id)["jobRun"]
+    assert run["name"] == f"{TASK_ID}-1"
+    assert run["jobDriver"]["sparkSubmit"]["entryPointArguments"] == ["--task-id", TASK_ID, "--attempt", "1"]
+
+
+def test_heartbeat_and_complete_of_a_job_that_ended_without_an_outcome(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = held(deployed, monkeypatch)
+    invoke("start_job", deployed, monkeypatch)
+    assert invoke("heartbeat", deployed, monkeypatch)["next"] == "complete"  # moto's jobs are SUCCESS at once
+    assert invoke("complete", deployed, monkeypatch)["next"] == "wait"
+    assert tasks.get(TASK_ID).error_code == "JOB_FAILED"
+
+
+def test_make_due(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = held(deployed, monkeypatch)
+    assert invoke("make_due", deployed, monkeypatch)["next"] == "due"
+    assert tasks.get(TASK_ID).status is Status.RETRY_SCHEDULED
+
+
+def test_dispatcher_starts_an_execution_and_hands_back_what_is_no_dispatch(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = invoke("dispatcher", deployed, monkeypatch)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "2e1424d4-f796-459a-8184-9c92662be6da"}]}
+    found = deployed.states.list_executions(stateMachineArn=deployed.resources.state_machine_arn)["executions"]
+    assert [execution["name"] for execution in found] == [f"{TASK_ID}-1"]
+    described = deployed.states.describe_execution(executionArn=found[0]["executionArn"])
+    assert json.loads(described["input"]) == {"task_id": TASK_ID, "n": 1}
+
+
+def test_sweeper_dispatches_what_is_due(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = tasks_of(deployed, monkeypatch)
+    deployed.accept(tasks)
+    assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 0}
+    messages = deployed.sqs.receive_message(QueueUrl=deployed.resources.queue_url)["Messages"]
+    assert [json.loads(message["Body"]) for message in messages] == [{"task_id": TASK_ID, "n": 2}]
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"api", "authorizer", "dispatcher", "sweeper"}))
+def test_a_malformed_input_is_refused_naming_the_field(
+    name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(driving_steps.MalformedStep, match="task_id"):
+        entry(name, deployed, monkeypatch).handler({"task_id": "x", "n": 1}, Context())
