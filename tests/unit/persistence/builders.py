@@ -71,6 +71,7 @@ class CountingBackend(MemoryBackend):
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.rows = 0
         self.fail_before: dict[str, list[Exception | None]] = {}
         self.fail_after: dict[str, list[Exception | None]] = {}
         self.meanwhile: dict[str, list[Callable[[], object]]] = {}
@@ -78,6 +79,7 @@ class CountingBackend(MemoryBackend):
 
     def _on_before(self, operation: str) -> None:
         if operation.endswith("_row"):
+            self.rows += 1
             return
         self.calls.append(operation)
         if self.meanwhile.get(operation):

@@ -168,8 +168,11 @@ def test_write_once_successful_commit_after_four_retries_writes_the_entity_once(
         return Changed(attempt.head.model_copy(update={"entities": {**attempt.head.entities, "a": ref}}), ref)
 
     times(world, 4)
+    rows = world.backend.rows
     done = world.committer.commit(change)
     assert len(made) == 1
+    # The entity once and five heads; an entity and a head for each of four rivals; four lost heads deleted.
+    assert world.backend.rows - rows == 6 + 8 + 4
     assert world.numbers()["a"] == 2
     assert done.result.id in world.reachable()
 
