@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+from infra.local.loopback import LoopbackServer
 from infra.local.process import LOOPBACK
 from infra.local.s3_requests import ACCESS_DENIED, MALFORMED, MultiDelete, Refusal, S3Request, identify
 from infra.local.vended_keys import VendedKey, VendedKeys
@@ -34,7 +35,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class S3Front:
+class S3Front(LoopbackServer):
     """Serves on a loopback port; the port is bound at construction, so `url` is known before `start`."""
 
     def __init__(
@@ -46,26 +47,13 @@ class S3Front:
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """`upstream` is the store's endpoint URL, `keys` the registry that the catalog fills."""
-        self._server = _Server((LOOPBACK, port), upstream, keys, clock)
-        self._thread: threading.Thread | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._server.server_port}"
-
-    def start(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-        return self
+        self._front = _Server((LOOPBACK, port), upstream, keys, clock)
+        super().__init__(self._front)
 
     def stop(self) -> None:
         """Stop serving, end open connections and close the port; repeats safely."""
-        if self._thread is not None:
-            self._server.shutdown()
-            self._thread.join()
-            self._thread = None
-        self._server.server_close()
-        self._server.close_connections()
+        super().stop()
+        self._front.close_connections()
 
 
 class _StoreUnavailable(Exception):
