@@ -58,9 +58,9 @@ class Writes:
 
     by_id: dict[int, _Written] = field(default_factory=dict)
 
-    def add(self, store: CatalogStore, value: PersistedModel, id_: int | None = None) -> ObjectRef:
-        """Write one, under a new id unless one is given."""
-        written = _Written(*store.prepare(value, id_))
+    def add(self, store: CatalogStore, value: PersistedModel) -> ObjectRef:
+        """Write one under a new id."""
+        written = _Written(*store.prepare(value))
         self.by_id[written.loaded.key.id] = written
         return written.loaded.ref
 
@@ -103,13 +103,9 @@ class Attempt(Generic[H]):
         rest = iter(stored)
         return [new[ref.id] if ref.id in new else next(rest) for ref in refs]
 
-    def new_id(self) -> int:
-        """An id for an object to be written."""
-        return self._store.new_id()
-
-    def write(self, value: PersistedModel, id_: int | None = None) -> ObjectRef:
-        """Write a new object, under a new id unless one is given; if this attempt loses, it is deleted again."""
-        return self.writes.add(self._store, value, id_)
+    def write(self, value: PersistedModel) -> ObjectRef:
+        """Write a new object; if this attempt loses, it is deleted again."""
+        return self.writes.add(self._store, value)
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
         """Write what `make` answers, once for all attempts that find the entity at `source`.

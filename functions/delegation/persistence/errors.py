@@ -8,6 +8,7 @@ PersistenceError
 ├── UnknownType             a type that no installed package declares
 ├── StaleObject             an updateable object moved on: read it again
 ├── ReferenceNotFound, ReferenceExists
+├── EntityNotFound, EntityExists, RealmNotReady     realms and catalogs
 ├── CommitContended         others won every race: try again
 ├── CommitUnknown           the commit may have been applied: look into the log
 ├── ClockRegressed, LeaseExpired, NoFreeNode        no id can be issued now
@@ -71,6 +72,24 @@ class ReferenceExists(PersistenceError):
     """A reference of that name is there already."""
 
     code = "REFERENCE_EXISTS"
+
+
+class EntityNotFound(PersistenceError):
+    """There is no entity of that name."""
+
+    code = "ENTITY_NOT_FOUND"
+
+
+class EntityExists(PersistenceError):
+    """An entity of that name is there already."""
+
+    code = "ENTITY_EXISTS"
+
+
+class RealmNotReady(PersistenceError):
+    """The realm's status does not allow what was asked for."""
+
+    code = "REALM_NOT_READY"
 
 
 class CommitContended(PersistenceError):

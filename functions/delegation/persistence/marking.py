@@ -22,12 +22,14 @@ class Marker:
     """Adds to a filter what references reach.
 
     Kept of a reference are its current and recent heads (they are what a reset goes back to), and every commit that was
-    the head at `cutoff` (µs) or later: an operation that began since may still read it.
+    the head at `cutoff` (µs) or later: an operation that began since may still read it. With `leaves` objects that link
+    nothing are read too, to see whether they are there.
     """
 
     types: ObjectTypes
     filter: BloomFilter
     cutoff: int
+    leaves: bool = False
 
     def mark(self, store: CatalogStore, reference: Reference) -> None:
         """Add everything that one reference needs.
@@ -90,7 +92,7 @@ class Marker:
         for ref in self._links(declared, found, store):
             if (ref.type, ref.id) in visited:
                 continue
-            if follows_links(self._declared(ref.type)):
+            if self.leaves or follows_links(self._declared(ref.type)):
                 visited.add((ref.type, ref.id))
                 pending.append(ref)
             else:

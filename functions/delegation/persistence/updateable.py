@@ -48,14 +48,14 @@ class Updateables:
         """Create the object; StaleObject if there is one."""
         self._check(key, type(value))
         new = StoredObject(key, encode(value), self.now_us(), self.new_token())
-        self._write(lambda: self.backend.insert(new), new, expected=None)
+        self._write(lambda: self.backend.insert(new), new)
         return self._loaded(new, type(value))
 
     def update(self, read: Loaded[M], value: M) -> Loaded[M]:
         """Replace what was read; `created_at` stays."""
         new = StoredObject(read.key, encode(value), read.created_at, self.new_token())
         expected = _token(read)
-        self._write(lambda: self.backend.update(new, expected=expected), new, expected=expected)
+        self._write(lambda: self.backend.update(new, expected=expected), new)
         return self._loaded(new, type(value))
 
     def delete(self, read: Loaded[M]) -> None:
@@ -76,9 +76,7 @@ class Updateables:
                 return
         raise OutcomeUnknown(f"{read.key} may have been deleted")
 
-    def _write(
-        self, write: Callable[[], Refused[StoredObject] | None], new: StoredObject, expected: str | None
-    ) -> None:
+    def _write(self, write: Callable[[], Refused[StoredObject] | None], new: StoredObject) -> None:
         unclear = False
         for _ in range(_TRIES):
             try:
@@ -89,9 +87,7 @@ class Updateables:
                 token = stored.token if stored else None
                 if token == new.token:
                     return
-                if token != expected:
-                    raise
-                # Not applied so far. The same write again is safe: only one of the two finds its condition true.
+                # The same write again: only one of the two finds its condition true, none if somebody else wrote.
                 continue
             if refused is None or (unclear and refused.stored and refused.stored.token == new.token):
                 return
