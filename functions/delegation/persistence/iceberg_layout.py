@@ -94,9 +94,9 @@ VIEW: Final = Layout(
 LAYOUTS: Final = {layout.kind: layout for layout in (TABLE, VIEW)}
 
 
-def id_text(value: object) -> str:
-    """An id as text that no id of another type has: 5, "5" and an absent one (None) differ."""
-    return json.dumps(value)
+def id_text(value: object) -> bytes:
+    """An id as text that no id of another type has: 5, "5" and an absent one (None) differ. It is printable ASCII."""
+    return json.dumps(value).encode()
 
 
 def in_order(document: Mapping[str, Any], layout: Layout) -> Json:

@@ -121,4 +121,8 @@ def _row(entry: Json, names: tuple[str, ...]) -> Any:
 
 
 def _entry(row: Any, names: tuple[str, ...]) -> Json:
-    return row if isinstance(row, dict) else dict(zip(names, row, strict=True))
+    if isinstance(row, dict):
+        return row
+    if not isinstance(row, list | tuple) or len(row) != len(names):
+        raise CorruptObject("a log entry does not have the fields of its log")
+    return dict(zip(names, row, strict=True))

@@ -47,7 +47,7 @@ class ManagedMetadata:
         self._present = set(state.sections)
         self._derived = set(state.derived)
         self._logs = {name: Log(log, fetch) for name, log in state.logs.items()}
-        self._keys: dict[str, dict[str, list[IndexKey]]] = {}
+        self._keys: dict[str, dict[bytes, list[bytes]]] = {}
         self._next: dict[str, int] = {}
         self._new: dict[bytes, IcebergPart] = {}
         self._touched = False
@@ -80,7 +80,7 @@ class ManagedMetadata:
 
     def ids(self, section: str) -> list[Any]:
         """The ids (or names) of a section in order, without reading its parts."""
-        return [json.loads(key.elements()[2]) for key in self._keys_of(section)]
+        return [json.loads(key[_id_at(section) :]) for key in self._keys_of(section)]
 
     def has(self, section: str, id_: object) -> bool:
         """Whether there is a part of that id (or name), without reading it."""
@@ -109,7 +109,7 @@ class ManagedMetadata:
         """Remove a part (all of that id); False if there is none."""
         keys = self._known(section).pop(id_text(id_), [])
         for key in keys:
-            self._index.remove(key)
+            self._index.remove(IndexKey(key))
             self._new.pop(key, None)
         return bool(keys)
 
@@ -209,20 +209,21 @@ class ManagedMetadata:
             }
         )
 
-    def _keys_of(self, section: str) -> list[IndexKey]:
-        return [key for key, _ in self._index.items(prefix=IndexKey.of(section))]
+    def _keys_of(self, section: str) -> list[bytes]:
+        return self._index.keys(prefix=IndexKey.of(section))
 
-    def _known(self, section: str) -> dict[str, list[IndexKey]]:
+    def _known(self, section: str) -> dict[bytes, list[bytes]]:
         """The keys of a section by id; several only where a document repeats an id."""
         if section not in self._keys:
-            known: dict[str, list[IndexKey]] = {}
-            last = -1
-            for key in self._keys_of(section):
-                _, position, text = key.elements()
-                known.setdefault(text, []).append(key)
-                last = int(position, 16)
+            keys = self._keys_of(section)
+            skip = _id_at(section)
+            known = {key[skip:]: [key] for key in keys}
+            if len(known) < len(keys):
+                known = {}
+                for key in keys:
+                    known.setdefault(key[skip:], []).append(key)
+            self._next[section] = _position(keys[-1][skip - 9 : skip - 1]) + 1 if keys else 0
             self._keys[section] = known
-            self._next[section] = last + 1
         return self._keys[section]
 
     def _model(self, section: str) -> type[IcebergPart]:
@@ -235,11 +236,11 @@ class ManagedMetadata:
             self._present.add(section)
             self._touched = True
 
-    def _append(self, section: str, text: str, held: IcebergPart | ObjectRef) -> None:
+    def _append(self, section: str, text: bytes, held: IcebergPart | ObjectRef) -> None:
         known = self._known(section)
         if len(section) + len(text) + 10 > MAX_KEY_BYTES:
             raise InvalidIcebergMetadata(f"an id in {section} is too long")
-        key = IndexKey.of(section, f"{self._next[section]:08x}", text)
+        key = IndexKey.of(section, f"{self._next[section]:08x}", text.decode())
         self._next[section] += 1
         known.setdefault(text, []).append(key)
         if isinstance(held, ObjectRef):
@@ -247,14 +248,14 @@ class ManagedMetadata:
         else:
             self._write(key, held)
 
-    def _write(self, key: IndexKey, part: IcebergPart) -> None:
+    def _write(self, key: bytes, part: IcebergPart) -> None:
         self._new[key] = part
         # It holds the place until the part is written and its id known.
-        self._index.put(key, _PENDING)
+        self._index.put(IndexKey(key), _PENDING)
 
-    def _values(self, keys: Iterable[IndexKey]) -> list[Any]:
+    def _values(self, keys: Iterable[bytes]) -> list[Any]:
         wanted = list(keys)
-        stored = [key for key in wanted if key not in self._new]
+        stored = [IndexKey(key) for key in wanted if key not in self._new]
         refs = [ref for ref in self._index.get_many(stored).values() if ref is not None]
         values: dict[bytes, Any] = {key: self._new[key].value for key in wanted if key in self._new}
         for key, ref, loaded in zip(stored, refs, self._fetch(refs) if refs else [], strict=True):
@@ -268,12 +269,12 @@ class ManagedMetadata:
         self._present_now(section)
         self._known(section)
         keys = self._keys_of(section)
-        old: dict[str, list[tuple[IndexKey, Any]]] = {}
+        old: dict[bytes, list[tuple[bytes, Any]]] = {}
         for key, part in zip(keys, self._values(keys), strict=True):
-            old.setdefault(key.elements()[2], []).append((key, part))
+            old.setdefault(key[_id_at(section) :], []).append((key, part))
         last = b""
-        moved: list[tuple[str, IcebergPart | ObjectRef]] = []
-        gone: list[IndexKey] = []
+        moved: list[tuple[bytes, IcebergPart | ObjectRef]] = []
+        gone: list[bytes] = []
         for text, part in _identified(value, self.layout.sections[section].id):
             new = self._model(section)(value=part)
             if not old.get(text):
@@ -290,8 +291,8 @@ class ManagedMetadata:
                 self._write(key, new)
         gone += [key for same_id in old.values() for key, _ in same_id]
         for key in gone:
-            self._known(section)[key.elements()[2]].remove(key)
-            self._index.remove(key)
+            self._known(section)[key[_id_at(section) :]].remove(key)
+            self._index.remove(IndexKey(key))
             self._new.pop(key, None)
         for text, held in moved:
             self._append(section, text, held)
@@ -311,8 +312,8 @@ class ManagedMetadata:
         for name, value in small.items():
             self.set_field(name, value)
 
-    def _held(self, key: IndexKey) -> IcebergPart | ObjectRef:
-        return self._new.get(key) or self._index.get(key) or _PENDING
+    def _held(self, key: bytes) -> IcebergPart | ObjectRef:
+        return self._new.get(key) or self._index.get(IndexKey(key)) or _PENDING
 
     def _derive(self, how: Derived, document: Mapping[str, Any]) -> Any:
         section = document.get(how.section)
@@ -323,13 +324,25 @@ class ManagedMetadata:
         return None
 
 
+def _position(text: bytes) -> int:
+    try:
+        return int(text, 16)
+    except ValueError as error:
+        raise CorruptObject("a part of the metadata stands nowhere") from error
+
+
+def _id_at(section: str) -> int:
+    """Where in a part's key its id begins: after section and position. As JSON in ASCII it needs no escape."""
+    return len(section) + 10
+
+
 def _is_section(value: Any, id_name: str | None) -> bool:
     if id_name is None:
         return isinstance(value, dict)
     return isinstance(value, list) and all(isinstance(part, dict) for part in value)
 
 
-def _identified(value: Any, id_name: str | None) -> Iterator[tuple[str, Any]]:
+def _identified(value: Any, id_name: str | None) -> Iterator[tuple[bytes, Any]]:
     if id_name is None:
         for name, part in value.items():
             yield id_text(name), part

@@ -1,7 +1,7 @@
 """The index of one commit: names in order, each with the object that holds it (proposal, Object Indexes)."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, Self
 
@@ -18,6 +18,8 @@ MOST_AHEAD: Final = 16
 """Stripes that a long iteration reads in one batch; it begins with one and doubles."""
 
 _Overlay = tuple[list[bytes], list[ObjectRef | None]]
+_Span = tuple[list[bytes], Callable[[int], ObjectRef | None], int, int]
+"""Keys, what finds the value by position, and the first position and the one after the last."""
 
 
 def _no_stripes(refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
@@ -111,15 +113,21 @@ class Index:
     ) -> Iterator[tuple[IndexKey, ObjectRef]]:
         """Entries in order, as they are at the time of the call: from `start`, up to but without `end`, and only those
         whose elements begin with those of `prefix`."""
-        lowest: bytes = start or b""
-        highest: bytes | None = end
-        if prefix is not None:
-            first, beyond = prefix.below()
-            lowest = max(lowest, first)
-            highest = beyond if highest is None else min(highest, beyond)
-        if highest is not None and lowest >= highest:
-            return iter(())
-        return self._between(lowest, highest, self._overlay())
+        return (
+            (IndexKey(keys[position]), ref)
+            for keys, ref_of, low, high in self._between(start, end, prefix)
+            for position in range(low, high)
+            if (ref := ref_of(position)) is not None
+        )
+
+    def keys(
+        self, start: IndexKey | None = None, end: IndexKey | None = None, prefix: IndexKey | None = None
+    ) -> list[bytes]:
+        """The keys of `items`, encoded, as a list; much faster than that."""
+        found: list[bytes] = []
+        for keys, _, low, high in self._between(start, end, prefix):
+            found += keys[low:high]
+        return found
 
     def finish(self, policy: IndexPolicy, write: Write) -> Finished:
         """The index as it is now, as bytes to embed in the head; the stripes of a spill are given to `write`.
@@ -187,7 +195,19 @@ class Index:
             self._merged = keys, [merged[key] for key in keys]
         return self._merged
 
-    def _between(self, lowest: bytes, highest: bytes | None, overlay: _Overlay) -> Iterator[tuple[IndexKey, ObjectRef]]:
+    def _between(self, start: IndexKey | None, end: IndexKey | None, prefix: IndexKey | None) -> Iterator[_Span]:
+        lowest: bytes = start or b""
+        highest: bytes | None = end
+        if prefix is not None:
+            first, beyond = prefix.below()
+            lowest = max(lowest, first)
+            highest = beyond if highest is None else min(highest, beyond)
+        if highest is not None and lowest >= highest:
+            return iter(())
+        return self._spans(lowest, highest, self._overlay())
+
+    def _spans(self, lowest: bytes, highest: bytes | None, overlay: _Overlay) -> Iterator[_Span]:
+        """Entries of stripes and of the overlay in turn, as they lie in order; stripes are read on the way."""
         keys, refs = overlay
         at = bisect_left(keys, lowest)
         stop = len(keys) if highest is None else bisect_left(keys, highest)
@@ -203,23 +223,14 @@ class Index:
             upto = stop if number + 1 == count else bisect_left(keys, self._separators[number + 1], at, stop)
             for over in range(at, upto):
                 position = bisect_left(entries.keys, keys[over], low, high)
-                yield from _slice(entries, low, position)
+                yield entries.keys, entries.ref, low, position
                 low = position
                 if position < high and entries.keys[position] == keys[over]:
                     low += 1
-                ref = refs[over]
-                if ref is not None:
-                    yield IndexKey(keys[over]), ref
-            yield from _slice(entries, low, high)
+                if refs[over] is not None:
+                    yield keys, refs.__getitem__, over, over + 1
+            yield entries.keys, entries.ref, low, high
             at = upto
         for over in range(at, stop):
-            ref = refs[over]
-            if ref is not None:
-                yield IndexKey(keys[over]), ref
-
-
-def _slice(entries: Entries, low: int, high: int) -> Iterator[tuple[IndexKey, ObjectRef]]:
-    for position in range(low, high):
-        ref = entries.ref(position)
-        if ref is not None:
-            yield IndexKey(entries.keys[position]), ref
+            if refs[over] is not None:
+                yield keys, refs.__getitem__, over, over + 1

@@ -101,6 +101,12 @@ def test_absent_entries_are_corruption() -> None:
         Log(state, objects.fetch).entries()
 
 
+@pytest.mark.parametrize("row", [[1], 5, None, [1, 2, 3]])
+def test_a_row_that_does_not_fit_is_corruption(row: object) -> None:
+    with pytest.raises(CorruptObject, match="fields of its log"):
+        Log(LogState(names=("a", "b"), tail=(row,)), Objects().fetch)
+
+
 def test_the_same_json_is_of_the_same_type() -> None:
     assert same({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]})
     for left, right in ((1, 1.0), (1, True), ("1", 1), ([1], [1, 1]), ({"a": 1}, {"b": 1}), ({}, []), (0.0, False)):

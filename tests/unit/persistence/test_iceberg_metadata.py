@@ -13,7 +13,10 @@ from delegation.persistence.iceberg_errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg_layout import TABLE, VIEW, Json, in_order, parse, serialise
 from delegation.persistence.iceberg_metadata import ManagedMetadata
 from delegation.persistence.iceberg_objects import IcebergMetadata
+from delegation.persistence.index import Index
+from delegation.persistence.index_keys import IndexKey
 from delegation.persistence.index_spill import IndexPolicy
+from delegation.persistence.objects import ObjectRef
 from tests.unit.persistence.iceberg_fixtures import (
     TYPES,
     Held,
@@ -176,6 +179,16 @@ def test_an_absent_part_and_an_unknown_kind_are_corruption() -> None:
         held.document()
     with pytest.raises(CorruptObject, match="kind 'function'"):
         ManagedMetadata(IcebergMetadata(kind="function", fields={}, sections=()), Objects().fetch)
+
+
+def test_keys_that_are_none_of_ours_are_corruption() -> None:
+    index = Index.empty()
+    index.put(IndexKey.of("snapshots", "nowhere!", "5"), ObjectRef("iceberg-snapshot", 5))
+    state = IcebergMetadata(
+        kind="table", fields={}, sections=("snapshots",), index=index.finish(IndexPolicy(), Objects().write).embedded
+    )
+    with pytest.raises(CorruptObject, match="stands nowhere"):
+        ManagedMetadata(state, Objects().fetch).has("snapshots", 5)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ class IndexMachine(RuleBasedStateMachine):
         ]
         bounds = [None if one is None else IndexKey.of(*one) for one in (start, end, prefix)]
         assert [(key.elements(), ref) for key, ref in self.index.items(*bounds)] == expected
+        assert self.index.keys(*bounds) == [IndexKey.of(*elements) for elements, _ in expected]
 
     @rule()
     def commit(self) -> None:

@@ -1,0 +1,177 @@
+"""Adding a snapshot to a table of many: managed metadata against pyiceberg's rewrite of metadata.json.
+
+    PYTHONPATH=functions:. python tests/bench/bench_iceberg.py [--snapshots N …] [--commits N]
+
+The same snapshots are added one by one and `main` moved to each. Ours: state read from bytes, snapshot added, all new
+objects encoded, with stripes of the index and chunks of the log where they are due (means over all commits, so these
+count). pyiceberg: the table's metadata in memory, the updates applied, the whole written as JSON, as its catalogs do;
+once more with the reading of metadata.json before it, as a process does that has not the table at hand. CPU time.
+Also import and export of the whole document.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
+
+from delegation.persistence.backend import ObjectKey, StoredObject
+from delegation.persistence.iceberg_layout import TABLE, parse, serialise
+from delegation.persistence.iceberg_metadata import ManagedMetadata
+from delegation.persistence.iceberg_objects import ICEBERG_TYPES, IcebergMetadata
+from delegation.persistence.iceberg_updates import add_snapshot, set_ref
+from delegation.persistence.index_spill import IndexPolicy
+from delegation.persistence.index_stripes import STRIPES
+from delegation.persistence.objects import Loaded, ObjectRef, PersistedModel, decode, encode
+from delegation.persistence.types import ObjectTypes
+from tests.unit.persistence.iceberg_fixtures import document_of, pyiceberg_table, snapshot_of
+
+TYPES = ObjectTypes([STRIPES, *ICEBERG_TYPES])
+ROW_BYTES = 90
+
+
+class Objects:
+    """Encoded as a store has them, kept decoded as an object cache does."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, int], Loaded[PersistedModel]] = {}
+        self.data: dict[tuple[str, int], bytes] = {}
+        self.sizes: list[int] = []
+        self._ids = itertools.count(1 << 60)
+
+    def write(self, value: PersistedModel) -> ObjectRef:
+        """Encode and keep."""
+        ref = ObjectRef(TYPES.of(type(value)).name, next(self._ids))
+        data = encode(value)
+        self.sizes.append(len(data))
+        self.data[ref.type, ref.id] = data
+        self.values[ref.type, ref.id] = Loaded(ObjectKey("", "", ref.type, ref.id), value, 0, len(data))
+        return ref
+
+    def fetch(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
+        """As from the cache."""
+        return [self.values[ref.type, ref.id] for ref in refs]
+
+    def fetch_cold(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
+        """As from the store."""
+        keys = [ObjectKey("", "", ref.type, ref.id) for ref in refs]
+        return [Loaded(key, TYPES.decode(StoredObject(key, self.data[key.type, key.id], 0)), 0, 0) for key in keys]
+
+
+def main() -> None:
+    """Print the figures of every size."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options.add_argument("--snapshots", type=int, nargs="+", default=[100, 1_000])
+    options.add_argument("--commits", type=int, default=60)
+    given = options.parse_args()
+    for count in given.snapshots:
+        measure(count, given.commits)
+
+
+def measure(count: int, commits: int) -> None:
+    """One size."""
+    before = pyiceberg_table(2, count)
+    say(f"a table of {count:,} snapshots, {commits} more")
+    objects = Objects()
+    text = before.model_dump_json().encode()
+    document = document_of(before)
+    state: list[ObjectRef] = []
+
+    def take_in() -> None:
+        metadata = ManagedMetadata.of(document, TABLE, objects.fetch)
+        state.append(objects.write(metadata.finish(IndexPolicy(), objects.write)))
+
+    imported = cpu(take_in)
+    say(
+        f"  import {imported * 1e3:.1f} ms, {len(objects.sizes):,} objects, {sum(objects.sizes):,} bytes "
+        f"(JSON {len(text):,})"
+    )
+    objects.sizes.clear()
+    current = [state[-1]]
+    spent: list[float] = []
+    units: list[int] = []
+    for number in range(count, count + commits):
+        snapshot = json.loads(snapshot_of(number).model_dump_json(exclude_none=True))
+        wrote = len(objects.sizes)
+        spent.append(cpu(lambda snapshot=snapshot: current.append(add(objects, current[-1], snapshot))))
+        units.append(sum(-(-(size + ROW_BYTES) // 1_024) for size in objects.sizes[wrote:]))
+    ours_bytes = sum(objects.sizes) / commits
+
+    metadata = [before]
+    whole: list[int] = []
+    rewritten: list[float] = []
+    for number in range(count, count + commits):
+
+        def rewrite(number: int = number) -> None:
+            metadata.append(update_table_metadata(metadata[-1], updates(number)))
+            whole.append(len(metadata[-1].model_dump_json().encode()))
+
+        rewritten.append(cpu(rewrite))
+    texts = metadata[-1].model_dump_json()
+    reading = cpu(lambda: TableMetadataUtil.parse_raw(texts))
+    theirs = statistics.mean(rewritten)
+    ours = statistics.mean(spent)
+    ratio("bytes written per snapshot", statistics.mean(whole), ours_bytes)
+    ratio("write units per snapshot", -(-statistics.mean(whole) // 1_024), statistics.mean(units))
+    ratio("CPU ms per snapshot, metadata at hand", theirs * 1e3, ours * 1e3)
+    ratio("CPU ms per snapshot, metadata read before", (theirs + reading) * 1e3, ours * 1e3)
+    final = load(objects, current[-1], objects.fetch_cold)
+    exported = cpu(lambda: serialise(final.document()))
+    ratio("export of the whole, ms (pyiceberg: dump)", cpu(metadata[-1].model_dump_json) * 1e3, exported * 1e3)
+    if parse(serialise(final.document()))["snapshots"] != json.loads(texts)["snapshots"]:
+        raise SystemExit("the two tables differ")
+
+
+def add(objects: Objects, state: ObjectRef, snapshot: dict[str, object]) -> ObjectRef:
+    """One commit on managed metadata; its state is read from bytes."""
+    table = load(objects, state, objects.fetch)
+    add_snapshot(table, snapshot)
+    set_ref(table, "main", {"snapshot-id": snapshot["snapshot-id"], "type": "branch"}, now_ms=0)
+    return objects.write(table.finish(IndexPolicy(), objects.write))
+
+
+def load(
+    objects: Objects, state: ObjectRef, fetch: Callable[[Iterable[ObjectRef]], list[Loaded[PersistedModel] | None]]
+) -> ManagedMetadata:
+    """A working copy."""
+    key = ObjectKey("", "", state.type, state.id)
+    return ManagedMetadata(decode(StoredObject(key, objects.data[state.type, state.id], 0), IcebergMetadata), fetch)
+
+
+def updates(number: int) -> tuple[AddSnapshotUpdate, SetSnapshotRefUpdate]:
+    """The same commit for pyiceberg."""
+    snapshot = snapshot_of(number)
+    return (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(
+            ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id,
+            max_ref_age_ms=None, max_snapshot_age_ms=None, min_snapshots_to_keep=None,
+        ),
+    )  # fmt: skip
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of one run."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def ratio(what: str, theirs: float, ours: float) -> None:
+    """Print a figure beside pyiceberg's."""
+    say(f"  {what:44} {ours:12,.2f}   pyiceberg {theirs:14,.2f}   {theirs / ours:8.1f} times")
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
