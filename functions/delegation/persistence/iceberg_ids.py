@@ -3,8 +3,8 @@
 Functions of JSON values in and out, as a REST layer has them: nothing is altered, unknown fields stay.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from delegation.persistence.iceberg_errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg_layout import Json
@@ -12,7 +12,18 @@ from delegation.persistence.iceberg_log import same
 
 FIRST_PARTITION_ID: Final = 1000
 UNSORTED: Final = 0
+_POSITIVE: Final = 2**63 - 1
 _NESTED: Final = (("element", "element-id"), ("key", "key-id"), ("value", "value-id"))
+
+
+class TableIds(NamedTuple):
+    """Schema, spec and sort order of a new table with their ids, and the counters that go on from there."""
+
+    schema: Json
+    spec: Json
+    order: Json
+    last_column_id: int
+    last_partition_id: int
 
 
 def fresh_field_ids(schema: Mapping[str, Any], *, last: int = 0) -> tuple[Json, dict[int, int], int]:
@@ -106,6 +117,36 @@ def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list
         ]
     except KeyError as error:
         raise InvalidIcebergMetadata(f"source {error} is not in the schema") from error
+
+
+def new_table_ids(
+    schema: Mapping[str, Any], spec: Mapping[str, Any] | None, order: Mapping[str, Any] | None
+) -> TableIds:
+    """What a table to be created consists of, under ids of the catalog whatever ids its creator used.
+
+    Raises InvalidIcebergMetadata for a schema that is none, and for a spec or order over fields it does not have.
+    """
+    fresh, ids, last_column = fresh_field_ids(schema)
+    sources = [
+        {name: value for name, value in one.items() if name != "field-id"} for one in (spec or {}).get("fields", ())
+    ]
+    numbered, last_partition = partition_spec({"fields": rebound(sources, ids)}, [])
+    sorting: Json = {"fields": rebound((order or {}).get("fields", ()), ids)}
+    return TableIds(
+        schema={**fresh, "schema-id": 0},
+        spec=numbered,
+        order={**sorting, "order-id": sort_order_id(sorting, [])},
+        last_column_id=last_column,
+        last_partition_id=last_partition,
+    )
+
+
+def new_snapshot_id(draw: Callable[[], int], taken: Callable[[int], bool]) -> int:
+    """An id no snapshot of the table has; `draw` answers random integers of at least 63 bits."""
+    while True:
+        drawn = draw() & _POSITIVE
+        if drawn and not taken(drawn):
+            return drawn
 
 
 def next_id(known: Iterable[int], *, first: int = 0) -> int:

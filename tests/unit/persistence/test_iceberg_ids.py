@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import ListType, LongType, NestedField, StringType, TimestampType
 
 from delegation.persistence.iceberg_errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg_ids import (
@@ -13,6 +18,8 @@ from delegation.persistence.iceberg_ids import (
     fresh_field_ids,
     highest_field_id,
     names,
+    new_snapshot_id,
+    new_table_ids,
     next_id,
     partition_spec,
     rebound,
@@ -165,6 +172,39 @@ def test_sources_are_named_by_their_new_ids() -> None:
     ]
     with pytest.raises(InvalidIcebergMetadata):
         rebound([{"source-id": 7}], {5: 1})
+
+
+def test_a_new_table_gets_the_ids_that_pyiceberg_gives_it() -> None:
+    """The creator's ids are far from those that result, and the spec's field ids are its own invention."""
+    spec = PartitionSpec(
+        PartitionField(4, 7, DayTransform(), "day"), PartitionField(11, 5, BucketTransform(4), "bucket")
+    )
+    order = SortOrder(SortField(source_id=11, transform=IdentityTransform()))
+    schema = Schema(
+        NestedField(11, "id", LongType(), required=True),
+        NestedField(20, "list", ListType(30, StringType())),
+        NestedField(4, "at", TimestampType()),
+        identifier_field_ids=[11],
+    )
+    theirs = new_table_metadata(schema, spec, order, "s3://lake/t").model_dump(by_alias=True, mode="json")
+    ours = new_table_ids(*(one.model_dump(by_alias=True, mode="json") for one in (schema, spec, order)))
+    assert ours.schema == theirs["schemas"][0]
+    assert ours.spec == theirs["partition-specs"][0]
+    assert ours.order == theirs["sort-orders"][0]
+    assert (ours.last_column_id, ours.last_partition_id) == (theirs["last-column-id"], theirs["last-partition-id"])
+
+
+def test_a_new_table_needs_neither_spec_nor_order() -> None:
+    ours = new_table_ids({"type": "struct", "fields": []}, None, None)
+    assert (ours.spec, ours.order) == ({"fields": [], "spec-id": 0}, {"fields": [], "order-id": 0})
+    assert (ours.last_column_id, ours.last_partition_id) == (0, 999)
+    with pytest.raises(InvalidIcebergMetadata, match="not in the schema"):
+        new_table_ids({"type": "struct", "fields": []}, {"fields": [{"source-id": 1, "transform": "day"}]}, None)
+
+
+def test_a_snapshot_id_is_positive_and_not_taken() -> None:
+    drawn = iter([0, 2**63, 5, 2**64 + 5, 2**63 - 1])
+    assert new_snapshot_id(lambda: next(drawn), {5}.__contains__) == 2**63 - 1
 
 
 def test_the_next_id_is_after_the_highest() -> None:

@@ -183,6 +183,15 @@ def test_allow_entry_that_exceeds_stripe_size() -> None:
     assert [key for key, _ in index.items()] == keys
 
 
+def test_a_head_names_its_stripes_by_as_little_of_a_key_as_tells_them_apart() -> None:
+    catalog = Catalog(AT_ONCE)
+    keys = [IndexKey.of(f"{number:03}" + "x" * 200) for number in range(200)]
+    index = catalog.put((key, table(number)) for number, key in enumerate(keys))
+    assert len(index.stripes) > 1
+    assert max(len(stripe.separator) for stripe in index.stripes) <= 3
+    assert [index.get(key) for key in keys] == [table(number) for number in range(200)]
+
+
 def test_big_index() -> None:
     catalog = Catalog(SMALL)
     for start in range(0, 2_000, 40):
