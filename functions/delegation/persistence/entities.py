@@ -104,6 +104,10 @@ class EntityChanges:
         self._changes[key] = ref = self.attempt.write(value)
         return ref
 
+    def link(self, key: IndexKey, ref: ObjectRef) -> None:
+        """Put a name on an object that the current head names already, to rename it, or that was written just now."""
+        self._changes[key] = ref
+
     def update(self, key: IndexKey, change: Callable[[M], M], model: type[M]) -> Loaded[M]:
         """Replace the entity under a name by what `change` makes of it alone. Raises EntityNotFound."""
         found = self.fetch(key, model)

@@ -163,6 +163,22 @@ def test_put_after_remove_in_one_commit(world: World) -> None:
     assert world.content() == {"a": 2}
 
 
+def test_a_renamed_entity_keeps_its_object(world: World) -> None:
+    world.committer.commit(changing(a=1))
+
+    def rename(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        ref = entities.get(IndexKey.of("ns", "a"))
+        assert ref
+        entities.link(IndexKey.of("ns", "b"), ref)
+        entities.remove(IndexKey.of("ns", "a"))
+        return Changed(entities.head, None)
+
+    world.committer.commit(rename)
+    assert world.content() == {"b": 1}
+    assert len(world.backend.stored_ids("entity")) == 1
+
+
 def test_an_uncontended_commit_that_spills_takes_two_round_trips_too(world: World) -> None:
     world.committer.commit(changing(**{f"t{n}": n for n in range(200)}))
     before = world.backend.stored_ids(STRIPES.name)

@@ -1,0 +1,211 @@
+"""Commits on DynamoDB Local: round trips and write units of each, and how many a second, alone and grouped.
+
+    PYTHONPATH=functions:. python tests/bench/bench_commits.py [--commits N] [--tables N ...] [--threads N ...]
+
+A commit changes one table at random. Write units are those DynamoDB would bill, one per KB begun of each row, spilled
+stripes included. Reading the server's answers costs most of a commit here: compare ratios.
+"""
+
+import argparse
+import contextlib
+import itertools
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from delegation.persistence.backend import Backend
+from delegation.persistence.cache import Cache
+from delegation.persistence.commits import Attempt, Changed
+from delegation.persistence.committer import Committer, RetryPolicy
+from delegation.persistence.dynamodb import DynamoDbBackend
+from delegation.persistence.dynamodb_calls import Calls
+from delegation.persistence.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from delegation.persistence.index_keys import IndexKey
+from delegation.persistence.index_spill import IndexPolicy
+from delegation.persistence.index_stripes import STRIPES
+from delegation.persistence.objects import ObjectRef
+from delegation.persistence.snowflake import EPOCH_MS, join_id
+from delegation.persistence.store import CatalogStore
+from delegation.persistence.types import ObjectTypes
+from infra.local.dynamodb import DynamoDbLocal
+from tests.contract.persistence_backends import create_tables, dynamodb_client
+from tests.unit.persistence.builders import ENTITY, Entity
+
+TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES])
+
+
+class MeteredClient:
+    """Counts calls, and the write units that the server states."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self.calls: Counter[str] = Counter()
+        self.units = 0.0
+
+    def __getattr__(self, operation: str) -> Any:
+        real = getattr(self._client, operation)
+
+        def call(**arguments: Any) -> Any:
+            writes = operation in {"batch_write_item", "put_item"}
+            with self._lock:
+                self.calls[operation] += 1
+            answer = real(**arguments, **({"ReturnConsumedCapacity": "TOTAL"} if writes else {}))
+            used = answer.get("ConsumedCapacity", []) if writes else []
+            with self._lock:
+                self.units += sum(one["CapacityUnits"] for one in (used if isinstance(used, list) else [used]))
+            return answer
+
+        return call
+
+    def reset(self) -> None:
+        self.calls.clear()
+        self.units = 0.0
+
+
+def key_of(number: int) -> IndexKey:
+    return IndexKey.of(f"ns{number % 100:03}", f"table_{number:06}")
+
+
+def change_of(number: int) -> Any:
+    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        entities.put(key_of(number), Entity(name=f"table_{number:06}", number=number))
+        return Changed(entities.head, None)
+
+    return change
+
+
+def loading(numbers: range, new_id: Callable[[], int]) -> Any:
+    """Names for tables whose objects nobody reads here."""
+
+    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        for number in numbers:
+            entities.link(key_of(number), ObjectRef("entity", new_id()))
+        return Changed(entities.head, None)
+
+    return change
+
+
+def process(backend: Backend, node: int) -> CatalogStore:
+    """The catalog as a process sees it that has read nothing yet."""
+    started = time.time_ns() // 1_000_000 - EPOCH_MS
+    ids = (join_id(started + number // 4, node, number % 4096) for number in itertools.count())
+    return CatalogStore(
+        backend,
+        realm="realm",
+        catalog="catalog",
+        types=TYPES,
+        cache=Cache(200_000_000, clock=time.monotonic),
+        new_id=ids.__next__,
+        now_us=lambda: time.time_ns() // 1_000,
+    )
+
+
+@contextlib.contextmanager
+def catalog(url: str, tables: int, group_size: int) -> Iterator[tuple[Committer[EntityHead], MeteredClient]]:
+    with contextlib.closing(dynamodb_client(url)) as client:
+        objects, references = create_tables(client)
+        metered = MeteredClient(client)
+        store = process(DynamoDbBackend(Calls(metered), objects=objects, references=references), 7)
+        store.create_reference("main")
+        committer = Committer(
+            store,
+            "main",
+            EntityHead,
+            seal=seal(IndexPolicy()),
+            group_size=group_size,
+            retry=RetryPolicy(tries=10_000, seconds=600),
+        )
+        for start in range(0, tables, 50_000):
+            committer.commit(loading(range(start, min(start + 50_000, tables)), store.new_id))
+        metered.reset()
+        yield committer, metered
+        for table in (objects, references):
+            client.delete_table(TableName=table)
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def cost(url: str, tables: int, commits: int) -> None:
+    """What one commit after another costs, long enough that all stripes were spilled to several times."""
+    draw = random.Random(1)
+    with catalog(url, tables, 1) as (committer, metered):
+        for _ in range(commits // 4):
+            committer.commit(change_of(draw.randrange(tables)))
+        metered.reset()
+        for _ in range(commits):
+            committer.commit(change_of(draw.randrange(tables)))
+        trips = sum(metered.calls.values()) / commits
+        say(f"{tables:>7} tables: {trips:.3f} round trips and {metered.units / commits:.2f} write units a commit")
+
+
+def retried(url: str) -> None:
+    """What commits cost whose head is moved by another process before each of them."""
+    with catalog(url, 1_000, 1) as (committer, metered):
+        # It shares nothing with the other but the tables.
+        rival = Committer(process(committer._store.backend, 8), "main", EntityHead, seal=seal(IndexPolicy()))
+        counts = []
+        for number in range(100):
+            rival.commit(change_of(number))
+            metered.reset()
+            committer.commit(change_of(number + 500))
+            counts.append(sum(metered.calls.values()))
+        say(f"   lost once: {max(counts)} round trips at most (2 lost, 3 for the retry, 1 to delete what was lost)")
+
+
+def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
+    with catalog(url, 1_000, group_size) as (committer, metered):
+        until = time.monotonic() + seconds
+
+        def work(seed: int) -> int:
+            draw, done = random.Random(seed), 0
+            while time.monotonic() < until:
+                committer.commit(change_of(draw.randrange(1_000)))
+                done += 1
+            return done
+
+        begun = time.monotonic()
+        with ThreadPoolExecutor(threads) as pool:
+            done = sum(pool.map(work, range(threads)))
+        took = time.monotonic() - begun
+        swaps = metered.calls["put_item"]
+        what = "grouped" if group_size > 1 else "ungrouped"
+        say(f"{threads:>3} threads {what:>9}: {done / took:7.0f} commits/s, {swaps / max(done, 1):.2f} swaps a commit")
+        return done / took
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commits", type=int, default=2_000)
+    parser.add_argument("--tables", type=int, nargs="+", default=[1_000, 100_000])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--seconds", type=float, default=5.0)
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        server = DynamoDbLocal(log=Path(folder) / "server.log").start()
+        try:
+            for tables in given.tables:
+                cost(server.url, tables, given.commits)
+            retried(server.url)
+            for threads in given.threads:
+                alone = speed(server.url, threads, 1, given.seconds)
+                grouped = speed(server.url, threads, 64, given.seconds)
+                say(f"{threads:>3} threads: grouped is {grouped / alone:.1f} times as fast")
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
