@@ -31,7 +31,7 @@ LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 EXECUTE = "/v1/tasks/execute/synchronous"
 SUBMIT = "/v1/tasks"
 SMALL = Recipe("small", appends=1, days=1)
-WIDE = Recipe("wide", appends=2, days=40, rows_per_file=4)
+WIDE = Recipe("wide", appends=2, days=40)
 """More files than INLINE_MAX_FILES: for Spark."""
 INLINE_MAX_FILES = 230
 """Above the 200 files of the table with as many snapshots."""
@@ -223,6 +223,12 @@ class World:
     def processes(self, *words: str) -> dict[int, str]:
         """Processes of the stack, all whose command line or environment holds every one of `words`, with the former."""
         return dict(_processes(self.process.pid, words))
+
+    def variable(self, function: str, name: str) -> str:
+        """A variable of a Lambda function, as one of its workers has it."""
+        (pid, *_) = eventually(lambda: self.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambda_worker"))
+        variables = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
+        return dict(each.split("=", 1) for each in variables if each)[name]
 
     def secrets(self) -> set[str]:
         """Everything secret by value: what was vended, issued, sent along, and the clients' own secrets."""

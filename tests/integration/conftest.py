@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.acceptance_kills import KilledJob, kill_a_running_job
 from tests.integration.acceptance_world import INLINE_MAX_FILES, World
 from tests.integration.local_stack_process import StackProcess
 
@@ -33,3 +34,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             yield made
     finally:
         process.end(signal.SIGTERM)
+
+
+@pytest.fixture(scope="session")
+def killed_job(world: World) -> KilledJob:
+    """A Spark job that was killed, and its task followed to its end."""
+    return kill_a_running_job(world)
