@@ -16,20 +16,17 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from delegation.persistence.cache import Cache
 from delegation.persistence.committer import Committer, RetryPolicy
 from delegation.persistence.dynamodb import DynamoDbBackend
 from delegation.persistence.dynamodb_calls import Calls
 from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
-from delegation.persistence.nodes import NODE_TYPE, NodeLeases
-from delegation.persistence.snowflake import IdGenerator
+from delegation.persistence.process import OWN_TYPES, PersistenceProcess
 from delegation.persistence.store import CatalogStore
 from delegation.persistence.types import ObjectTypes
-from delegation.persistence.updateable import Updateables
 from tests.contract.persistence_backends import dynamodb_client
 from tests.unit.persistence.builders import ENTITY, HEAD, Head, add
 
-TYPES = ObjectTypes([ENTITY, HEAD, NODE_TYPE])
+TYPES = ObjectTypes([*OWN_TYPES, ENTITY, HEAD])
 COUNTERS = 3
 
 
@@ -69,27 +66,7 @@ def store_of(url: str, objects: str, references: str, draw: random.Random, *, lo
     client = dynamodb_client(url)
     calls = Calls(LossyClient(client, references, draw) if lossy else client)
     backend = DynamoDbBackend(calls, objects=objects, references=references)
-
-    def now_us() -> int:
-        return time.time_ns() // 1_000
-
-    def now_ms() -> int:
-        return time.time_ns() // 1_000_000
-
-    leases = NodeLeases(
-        Updateables(DynamoDbBackend(Calls(client), objects=objects, references=references), TYPES, now_us),
-        now_ms=now_ms,
-        shuffled=lambda nodes: draw.sample(nodes, len(nodes)),
-    )
-    return CatalogStore(
-        backend,
-        realm="r",
-        catalog="c",
-        types=TYPES,
-        cache=Cache(10_000_000, clock=time.monotonic),
-        new_id=IdGenerator(leases, now_ms=now_ms, sleep=time.sleep),
-        now_us=now_us,
-    )
+    return PersistenceProcess(backend, types=TYPES).store("r", "c")
 
 
 def main(url: str, objects: str, references: str, process: str, threads: str, commits: str, group_size: str) -> None:

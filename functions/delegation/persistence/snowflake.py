@@ -100,6 +100,12 @@ class IdGenerator:
                     raise ClockRegressed(f"the clock would have to be waited for more than {self._max_wait_ms} ms")
                 self._sleep(behind / 1_000)
 
+    @property
+    def last_timestamp(self) -> int:
+        """The timestamp of the newest id, in milliseconds since EPOCH_MS; 0 before the first."""
+        with self._lock:
+            return self._last.timestamp
+
     def _milliseconds_to_wait(self, now: int, lease: NodeLease) -> int:
         earliest = max(self._last.timestamp, lease.not_before, RESERVED_TIMESTAMPS)
         if now < earliest:
