@@ -1,6 +1,6 @@
 """Client of the Iceberg REST API of Polaris, as much of it as purging a table needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
@@ -17,6 +17,7 @@ from delegation.polaris.tokens import REALM_HEADER, TokenSource
 from delegation.polaris.transport import Transport
 
 DELEGATION_HEADER = "X-Iceberg-Access-Delegation"
+PAGE_SIZE = 1_000
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
 
 
@@ -31,10 +32,17 @@ class _Catalog:
     prefix: str
     separator: str
 
-    def table_path(self, identifier: TableIdentifier) -> str:
-        namespace = quote(self.separator, safe="").join(quote(level, safe="") for level in identifier.namespace)
+    @property
+    def namespaces_path(self) -> str:
         prefix = f"{quote(self.prefix, safe='/')}/" if self.prefix else ""
-        return f"v1/{prefix}namespaces/{namespace}/tables/{quote(identifier.name, safe='')}"
+        return f"v1/{prefix}namespaces"
+
+    def tables_path(self, namespace: tuple[str, ...]) -> str:
+        levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
+        return f"{self.namespaces_path}/{levels}/tables"
+
+    def table_path(self, identifier: TableIdentifier) -> str:
+        return f"{self.tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
 
 
 class PolarisClient:
@@ -76,6 +84,30 @@ class PolarisClient:
             raise self._error(response)
         return _loaded_table(identifier, json_object(response))
 
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        """The tables of one namespace, a page at a time, without those of the namespaces below it.
+
+        Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listTables and PageToken.
+        """
+        path = self._catalog(catalog).tables_path(namespace)
+        for entry in self._pages(path, {}, "identifiers"):
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or not name:
+                raise PolarisUnexpectedAnswer("Polaris listed a table without a name", status=200)
+            yield TableIdentifier(catalog, namespace, name)
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """The namespaces one level below `parent`, at first those of the catalog itself, a page at a time.
+
+        Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listNamespaces.
+        """
+        known = self._catalog(catalog)
+        params = {"parent": known.separator.join(parent)} if parent else {}
+        for entry in self._pages(known.namespaces_path, params, "namespaces"):
+            if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
+                raise PolarisUnexpectedAnswer("Polaris listed a namespace that is no list of names", status=200)
+            yield tuple(entry)
+
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
         """Take the table out of the catalog; its files stay unless `purge`, which Polaris refuses by default (403).
 
@@ -88,6 +120,23 @@ class PolarisClient:
         # Polaris answers 204, the Iceberg project's own server 200.
         if not response.is_success:
             raise self._error(response, write=True)
+
+    def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
+        """The entries of a listing. An empty token asks for pages; a server that has none answers with everything."""
+        token = ""
+        while True:
+            page = {**params, "pageToken": token, "pageSize": str(PAGE_SIZE)}
+            response = self._send("GET", path, idempotent=True, headers={}, params=page)
+            if response.status_code != 200:
+                raise self._error(response)
+            body = json_object(response)
+            entries, following = body.get(field), body.get("next-page-token")
+            if not isinstance(entries, list) or following == token:
+                raise PolarisUnexpectedAnswer(f"Polaris listed no usable page of {field}", status=200)
+            yield from entries
+            if not following:
+                return
+            token = str(following)
 
     def _catalog(self, name: str) -> _Catalog:
         with self._lock:

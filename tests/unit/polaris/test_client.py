@@ -277,3 +277,79 @@ def test_a_drop_never_sent_is_unavailable_not_unknown(client: PolarisClient, ser
     with pytest.raises(errors.PolarisUnavailable) as raised:
         client.drop_table(ORDERS)
     assert type(raised.value) is errors.PolarisUnavailable
+
+
+TABLES = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables"
+NAMESPACES = "/api/catalog/v1/lake/namespaces"
+
+
+def listed(*names: str, following: str | None = None) -> httpx.Response:
+    entries = [{"namespace": ["sales", "eu"], "name": name} for name in names]
+    return httpx.Response(200, json={"identifiers": entries, "next-page-token": following})
+
+
+def test_tables_are_listed_page_by_page(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLES, listed("a", "b", following="p2"), listed(following="p3"), listed("c"))
+    names = [table.name for table in client.list_tables("lake", ("sales", "eu"))]
+    assert names == ["a", "b", "c"]
+    assert [request.url.params["pageToken"] for request in server.asked("GET", TABLES)] == ["", "p2", "p3"]
+
+
+def test_a_listing_is_only_read_as_far_as_it_is_asked_for(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLES, listed("a", following="p2"), error(500, "Unexpected"))
+    assert next(client.list_tables("lake", ("sales", "eu"))) == TableIdentifier("lake", ("sales", "eu"), "a")
+    assert len(server.asked("GET", TABLES)) == 1
+
+
+def test_namespaces_are_listed_below_a_parent(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", NAMESPACES, httpx.Response(200, json={"namespaces": [["sales", "eu"], ["sales", "us"]]}))
+    assert list(client.list_namespaces("lake", ("sales",))) == [("sales", "eu"), ("sales", "us")]
+    assert list(client.list_namespaces("lake")) == [("sales", "eu"), ("sales", "us")]
+    below, top = server.asked("GET", NAMESPACES)
+    assert below.url.params["parent"] == "sales"
+    assert "parent" not in top.url.params
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"identifiers": None},
+        {"identifiers": {"name": "a"}},
+        {"identifiers": [{"namespace": ["sales", "eu"]}]},
+        {"identifiers": ["a"]},
+        {"identifiers": [{"name": 7}]},
+    ],
+)
+def test_a_listing_of_another_shape_is_refused(client: PolarisClient, server: Server, body: dict[str, Any]) -> None:
+    server.answer("GET", TABLES, httpx.Response(200, json=body))
+    with pytest.raises(errors.PolarisUnexpectedAnswer):
+        list(client.list_tables("lake", ("sales", "eu")))
+
+
+def test_a_listing_that_turns_in_a_circle_is_refused(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLES, listed("a", following="p2"), listed("b", following="p2"))
+    with pytest.raises(errors.PolarisUnexpectedAnswer):
+        list(client.list_tables("lake", ("sales", "eu")))
+
+
+@pytest.mark.parametrize("entry", ["sales", [], ["sales", 7], None])
+def test_a_namespace_that_is_no_list_of_names_is_refused(client: PolarisClient, server: Server, entry: object) -> None:
+    server.answer("GET", NAMESPACES, httpx.Response(200, json={"namespaces": [entry]}))
+    with pytest.raises(errors.PolarisUnexpectedAnswer):
+        list(client.list_namespaces("lake"))
+
+
+@pytest.mark.parametrize(
+    ("status", "type_", "kind"),
+    [
+        (403, "ForbiddenException", errors.PolarisForbidden),
+        (404, "NoSuchNamespaceException", errors.NoSuchNamespace),
+        (503, "ServiceUnavailableException", errors.PolarisUnavailable),
+    ],
+)
+def test_what_a_listing_can_end_in(
+    client: PolarisClient, server: Server, status: int, type_: str, kind: type[errors.PolarisError]
+) -> None:
+    server.answer("GET", TABLES, error(status, type_))
+    with pytest.raises(kind):
+        list(client.list_tables("lake", ("sales", "eu")))
