@@ -20,9 +20,10 @@ from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
-from delegation.purge.behavior import KINDS, PurgeBehavior, vended
+from delegation.purge.behavior import KINDS, PurgeBehavior
 from delegation.purge.context import PurgeSettings
-from delegation.purge.s3 import S3ObjectStore, S3PlanStore
+from delegation.purge.s3 import S3PlanStore
+from delegation.purge.workplace import vended_store
 from delegation.settings import (
     IDEMPOTENCY_LIFETIME,
     DispatcherSettings,
@@ -81,8 +82,8 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
     settings = PurgeEnvironment()
     return PurgeBehavior(
         tasks=tasks,
-        tables=tables,
-        store_of=lambda identifier: S3ObjectStore(vended(tables, identifier, utc_now)),
+        catalog=tables,
+        store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now),
         plans=S3PlanStore(aws("s3"), settings.plan_bucket),
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
     )

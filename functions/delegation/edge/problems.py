@@ -120,6 +120,7 @@ TABLE: Final[Mapping[type[DelegationError], Rule]] = {
     purge.ManifestMissing: Rule(500),
     purge.PlanTampered: Rule(500),
     purge.TableGone: Rule(500),
+    purge.NeighbourChanged: Rule(500),
     purge.EngineFailed: Rule(500),
     purge.FilesNotDeleted: Rule(500),
     purge.FilesNotDeletedYet: Rule(500),

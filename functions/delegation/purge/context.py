@@ -15,6 +15,7 @@ from delegation.purge.plan import Finding
 from delegation.purge.sorting import RUN_RECORDS
 
 Engine = Literal["inline", "spark"]
+OverlapScan = Literal["namespace", "catalog"]
 
 
 class TableSource(Protocol):
@@ -45,13 +46,15 @@ class PurgeOptions:
     """What the caller chose (`operation_parameters.properties`); the defaults are the careful ones.
 
     `outside`: files outside the table's own locations. `uncovered`: files the credentials do not reach. `shared`:
-    files a neighbour references. `dry_run` stops once the plan is written. `execute_plan` is the id of a plan made
-    before.
+    files a neighbour references. `overlap_scan`: how far neighbours are looked for. `dry_run` stops once the plan is
+    written. `execute_plan` is the id of a plan made before. `engine` None leaves the choice to the estimate.
     """
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
     uncovered: Literal["refuse", "keep"] = "refuse"
     shared: Literal["subtract", "refuse"] = "subtract"
+    overlap_scan: OverlapScan = "namespace"
+    engine: Engine | None = None
     dry_run: bool = False
     execute_plan: str | None = None
     experimental_format: bool = False
@@ -67,6 +70,7 @@ class PurgeSettings:
     read_threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
+    neighbours_per_second: float = 50.0
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 
 

@@ -12,7 +12,10 @@ PurgeError
 │   ├── FilesShared             another live table references files, and the caller said refuse
 │   ├── CredentialsDoNotCover   files that the vended credentials do not reach
 │   ├── CredentialsCannotDelete the vended credentials are read-only
+│   ├── NeighbourUnreadable     a table that may share files cannot be looked at
+│   ├── TooLargeForInline       only the inline engine was asked for, and the table is beyond its limit
 │   └── PlanOfAnotherTable      the plan asked for was made for something else
+├── NeighbourChanged            a table that shares the location changed while it was read; the same again may do
 ├── CorruptMetadata             metadata.json does not say what the Iceberg specification demands
 ├── ManifestMissing             a manifest or manifest list is not there, and no earlier purge accounts for it
 ├── PlanTampered                a stored plan is not what was published
@@ -146,6 +149,44 @@ class CredentialsCannotDelete(PurgeRefused):
         super().__init__(f"the vended credentials cannot delete below {printable(prefix)} ({reason})")
         self.prefix = prefix
         self.reason = reason
+
+
+class NeighbourUnreadable(PurgeRefused):
+    """Another table (or the list of them) cannot be read, so whether it shares files is unknown; `who`, and `why`."""
+
+    code = "NEIGHBOUR_UNREADABLE"
+
+    def __init__(self, who: str, why: DelegationError) -> None:
+        super().__init__(
+            f"{printable(who)} may share files and cannot be read ({why.code}): the service's principal needs "
+            "TABLE_LIST on the namespace, TABLE_READ_PROPERTIES and TABLE_READ_DATA on its tables. "
+            f"{printable(str(why))}"
+        )
+        self.who = who
+        self.why = why.code
+
+
+class NeighbourChanged(PurgeError):
+    """A manifest of another live table went while it was read: it was committed to, expired or purged meanwhile."""
+
+    code = "NEIGHBOUR_CHANGED"
+    retryable = True
+
+    def __init__(self, who: str, path: str) -> None:
+        super().__init__(f"{printable(who)} changed while it was read for shared files: {printable(path)} is gone")
+        self.who = who
+        self.path = path
+
+
+class TooLargeForInline(PurgeRefused):
+    """`engine=inline` was asked for a table of more files than the operator lets that engine purge."""
+
+    code = "TOO_LARGE_FOR_INLINE"
+
+    def __init__(self, files: int, most: int) -> None:
+        super().__init__(f"the table has {files} files or more, the inline engine is for at most {most}")
+        self.files = files
+        self.most = most
 
 
 class PlanOfAnotherTable(PurgeRefused):

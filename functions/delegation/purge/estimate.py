@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from delegation.purge.context import Engine, PurgeContext
+from delegation.purge.errors import TooLargeForInline
 from delegation.purge.guards import check_table, covered_roots
 from delegation.purge.metadata import parse_metadata
 from delegation.purge.plan import Phase, load_index
@@ -33,8 +34,9 @@ class Estimate:
 def estimate(ctx: PurgeContext) -> Estimate:
     """Choose the engine: inline up to `inline_max_files` entries (added + existing + deleted), else Spark.
 
-    With a published plan, what is left of that decides, and no table is loaded. Raises what guards and corrupt metadata
-    raise, so a table that must not be purged starts no job.
+    With a published plan, what is left of that decides, and no table is loaded. What the options ask for goes first.
+    Raises TooLargeForInline and what guards and corrupt metadata raise, so a table that must not be purged starts no
+    job.
     """
     segments = ctx.attempt.plan()
     most = ctx.settings.inline_max_files
@@ -45,10 +47,17 @@ def estimate(ctx: PurgeContext) -> Estimate:
             done = Marks(ctx.plans, index.plan_id).done()
             left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
-        return Estimate(left, manifests, "inline" if left <= most else "spark", planned=True)
+        return Estimate(left, manifests, _engine(ctx, left), planned=True)
     found = _manifests(ctx, most)
     files = _entries(found)
-    return Estimate(files, len(found.manifests), "inline" if files <= most else "spark", planned=False)
+    return Estimate(files, len(found.manifests), _engine(ctx, files), planned=False)
+
+
+def _engine(ctx: PurgeContext, files: int) -> Engine:
+    small = files <= ctx.settings.inline_max_files
+    if ctx.options.engine == "inline" and not small:
+        raise TooLargeForInline(files, ctx.settings.inline_max_files)
+    return ctx.options.engine or ("inline" if small else "spark")
 
 
 def _manifests(ctx: PurgeContext, most: int) -> Manifests:

@@ -28,9 +28,10 @@ from delegation.purge.errors import (
 from delegation.purge.guards import VERSIONED_BUCKET, PlanGuard, check_can_delete, check_table, covered_roots
 from delegation.purge.locations import canonical, parse
 from delegation.purge.metadata import parse_metadata
+from delegation.purge.neighbours import check_still_not_shared
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import SAMPLE, Chunk, Phase, PlanIndex, load_index, read_chunk, segment_of
-from delegation.purge.planning import check_not_replaced, check_still_not_shared
+from delegation.purge.planning import check_not_replaced
 from delegation.purge.progress import Marks
 from delegation.purge.receipt import merge_findings, receipt_key, store_receipt
 

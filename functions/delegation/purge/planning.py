@@ -4,21 +4,20 @@ The steps are functions that both engines use; `make_plan` strings them together
 by a sort run and a chunk however many files the table has.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.avro import ManifestFile
-from delegation.purge.context import Engine, Neighbour, PurgeContext
-from delegation.purge.errors import FilesShared, ManifestMissing, MetadataReplaced
+from delegation.purge.context import Engine, PurgeContext
+from delegation.purge.errors import ManifestMissing, MetadataReplaced
 from delegation.purge.guards import VERSIONED_BUCKET, PathGuard, Verdict, check_table, covered_roots, table_roots
-from delegation.purge.locations import Roots
 from delegation.purge.metadata import TableMetadata, parse_metadata
+from delegation.purge.neighbours import neighbours_of, reach_of_neighbour
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import (
     INDEX,
-    SAMPLE,
     Asked,
     Chunk,
     ChunkWriter,
@@ -36,7 +35,7 @@ from delegation.purge.plan import (
 from delegation.purge.progress import Marks
 from delegation.purge.reach import (
     Fetcher,
-    entries,
+    all_entries,
     manifest_record,
     named_by_metadata,
     read_history,
@@ -134,95 +133,6 @@ class Accounted:
                     yield from (record.path for record in read_chunk(plans, index.plan_id, chunk))
 
 
-def all_entries(
-    fetcher: Fetcher,
-    manifests: dict[str, ManifestFile],
-    wanted: Iterable[tuple[str, int]],
-    missing: Callable[[str], None],
-) -> Iterator[Record]:
-    """The files of all entries of the wanted manifests, in any order and with duplicates."""
-    for path, data in fetcher.fetch(wanted):
-        if data is None:
-            missing(path)
-        else:
-            yield from entries(path, manifests[path], data)
-
-
-def neighbours_of(ctx: PurgeContext, found: Survey) -> list[Neighbour]:
-    """Live tables under another identifier whose locations overlap this one's, in either direction.
-
-    All that were looked at are noted in the survey, for the plan and the receipt to name.
-    """
-    near = []
-    for neighbour in ctx.neighbours():
-        if neighbour.table.identifier == ctx.identifier:
-            continue
-        theirs = parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
-        overlaps = found.guard.roots.overlaps(Roots(theirs.locations))
-        identifier = str(neighbour.table.identifier)
-        found.asked.append(Asked(identifier=identifier, metadata_location=theirs.path, overlaps=overlaps))
-        if overlaps:
-            near.append(neighbour)
-    return near
-
-
-def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> None:
-    """Ask the neighbours again before a plan that was made earlier is executed; raises FilesShared.
-
-    One that has not moved since it was looked at is not read again. The plan itself is never changed: a table that came
-    to share files in between (a register clone) stops the purge, for a person to decide.
-    """
-    roots = Roots(root for index in indexes for root in index.roots)
-    looked_at = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
-    with Sorter(run_records=ctx.settings.run_records) as theirs:
-        for neighbour in ctx.neighbours():
-            table = neighbour.table
-            if table.identifier == ctx.identifier or (str(table.identifier), table.metadata_location) in looked_at:
-                continue
-            metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
-            if roots.overlaps(Roots(metadata.locations)):
-                theirs.extend(reach_of_neighbour(ctx, neighbour))
-        if theirs.empty:
-            return
-        planned = planned_paths(ctx.plans, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
-        count, sample = 0, []
-        for record, common in subtract(theirs.sorted(), planned):
-            if common:
-                count += 1
-                sample.extend([record.path] if count <= SAMPLE else [])
-    if count:
-        raise FilesShared(count, sample)
-
-
-def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Record], dict[str, ManifestFile]]:
-    """What a live table reaches but for its manifests' entries, and those manifests; raises ManifestMissing."""
-    metadata = parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
-    fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    found = read_manifest_lists(
-        metadata,
-        fetcher,
-        limit=ctx.settings.max_file_bytes,
-        readable=lambda _path: True,
-        missing=_missing_of_neighbour,
-    )
-    small = [*named_by_metadata(metadata), *read_history(metadata, fetcher, lambda _path: True).files, *found.lists]
-    small.extend(manifest_record(path, manifest) for path, manifest in found.manifests.items())
-    return small, found.manifests
-
-
-def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Record]:
-    """All that a live table reaches; raises ManifestMissing, for what such a manifest protects is unknown."""
-    small, manifests = survey_neighbour(ctx, neighbour)
-    yield from small
-    fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    wanted = [(path, read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
-    yield from all_entries(fetcher, manifests, wanted, _missing_of_neighbour)
-
-
-def _missing_of_neighbour(path: str) -> None:
-    raise ManifestMissing(path)
-
-
 class PlanWriter:
     """Sorts judged records into chunks by kind; `part` keeps several writers of one plan apart."""
 
@@ -264,7 +174,8 @@ def make_plan(
         ours.extend(found.small)
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
         ours.extend(all_entries(fetcher, found.manifests, wanted, Accounted(ctx).check))
-        for neighbour in neighbours_of(ctx, found):
+        near, found.asked = neighbours_of(ctx, found.guard.roots, earlier)
+        for neighbour in near:
             theirs.extend(reach_of_neighbour(ctx, neighbour))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)

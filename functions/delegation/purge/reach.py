@@ -183,6 +183,20 @@ def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[Record]:
     verify(manifest, len(data), counted)
 
 
+def all_entries(
+    fetcher: Fetcher,
+    manifests: dict[str, ManifestFile],
+    wanted: Iterable[tuple[str, int]],
+    missing: Callable[[str], None],
+) -> Iterator[Record]:
+    """The files of all entries of the wanted manifests, in any order and with duplicates."""
+    for path, data in fetcher.fetch(wanted):
+        if data is None:
+            missing(path)
+        else:
+            yield from entries(path, manifests[path], data)
+
+
 def manifest_record(path: str, manifest: ManifestFile) -> Record:
     return Record(path, RANK[FileType.MANIFEST], manifest.manifest_length or 0)
 

@@ -26,15 +26,14 @@ from delegation.purge.errors import EngineFailed
 from delegation.purge.estimate import UNCOUNTED_ENTRIES
 from delegation.purge.execute import Execution, Tally, Work
 from delegation.purge.guards import Verdict
+from delegation.purge.neighbours import neighbours_of, survey_neighbour
 from delegation.purge.plan import Chunk, Finding, Phase, PlanIndex, Total, add_totals
 from delegation.purge.planning import (
     Accounted,
     Survey,
     finish_plan,
-    neighbours_of,
     new_plan_id,
     survey,
-    survey_neighbour,
 )
 from delegation.purge.progress import Marks
 from delegation.purge.reach import read_limit
@@ -147,7 +146,8 @@ class SparkEngine:
         reading = [(0, path, limit, found.manifests[path]) for path, limit in found.readable_manifests(limit)]
         rows = [(record.path, record.rank, record.size, OURS) for record in found.small]
         identifiers = [ctx.identifier]
-        for neighbour in neighbours_of(ctx, found):
+        near, found.asked = neighbours_of(ctx, found.guard.roots, earlier)
+        for neighbour in near:
             identifiers.append(neighbour.table.identifier)
             small, manifests = survey_neighbour(ctx, neighbour)
             rows.extend((record.path, record.rank, record.size, SHARED) for record in small)

@@ -16,8 +16,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.model import LoadedTable, S3Settings, TableIdentifier
+from delegation.polaris.model import S3Settings, TableIdentifier
 from delegation.polaris.settings import PolarisSettings
+from delegation.purge.catalog import Catalog
 from delegation.purge.context import utc_now
 from delegation.purge.objectstore import ObjectStore, PlanStore
 from delegation.purge.s3 import S3ObjectStore, S3PlanStore
@@ -78,12 +79,6 @@ class OwnWorkplace:
         return S3PlanStore(client, self.plans_bucket, self.plans_prefix)
 
 
-class LoadsTables(Protocol):
-    """The catalog, as far as it is needed here; PolarisClient is one."""
-
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
-
-
 @functools.cache
 def service_polaris() -> PolarisClient:
     """One client per process, with settings and secret of the environment; raises pydantic's ValidationError."""
@@ -96,6 +91,6 @@ def service_plans() -> S3PlanStore:
     return S3PlanStore(boto3.session.Session().client("s3"), PlanSettings().bucket)
 
 
-def vended_store(polaris: LoadsTables, identifier: TableIdentifier, *, clock: Callable[[], datetime]) -> S3ObjectStore:
+def vended_store(catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime]) -> S3ObjectStore:
     """A table's files with the credentials that Polaris vends for it, loaded again before they expire."""
-    return S3ObjectStore(VendedCredentials(lambda: polaris.load_table(identifier), clock=clock))
+    return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock))

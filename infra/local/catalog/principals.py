@@ -32,7 +32,15 @@ class Privilege(Enum):
 
 
 OWNER = frozenset(Privilege)
-SERVICE = frozenset({Privilege.TABLE_READ_PROPERTIES, Privilege.TABLE_WRITE_DATA, Privilege.TABLE_DROP})
+SERVICE = frozenset(
+    {
+        Privilege.NAMESPACE_LIST,
+        Privilege.TABLE_LIST,
+        Privilege.TABLE_READ_PROPERTIES,
+        Privilege.TABLE_WRITE_DATA,
+        Privilege.TABLE_DROP,
+    }
+)
 READER = frozenset(
     {Privilege.NAMESPACE_LIST, Privilege.TABLE_LIST, Privilege.TABLE_READ_PROPERTIES, Privilege.TABLE_READ_DATA}
 )

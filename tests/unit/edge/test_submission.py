@@ -13,7 +13,7 @@ from delegation.purge.behavior import InvalidPurgeProperty, purge_id
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.model import Status
 from tests.unit.edge.world import LIFETIME, REALM, World
-from tests.unit.purge.lake import busy_table
+from tests.unit.purge.lake import busy_table, rows
 
 LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
@@ -286,3 +286,36 @@ def test_sixteen_threads_make_one_task_and_one_purge(key: str | None) -> None:
     heads = world.store.heads().tasks
     assert [head.status for head in heads] == [Status.SUCCESS]
     assert world.statuses(heads[0].task_id) == LIFE
+
+
+def test_files_shared_with_a_clone_in_the_namespace_survive(world: World) -> None:
+    world.lake.pointers["clone"] = world.lake.pointers["orders"]
+    shared = set(world.lake.uris())
+    world.lake.table("orders").append(rows(77))
+    accepted = world.submit(world.body("orders"))
+    world.drive()
+    assert world.tasks.get(accepted.task_id).status is Status.SUCCESS
+    assert set(world.lake.uris()) == shared
+
+
+def test_the_plan_of_a_dry_run_is_executed_by_its_id(world: World) -> None:
+    planned = world.submit(world.body("orders", **{"dry-run": "true"}))
+    world.drive()
+    [segment] = world.tasks.get(planned.task_id).plan_segments
+    accepted = world.submit(world.body("orders", plan=segment.id))
+    world.drive()
+    task = world.tasks.get(accepted.task_id)
+    assert (task.status, task.plan_segments) == (Status.SUCCESS, (segment,))
+
+
+def test_a_plan_is_refused_once_the_table_was_committed_to(world: World) -> None:
+    planned = world.submit(world.body("orders", **{"dry-run": "true"}))
+    world.drive()
+    [segment] = world.tasks.get(planned.task_id).plan_segments
+    world.lake.table("orders").append(rows(77))
+    before = set(world.lake.uris())
+    accepted = world.submit(world.body("orders", plan=segment.id))
+    world.drive()
+    task = world.tasks.get(accepted.task_id)
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OF_ANOTHER_TABLE")
+    assert set(world.lake.uris()) == before

@@ -1,6 +1,7 @@
 """The whole service in one process: real purges of real tables over in-memory stores; waiting moves the clock."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -42,6 +43,12 @@ class Tables:
         table = LakeSource(self.lake, identifier.name).load()
         return LoadedTable(identifier, table.metadata_location, table.metadata, {}, table.credentials if vend else ())
 
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        return (TableIdentifier(catalog, namespace, name) for name in list(self.lake.pointers))
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        return iter([] if parent else [("ns",)])
+
 
 @dataclass
 class Queue:
@@ -75,7 +82,13 @@ class World:
             inline_max_files=inline_max_files, chunk_paths=4, run_records=5, read_threads=1, delete=FAST
         )
         self.behavior = PurgeBehavior(
-            self.tasks, self.tables, lambda _identifier: self.objects, self.plans, settings, self.seconds
+            self.tasks,
+            self.tables,
+            lambda _identifier: self.objects,
+            self.plans,
+            settings,
+            self.seconds,
+            self.sleep,
         )
         self.records = MemoryIdempotencyStore(self.store)
         self.acceptance = Acceptance(

@@ -3,7 +3,7 @@
 from delegation.purge.behavior.options import InvalidPurgeProperty, options_of
 from delegation.purge.behavior.parameters import KIND, KINDS, PLAN_KIND, TablePurge, identifier_text, purge_id
 from delegation.purge.behavior.relation import again, obstacle, replays
-from delegation.purge.behavior.run import INLINE, SPARK, OneTable, PurgeBehavior, vended
+from delegation.purge.behavior.run import INLINE, SPARK, PurgeBehavior
 
 __all__ = [
     "INLINE",
@@ -12,7 +12,6 @@ __all__ = [
     "PLAN_KIND",
     "SPARK",
     "InvalidPurgeProperty",
-    "OneTable",
     "PurgeBehavior",
     "TablePurge",
     "again",
@@ -21,5 +20,4 @@ __all__ = [
     "options_of",
     "purge_id",
     "replays",
-    "vended",
 ]

@@ -4,16 +4,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.errors import DelegationError
-from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.model import LoadedTable, TableIdentifier
+from delegation.polaris.model import TableIdentifier
 from delegation.purge.attempt import LeaseLost
 from delegation.purge.behavior.attempt import TaskAttempt
 from delegation.purge.behavior.options import options_of
 from delegation.purge.behavior.outcome import attempt_error, success_fields
 from delegation.purge.behavior.parameters import KINDS, TablePurge
+from delegation.purge.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.purge.context import PurgeContext, PurgeResult, PurgeSettings
 from delegation.purge.engine import purge_table
 from delegation.purge.estimate import estimate
@@ -28,25 +28,6 @@ SPARK: Final = "spark"
 Engine = Callable[[PurgeContext], PurgeResult]
 
 
-class Tables(Protocol):
-    """The catalog, as far as a purge needs it; PolarisClient is one."""
-
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
-        """Load a table with its vended credentials."""
-
-
-@dataclass(frozen=True, slots=True)
-class OneTable:
-    """purge.context.TableSource for one identifier."""
-
-    tables: Tables
-    identifier: TableIdentifier
-
-    def load(self) -> LoadedTable:
-        """See TableSource.load."""
-        return self.tables.load_table(self.identifier)
-
-
 @dataclass(frozen=True)
 class PurgeBehavior:
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
@@ -55,11 +36,12 @@ class PurgeBehavior:
     """
 
     tasks: TaskService
-    tables: Tables
+    catalog: Catalog
     store_of: Callable[[TableIdentifier], ObjectStore]
     plans: PlanStore
     settings: PurgeSettings = field(default_factory=PurgeSettings)
     monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -69,17 +51,28 @@ class PurgeBehavior:
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
         """What the engine gets for a held task."""
         purge = TablePurge.of(task)
+        options = options_of(purge.properties)
+        attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         return PurgeContext(
-            attempt=TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic),
+            attempt=attempt,
             identifier=purge.identifier,
             table_uuid=purge.table_uuid,
-            tables=OneTable(self.tables, purge.identifier),
+            tables=OneTable(self.catalog, purge.identifier),
             store=self.store_of(purge.identifier),
             plans=self.plans,
-            options=options_of(purge.properties),
+            options=options,
             settings=self.settings,
+            neighbours=Neighbourhood(
+                self.catalog,
+                purge.identifier,
+                self.store_of,
+                options.overlap_scan,
+                attempt.checkpoint,
+                Pace(self.settings.neighbours_per_second, now=self.monotonic, sleep=self.sleep),
+            ),
             clock=self.tasks.clock,
             now=self.monotonic,
+            sleep=self.sleep,
         )
 
     def prepare(self, task: Task) -> str | None:
@@ -127,8 +120,3 @@ class PurgeBehavior:
             return self.tasks.give_back(task.task_id, task.attempt_count, attempt_error(error))
         except TaskLeaseLost:
             return self.tasks.get(task.task_id)
-
-
-def vended(tables: Tables, identifier: TableIdentifier, clock: Callable[[], datetime]) -> VendedCredentials:
-    """The credentials that Polaris vends to the service's principal for one table, kept fresh."""
-    return VendedCredentials(lambda: tables.load_table(identifier), clock=clock)
