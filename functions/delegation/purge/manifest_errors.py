@@ -1,6 +1,6 @@
 """What can be wrong with an Iceberg manifest or manifest list.
 
-DelegationError
+PurgeError
 ├── CorruptManifestError    the bytes are not what they claim to be
 └── ManifestMismatchError   the bytes decode, but are not the manifest the manifest list described
 
@@ -10,10 +10,10 @@ during planning (DESIGN §5).
 
 from typing import ClassVar
 
-from delegation.errors import DelegationError
+from delegation.purge.errors import PurgeError, printable
 
 
-class CorruptManifestError(DelegationError):
+class CorruptManifestError(PurgeError):
     """A manifest or manifest list that no reader could decode without guessing.
 
     `offset` is in bytes from the start of the file; for a compressed block it is where the block's data begins, and
@@ -29,10 +29,10 @@ class CorruptManifestError(DelegationError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.path} is corrupt at byte {self.offset}: {self.reason}"
+        return f"{printable(self.path)} is corrupt at byte {self.offset}: {self.reason}"
 
 
-class ManifestMismatchError(DelegationError):
+class ManifestMismatchError(PurgeError):
     """A manifest whose size or number of entries differs from what its manifest list says."""
 
     code: ClassVar[str] = "MANIFEST_MISMATCH"
@@ -45,7 +45,7 @@ class ManifestMismatchError(DelegationError):
         self.actual = actual
 
     def __str__(self) -> str:
-        return f"{self.path} has {self.actual} {self.what}, its manifest list says {self.expected}"
+        return f"{printable(self.path)} has {self.actual} {self.what}, its manifest list says {self.expected}"
 
 
 class MalformedError(Exception):
