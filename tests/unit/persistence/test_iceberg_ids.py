@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -78,6 +78,7 @@ def schemas(draw: st.DrawFn) -> Json:
     return {**schema, "schema-id": 7, "identifier-field-ids": primitive[:1]}
 
 
+@settings(deadline=None)
 @given(schemas())
 def test_fresh_ids_are_those_that_pyiceberg_assigns(schema: Json) -> None:
     fresh, ids, last = fresh_field_ids(schema)
@@ -89,6 +90,7 @@ def test_fresh_ids_are_those_that_pyiceberg_assigns(schema: Json) -> None:
     assert fresh["identifier-field-ids"] == [ids[old] for old in schema["identifier-field-ids"]]
 
 
+@settings(deadline=None)
 @given(schemas(), schemas())
 def test_fields_that_were_there_keep_their_ids_and_others_get_ids_never_used(base: Json, evolved: Json) -> None:
     fresh, _, last = fresh_field_ids(base)

@@ -71,6 +71,17 @@ def test_version_1_repeats_schema_and_spec_without_holding_them_twice() -> None:
     assert not state.fields.keys() & {"partition-spec", "schema", "schemas"}
 
 
+def test_that_a_field_begins_or_ceases_to_be_repeated_is_a_change() -> None:
+    repeating = document_of(pyiceberg_table(1, 1))
+    plain = {name: value for name, value in repeating.items() if name != "schema"}
+    held = Held().imported(plain)
+    for document in (repeating, plain, repeating):
+        metadata = held.load()
+        metadata.become(document)
+        held.save(metadata)
+        assert as_json(held.document()) == as_json(document)
+
+
 def test_version_1_with_a_deviating_schema_or_nothing_but_a_schema_comes_back() -> None:
     deviating = document_of(pyiceberg_table(1, 1))
     deviating["schema"]["fields"][0]["doc"] = "only here"

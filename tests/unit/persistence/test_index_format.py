@@ -20,7 +20,7 @@ from delegation.persistence.index_format import (
     read_varint,
     varint,
 )
-from delegation.persistence.index_keys import IndexKey
+from delegation.persistence.index_keys import MAX_KEY_BYTES, IndexKey
 from delegation.persistence.objects import ObjectRef
 from tests.unit.persistence.index_fixtures import key_elements, keys, name, refs, table
 
@@ -35,12 +35,14 @@ def content(entries: Entries) -> Items:
     return [(key, entries.ref(number)) for number, key in enumerate(entries.keys)]
 
 
+@settings(deadline=None)
 @given(st.dictionaries(keys, refs, max_size=30))
 def test_a_segment_reads_as_written(values: dict[IndexKey, ObjectRef]) -> None:
     items = ordered(dict(values))
     assert content(decode_segment(encode_segment(items))) == items
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(keys, st.one_of(st.none(), refs), max_size=30),
     st.dictionaries(
@@ -58,6 +60,7 @@ def test_a_head_reads_as_written(
     assert content(entries) == ordered(values)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.binary(max_size=60))
 def test_the_common_prefix_is_common_and_the_longest(left: bytes, right: bytes) -> None:
     length = common_prefix(left, right)
@@ -65,6 +68,7 @@ def test_the_common_prefix_is_common_and_the_longest(left: bytes, right: bytes) 
     assert left[length : length + 1] != right[length : length + 1] or not left[length:] or not right[length:]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**63 - 1))
 def test_numbers_come_back(number: int) -> None:
     assert read_varint(varint(number), 0, 20 if number < 0 else len(varint(number))) == (number, len(varint(number)))
@@ -120,13 +124,13 @@ def head_entries(data: bytes) -> Entries:
     return decode_head(data)[1]
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=80), st.binary(max_size=40), st.sampled_from([1, 2]))
 def test_arbitrary_text_under_a_right_checksum_is_read_or_refused(text: bytes, ids: bytes, form: int) -> None:
     survives(decode_segment if form == 1 else head_entries, plain(text, ids, form))
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_damaged_text_under_a_right_checksum_is_read_or_refused(data: st.DataObject) -> None:
     items = [(name(number), table(number + 3)) for number in (1, 2, 101, 102, 201)]
@@ -142,7 +146,7 @@ def test_damaged_text_under_a_right_checksum_is_read_or_refused(data: st.DataObj
     survives(decode_segment, plain(bytes(text), bytes(data.draw(st.integers(3, 6)))))
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_damaged_deflated_bytes_under_a_right_checksum_are_read_or_refused(data: st.DataObject) -> None:
     good = bytearray(SAMPLE[:-4])
@@ -170,6 +174,7 @@ ONE_KIND = b"\x01\x01t\x01" + bytes(8) + b"\x01"
         (plain(b"\x01\x01t\x00"), "0 parts"),
         (plain(ONE_KIND + b"\x02\x08b\x09a", b"\x00\x00"), "do not ascend"),
         (plain(ONE_KIND + b"\x01\x09a", b"\x00"), "key exceeds"),
+        (plain(ONE_KIND + b"\x01\x78" + varint(MAX_KEY_BYTES + 1) + b"a" * (MAX_KEY_BYTES + 1), b""), "key exceeds"),
         (plain(ONE_KIND + b"\x01\x10a", b"\x00"), "key exceeds"),
         (plain(ONE_KIND + b"\x02\x08a", b"\x00\x00"), "entries are missing"),
         (plain(ONE_KIND + b"\x01\x88a\x02", b"\x00"), "not in the list"),
@@ -204,6 +209,7 @@ def test_malformed_stripes_are_refused_with_their_reason(text: bytes, reason: st
         decode_head(plain(text + NO_KINDS + b"\x00", form=2))
 
 
+@settings(deadline=None)
 @given(key_elements)
 def test_what_deflates_to_more_than_announced_is_refused(elements: tuple[str, ...]) -> None:
     text = NO_KINDS + b"\x00" + "".join(elements).encode() + b"!" * 100

@@ -1,7 +1,7 @@
 """Keys sort as their elements do and give them back, whatever the elements hold."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.persistence.index_errors import CorruptIndexError
@@ -13,17 +13,20 @@ def in_utf8(elements: tuple[str, ...]) -> tuple[bytes, ...]:
     return tuple(element.encode() for element in elements)
 
 
+@settings(deadline=None)
 @given(key_elements)
 def test_elements_come_back(elements: tuple[str, ...]) -> None:
     assert IndexKey.of(*elements).elements() == elements
 
 
+@settings(deadline=None)
 @given(key_elements, key_elements)
 def test_keys_sort_as_their_elements_do(left: tuple[str, ...], right: tuple[str, ...]) -> None:
     assert (IndexKey.of(*left) < IndexKey.of(*right)) == (in_utf8(left) < in_utf8(right))
     assert (IndexKey.of(*left) == IndexKey.of(*right)) == (left == right)
 
 
+@settings(deadline=None)
 @given(key_elements, key_elements)
 def test_what_begins_with_a_key_lies_between_its_bounds_and_nothing_else_does(
     prefix: tuple[str, ...], other: tuple[str, ...]
@@ -33,6 +36,7 @@ def test_what_begins_with_a_key_lies_between_its_bounds_and_nothing_else_does(
         assert (lowest <= IndexKey.of(*elements) < beyond) == (elements[: len(prefix)] == prefix)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_key_or_refused(data: bytes) -> None:
     try:
