@@ -143,7 +143,9 @@ class Maintenance:
         progress.marked_to = state["marked_to"]
         progress.swept_to = state["swept_to"]
         progress.sweeping = state["sweeping"]
-        progress.report = MaintenanceReport(**state["report"])
+        # A newer release may count more.
+        known = MaintenanceReport.__slots__
+        progress.report = MaintenanceReport(**{name: n for name, n in state["report"].items() if name in known})
         return progress
 
     def _mark(self, run: TaskRun, progress: "_Progress", stop: Callable[[], bool]) -> bool:
@@ -160,16 +162,17 @@ class Maintenance:
             if fenced is not None:
                 progress.unsaved = True
                 marker.mark(self._store_of(reference.key.realm, reference.key.catalog), fenced)
-            self._check(progress)
+            if progress.filter.count > self._policy.abort_ratio * progress.expected:
+                count, expected = progress.filter.count, progress.expected
+                raise MaintenanceRefused(f"{count} objects are needed, the filter was made for {expected}")
             progress.marked_to = name
             progress.report = replace(progress.report, references=progress.report.references + 1)
             self._checkpoint(run, progress)
+        rate = progress.filter.false_positive_rate()
+        if rate > self._policy.max_false_positive_rate:
+            raise MaintenanceRefused(f"the filter's false positive rate is {rate:.1e}")
         progress.sweeping = True
-        progress.report = replace(
-            progress.report,
-            marked=progress.filter.count,
-            false_positive_rate=progress.filter.false_positive_rate(),
-        )
+        progress.report = replace(progress.report, marked=progress.filter.count, false_positive_rate=rate)
         self._save(run, progress)
         return True
 
@@ -189,14 +192,6 @@ class Maintenance:
                 return fenced
             current = refused.stored
         raise MaintenanceRefused(f"reference {reference.key} moves too fast to be fenced")
-
-    def _check(self, progress: "_Progress") -> None:
-        count, expected = progress.filter.count, progress.expected
-        if count > self._policy.abort_ratio * expected:
-            raise MaintenanceRefused(f"{count} objects are needed, the filter was made for {expected}")
-        rate = progress.filter.false_positive_rate()
-        if rate > self._policy.max_false_positive_rate:
-            raise MaintenanceRefused(f"the filter's false positive rate is {rate:.1e}")
 
     def _sweep(self, run: TaskRun, progress: "_Progress", stop: Callable[[], bool]) -> bool:
         while True:

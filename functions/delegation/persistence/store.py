@@ -49,7 +49,7 @@ class CatalogStore:
         self.types = types
         self.new_id = new_id
         self.now_us = now_us
-        self.updateables = Updateables(backend, types, now_us)
+        self.updateables = Updateables(backend, types, now_us, changed=cache.remove)
         self._cache = cache
         self._references_cached_for = references_cached_for
         self._absent_references_cached_for = absent_references_cached_for
@@ -96,10 +96,6 @@ class CatalogStore:
         self.backend.delete_many(ref.locator(self.realm, self.catalog) for ref in refs)
         for ref in refs:
             self._cache.remove(self.key(ref))
-
-    def forget(self, key: CacheKey) -> None:
-        """Drop an updateable object or a reference from the cache after changing it."""
-        self._cache.remove(key)
 
     def reference_key(self, name: str) -> ReferenceKey:
         """The key of a reference of this catalog."""

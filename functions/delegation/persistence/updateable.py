@@ -24,13 +24,15 @@ class Updateables:
 
     A write without a clear answer is resolved by reading: each has a token of its own, so the one stored tells. Methods
     raise StaleObject when the object is at another version, OutcomeUnknown when somebody changed the object since and
-    it cannot be told what became of the write, and BackendUnavailable.
+    it cannot be told what became of the write, and BackendUnavailable. `changed` is told the key of every write that
+    may have been applied, for a cache to drop it.
     """
 
     backend: Backend
     types: ObjectTypes
     now_us: Callable[[], int]
     new_token: Callable[[], str] = random_token
+    changed: Callable[[ObjectKey], object] = lambda _key: None
 
     def read(self, key: ObjectKey, model: type[M]) -> Loaded[M] | None:
         """The object as of now; None if there is none."""
@@ -60,23 +62,34 @@ class Updateables:
 
     def delete(self, read: Loaded[M]) -> None:
         """Remove what was read."""
-        expected = _token(read)
+        try:
+            self._delete(read.key, _token(read))
+        finally:
+            self.changed(read.key)
+
+    def _delete(self, key: ObjectKey, expected: str) -> None:
         for _ in range(_TRIES):
             try:
-                refused = self.backend.delete(read.key, expected=expected)
+                refused = self.backend.delete(key, expected=expected)
             except OutcomeUnknown:
-                stored = self.backend.fetch_many([Locator(read.key)]).get(read.key)
+                stored = self.backend.fetch_many([Locator(key)]).get(key)
                 if stored is None:
                     return
                 if stored.token != expected:
                     raise
             else:
                 if refused:
-                    raise StaleObject(f"{read.key} changed")
+                    raise StaleObject(f"{key} changed")
                 return
-        raise OutcomeUnknown(f"{read.key} may have been deleted")
+        raise OutcomeUnknown(f"{key} may have been deleted")
 
     def _write(self, write: Callable[[], Refused[StoredObject] | None], new: StoredObject) -> None:
+        try:
+            self._try(write, new)
+        finally:
+            self.changed(new.key)
+
+    def _try(self, write: Callable[[], Refused[StoredObject] | None], new: StoredObject) -> None:
         unclear = False
         for _ in range(_TRIES):
             try:

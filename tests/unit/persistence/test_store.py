@@ -98,6 +98,23 @@ def test_mutable_objects_are_cached_for_as_long_as_their_type_says(backend: Coun
     assert backend.calls.count("fetch_many") == 3
 
 
+def test_a_process_sees_its_own_updates_at_once(backend: CountingBackend, clock: FakeClock) -> None:
+    store = store_on(backend, clock)
+    written = store.updateables.insert(KEY, Counter(count=1_000))
+    assert store.fetch(written.ref, Counter) == written
+    updated = store.updateables.update(written, Counter(count=2_000))
+    assert store.fetch(written.ref, Counter) == updated
+    backend.fail_after["update"] = [LOST] * 5
+    backend.fail_before["fetch_many"] = [DOWN]
+    with pytest.raises(BackendUnavailable):
+        store.updateables.update(updated, Counter(count=3_000))
+    found = store.fetch(written.ref, Counter)
+    assert found
+    assert found.value.count == 3_000
+    store.updateables.delete(found)
+    assert store.fetch(written.ref, Counter) is None
+
+
 def test_an_object_of_another_model_is_told(backend: CountingBackend) -> None:
     store = store_on(backend)
     [ref] = store.write([Entity(name="a")])
