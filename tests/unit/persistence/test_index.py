@@ -3,6 +3,11 @@
 The cases of spilling bear the names they have upstream (Apache Polaris, TestUpdatableIndexImpl).
 """
 
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 
 from delegation.persistence.index import MOST_AHEAD, Index
@@ -190,6 +195,38 @@ def test_a_head_names_its_stripes_by_as_little_of_a_key_as_tells_them_apart() ->
     assert len(index.stripes) > 1
     assert max(len(stripe.separator) for stripe in index.stripes) <= 3
     assert [index.get(key) for key in keys] == [table(number) for number in range(200)]
+
+
+def test_legacy_oversized_reference_stripe_can_be_repartitioned_during_later_spill_out() -> None:
+    """A policy with smaller stripes cuts up what is written anyway and leaves the others as they are."""
+    catalog = spilled(2_000, IndexPolicy(min_embedded=0, max_embedded=0, stripe=8_192))
+    before = {stripe.id for stripe in catalog.load().stripes}
+    catalog.policy = IndexPolicy(min_embedded=0, max_embedded=0, stripe=300)
+    index = catalog.put([(name(1_050), table(5))])
+    kept = [stripe for stripe in index.stripes if stripe.id in before]
+    new = [stripe for stripe in index.stripes if stripe.id not in before]
+    assert len(kept) == len(before) - 1
+    assert len(new) > 1
+    assert max(stripe.size for stripe in new) <= 300
+    assert len(list(index.items())) == 2_000
+    assert index.get(name(1_050)) == table(5)
+
+
+def test_threads_share_stripes_that_nobody_has_decoded_yet() -> None:
+    catalog = spilled(5_000)
+    refs = [stripe.ref for stripe in catalog.load().stripes]
+    for _ in range(5):
+        shared = dict(zip(refs, catalog.stripes.fetch(refs), strict=True))
+        start = threading.Barrier(8)
+
+        def read(number: int, shared: Any = shared, start: threading.Barrier = start) -> list[int]:
+            index = Index.load(catalog.embedded, lambda wanted: [shared[ref] for ref in wanted])
+            start.wait()
+            found = [index.get(name(at)) for at in range(number, 5_000, 8)]
+            return [ref.id for ref in found if ref is not None]
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sorted(itertools.chain.from_iterable(pool.map(read, range(8)))) == list(range(5_000))
 
 
 def test_big_index() -> None:
