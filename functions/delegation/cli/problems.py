@@ -4,10 +4,12 @@ from typing import Final
 
 from delegation.client import errors as client
 from delegation.errors import DelegationError
+from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 
 _LIST: Final = "`delegation tasks list` shows the tasks there are."
+_REFS: Final = "`delegation persistence refs list` shows references, their recent heads and which are complete."
 _REPEAT: Final = "Run the same command again with the same --key: it attaches to what is under way."
 
 # The first class that fits is taken, so a subclass stands before its base.
@@ -38,6 +40,11 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     ),
     (client.ServiceFailed, f"Try again in a moment. {_REPEAT}"),
     (client.DelegationClientError, "Check that the address is the delegation service's, base path included."),
+    (persistence.ReferenceNotFound, _REFS),
+    (persistence.HeadNotListed, _REFS),
+    (persistence.HeadIncomplete, f"Take another head. {_REFS}"),
+    (persistence.StaleObject, f"Somebody commits to it: look again. {_REFS}"),
+    (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
     (tasks.MalformedRecord, "A newer release wrote it: use that release's command."),
     (tasks.StoreUnavailable, "Check the table's name, the endpoint, the region and your AWS credentials."),

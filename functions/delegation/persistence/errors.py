@@ -8,6 +8,7 @@ PersistenceError
 ├── UnknownType             a type that no installed package declares
 ├── StaleObject             an updateable object moved on: read it again
 ├── ReferenceNotFound, ReferenceExists
+├── HeadNotListed, HeadIncomplete                   resetting a reference
 ├── EntityNotFound, EntityExists, RealmNotReady     realms and catalogs
 ├── CommitContended         others won every race: try again
 ├── CommitUnknown           the commit may have been applied: look into the log
@@ -72,6 +73,18 @@ class ReferenceExists(PersistenceError):
     """A reference of that name is there already."""
 
     code = "REFERENCE_EXISTS"
+
+
+class HeadNotListed(PersistenceError):
+    """A reference can only be reset to one of its recent heads."""
+
+    code = "HEAD_NOT_LISTED"
+
+
+class HeadIncomplete(PersistenceError):
+    """Objects that a head needs are not there; the message names the first."""
+
+    code = "HEAD_INCOMPLETE"
 
 
 class EntityNotFound(PersistenceError):

@@ -11,7 +11,14 @@ from typing import Final
 
 from delegation.persistence.backend import Reference
 from delegation.persistence.bloom import BloomFilter
-from delegation.persistence.errors import MaintenanceRefused, OutcomeUnknown, ReferenceNotFound, StaleObject
+from delegation.persistence.errors import (
+    HeadIncomplete,
+    HeadNotListed,
+    MaintenanceRefused,
+    OutcomeUnknown,
+    ReferenceNotFound,
+    StaleObject,
+)
 from delegation.persistence.marking import Marker
 from delegation.persistence.store import CatalogStore
 
@@ -37,16 +44,15 @@ def recent_heads(store: CatalogStore, reference: Reference) -> Iterator[RecentHe
 def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool = False) -> Reference:
     """Move a reference back to one of its recent heads; commits go on from there.
 
-    The heads since stay listed, so a reset can be undone by another. Raises ReferenceNotFound, ValueError for a head
-    that is not listed, MaintenanceRefused for one that is not complete, StaleObject if the reference moved meanwhile,
-    OutcomeUnknown.
+    The heads since stay listed, so a reset can be undone by another. Raises ReferenceNotFound,
+    HeadNotListed, HeadIncomplete, StaleObject if the reference moved meanwhile, OutcomeUnknown.
     """
     reference = store.current_reference(name)
     if head not in reference.heads:
-        raise ValueError(f"{head} is not among the recent heads of {name!r}")
+        raise HeadNotListed(f"{head} is not among the recent heads of {name!r}")
     problem = _problem(store, reference, head)
     if problem and not even_if_incomplete:
-        raise MaintenanceRefused(f"head {head} of {name!r} is not complete: {problem}")
+        raise HeadIncomplete(f"head {head} of {name!r} is not complete: {problem}")
     moved = reference.moved_to(head)
     for _ in range(_TRIES):
         try:

@@ -18,7 +18,8 @@ from delegation.persistence.errors import (
     BackendUnavailable,
     EntityExists,
     EntityNotFound,
-    MaintenanceRefused,
+    HeadIncomplete,
+    HeadNotListed,
     OutcomeUnknown,
     RealmNotReady,
     ReferenceNotFound,
@@ -377,7 +378,7 @@ def test_refs_list_shows_which_recent_heads_are_complete_and_reset_goes_back(wor
     fresh = world.store_of("r", "c")
     heads = list(recent_heads(fresh, reference))
     assert [one.problem is None for one in heads] == [False, False, True, True, True]
-    with pytest.raises(MaintenanceRefused, match=str(ids[3])):
+    with pytest.raises(HeadIncomplete, match=str(ids[3])):
         reset(fresh, MAIN, ids[3])
     moved = reset(fresh, MAIN, ids[2])
     assert moved.heads == (ids[2], *ids[::-1])
@@ -388,7 +389,7 @@ def test_refs_list_shows_which_recent_heads_are_complete_and_reset_goes_back(wor
 
 def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: World) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
-    with pytest.raises(ValueError, match="recent heads"):
+    with pytest.raises(HeadNotListed, match="recent heads"):
         reset(world.store, MAIN, 10**9)
     with pytest.raises(ReferenceNotFound):
         reset(world.store, "other", ids[0])
@@ -423,7 +424,7 @@ def test_a_reset_keeps_a_head_without_its_objects_only_if_told_so(world: World) 
     lowest = min(world.backend.stored_ids("entity"))
     world.backend.delete_many([Locator(ObjectKey("r", "c", "entity", lowest))])
     fresh = world.store_of("r", "c")
-    with pytest.raises(MaintenanceRefused):
+    with pytest.raises(HeadIncomplete):
         reset(fresh, MAIN, first)
     assert reset(fresh, MAIN, first, even_if_incomplete=True).head == first
 

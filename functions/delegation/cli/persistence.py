@@ -1,0 +1,121 @@
+"""`delegation persistence refs …`: references of the persistence tables, and the way back after a disaster."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import boto3
+import typer
+from botocore.exceptions import BotoCoreError
+from rich.console import Console
+from rich.table import Table
+
+from delegation.cli.errors import BadConnection
+from delegation.cli.options import JsonOption
+from delegation.cli.output import open_output
+from delegation.persistence.backend import Backend, Reference
+from delegation.persistence.dynamodb import DynamoDbBackend
+from delegation.persistence.dynamodb_calls import Calls, client_config
+from delegation.persistence.process import PersistenceProcess
+from delegation.persistence.recovery import RecentHead, recent_heads, reset
+
+app = typer.Typer(no_args_is_help=True, help="Look after the tables of the persistence layer.")
+refs = typer.Typer(no_args_is_help=True, help="List references, and reset one to a recent head.")
+app.add_typer(refs, name="refs")
+
+ObjectsOption = Annotated[
+    str, typer.Option("--objects-table", envvar="DELEGATION_OBJECTS_TABLE", help="The table of objects.")
+]
+ReferencesOption = Annotated[
+    str, typer.Option("--references-table", envvar="DELEGATION_REFERENCES_TABLE", help="The table of references.")
+]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option("--endpoint", show_default=False, help="Another DynamoDB than that of the AWS environment."),
+]
+
+
+@refs.command("list")
+def list_command(
+    ctx: typer.Context,
+    *,
+    realm: Annotated[
+        str | None, typer.Option("--realm", show_default=False, help="Only references of this realm.")
+    ] = None,
+    objects: ObjectsOption,
+    references: ReferencesOption,
+    endpoint: EndpointOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List references with their recent heads, and whether everything each head needs is there."""
+    open_output(ctx, as_json=as_json)
+    process = PersistenceProcess(open_backend(objects, references, endpoint))
+    found = [
+        (one, list(recent_heads(process.store(one.key.realm, one.key.catalog), one)))
+        for one in sorted(process.backend.references(realm=realm), key=lambda one: one.key)
+    ]
+    if as_json:
+        _say_json({"references": [_document(one, heads) for one, heads in found]})
+    else:
+        _say_table(found)
+
+
+@refs.command("reset")
+def reset_command(
+    ctx: typer.Context,
+    realm: Annotated[str, typer.Argument(help="The realm.", show_default=False)],
+    catalog: Annotated[str, typer.Argument(help="The catalog, as `refs list` shows it.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The reference.", show_default=False)],
+    head: Annotated[int, typer.Argument(help="The recent head to go back to.", show_default=False)],
+    *,
+    even_if_incomplete: Annotated[
+        bool, typer.Option("--even-if-incomplete", help="Also to a head of which objects are missing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    objects: ObjectsOption,
+    references: ReferencesOption,
+    endpoint: EndpointOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move a reference back to one of its recent heads; what was committed since is no longer seen."""
+    open_output(ctx, as_json=as_json)
+    store = PersistenceProcess(open_backend(objects, references, endpoint)).store(realm, catalog)
+    if not yes:
+        typer.confirm(f"What was committed to {name} after {head} will no longer be seen. Reset?", abort=True, err=True)
+    moved = reset(store, name, head, even_if_incomplete=even_if_incomplete)
+    if as_json:
+        _say_json(_document(moved, []))
+    else:
+        Console(highlight=False).print(f"{name} points to {head}. `delegation persistence refs reset` undoes it.")
+
+
+def open_backend(objects: str, references: str, endpoint: str | None) -> Backend:
+    """The two tables, with the operator's own AWS credentials. Raises BadConnection."""
+    try:
+        client: Any = boto3.client("dynamodb", endpoint_url=endpoint, config=client_config())
+    except BotoCoreError as error:
+        raise BadConnection(f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.") from error
+    return DynamoDbBackend(Calls(client), objects=objects, references=references)
+
+
+def _document(one: Reference, heads: Sequence[RecentHead]) -> dict[str, Any]:
+    return {**asdict(one.key), "head": one.head, "version": one.version, "recent_heads": [asdict(it) for it in heads]}
+
+
+def _say_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def _say_table(found: Sequence[tuple[Reference, Sequence[RecentHead]]]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("realm", "catalog", "reference", "head", "complete"):
+        table.add_column(column, no_wrap=column == "head", overflow="fold")
+    for one, heads in found:
+        for head in heads:
+            name = (one.key.realm, one.key.catalog, one.key.name) if head.current else ("", "", "")
+            table.add_row(*name, str(head.id), head.problem or "yes")
+        if not heads:
+            table.add_row(one.key.realm, one.key.catalog, one.key.name, "-", "nothing was committed")
+    Console(highlight=False).print(table if found else "No references.")

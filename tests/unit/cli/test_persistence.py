@@ -1,0 +1,91 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from delegation.cli import persistence
+from delegation.cli.main import build
+from delegation.persistence.backend import Locator, ObjectKey
+from delegation.persistence.memory import MemoryBackend
+from delegation.persistence.process import PersistenceProcess
+from delegation.persistence.realms import Realms
+
+TABLES = ("--objects-table", "o", "--references-table", "r")
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    backend = MemoryBackend()
+    monkeypatch.setattr(persistence, "open_backend", lambda objects, references, endpoint: backend)
+    return backend
+
+
+@pytest.fixture
+def realms(backend) -> Realms:
+    return PersistenceProcess(backend).realms()
+
+
+@pytest.fixture
+def run(backend):
+    def run(*words, given=None):
+        app = build(())
+        app.add_typer(persistence.app, name="persistence")
+        result = CliRunner().invoke(app, ["persistence", "refs", *words, *TABLES], input=given)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+def heads(run):
+    [one] = json.loads(run("list", "--realm", "", "--json").stdout)["references"]
+    return one["recent_heads"]
+
+
+def test_list_shows_references_and_which_heads_are_complete(run, realms, backend):
+    for name in ("one", "two"):
+        realms.create(name, {})
+    newest, before = heads(run)
+    assert [newest["current"], before["current"]] == [True, False]
+    assert [newest["problem"], before["problem"]] == [None, None]
+    backend.delete_many([Locator(ObjectKey("", "", "catalog-head", newest["id"]))])
+    text = run("list").stdout
+    assert str(before["id"]) in text
+    assert "nothing was committed" in text
+    assert heads(run)[0]["problem"]
+
+
+def test_an_empty_store_is_said(run):
+    assert "No references." in run("list").stdout
+
+
+def test_reset_goes_back_after_asking(run, realms):
+    for name in ("one", "two"):
+        realms.create(name, {})
+    newest, before = heads(run)
+    refused = run("reset", "", "", "realms", str(before["id"]), given="n\n")
+    assert refused.exit_code == 1
+    assert heads(run)[0]["id"] == newest["id"]
+    assert run("reset", "", "", "realms", str(before["id"]), given="y\n").exit_code == 0
+    assert [key.elements() for key, _ in realms.page(limit=9).entities] == [("one",)]
+    again = run("reset", "", "", "realms", str(newest["id"]), "--yes", "--json")
+    assert json.loads(again.stdout)["head"] == newest["id"]
+    assert len(realms.page(limit=9).entities) == 2
+
+
+def test_reset_to_an_incomplete_head_is_refused_with_a_next_step(run, realms, backend):
+    for name in ("one", "two"):
+        realms.create(name, {})
+    newest, before = heads(run)
+    backend.delete_many([Locator(ObjectKey("", "", "catalog-head", before["id"]))])
+    result = run("reset", "", "", "realms", str(before["id"]), "--yes")
+    assert result.exit_code == 1
+    assert str(before["id"]) in result.stderr
+    assert "refs list" in result.stderr
+    assert run("reset", "", "", "realms", "77", "--yes").exit_code == 1
+    assert run("reset", "", "", "nothing", "77", "--yes").exit_code == 1
+    forced = run("reset", "", "", "realms", str(before["id"]), "--yes", "--even-if-incomplete")
+    assert forced.exit_code == 0
+    assert heads(run)[0]["id"] == before["id"]
+    assert newest["id"] in [one["id"] for one in heads(run)]
