@@ -9,6 +9,7 @@ from delegation.persistence.backend import SYSTEM, Backend
 from delegation.persistence.cache import Cache, CacheStatistics
 from delegation.persistence.coordination import TASK_TYPE
 from delegation.persistence.entities import HEAD_TYPE
+from delegation.persistence.iceberg_objects import ICEBERG_TYPES
 from delegation.persistence.index_stripes import STRIPES
 from delegation.persistence.maintenance import FILTER_TYPE, Maintenance, MaintenancePolicy
 from delegation.persistence.nodes import NODE_TYPE, LeasePolicy, NodeLeases
@@ -26,8 +27,9 @@ OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
     REALM_TYPE,
     STRIPES,
     TASK_TYPE,
+    *ICEBERG_TYPES,
 )
-"""The types that persistence itself needs; `installed` adds those of other packages."""
+"""The types that this package declares; `installed` adds those of other packages."""
 
 
 class PersistenceProcess:
