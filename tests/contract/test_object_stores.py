@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -9,6 +10,7 @@ import pytest
 from moto import mock_aws
 
 from delegation.polaris.model import S3Settings
+from delegation.purge.files import FilePlanStore
 from delegation.purge.locations import ObjectLocation
 from delegation.purge.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.purge.objectstore import ObjectNotFound, ObjectStore, ObjectTooLarge, PlanStore
@@ -44,13 +46,13 @@ class Side:
     keys: Callable[[str], set[str]]
 
 
-@pytest.fixture(params=["memory", "s3"])
-def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
-    if request.param == "memory":
+@pytest.fixture(params=["memory", "files", "s3"])
+def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Side]:
+    if request.param != "s3":
         memory = MemoryObjectStore(versioned_buckets=["versions"])
         yield Side(
             memory,
-            MemoryPlanStore(),
+            MemoryPlanStore() if request.param == "memory" else FilePlanStore(tmp_path / "plans"),
             lambda bucket, key, data: memory.put(ObjectLocation(bucket, key), data),
             lambda bucket: {key for where, key in memory.objects if where == bucket},
         )

@@ -1,7 +1,7 @@
 """The `delegation` command: what is built in, and every command group that an installed package brings.
 
 A group is an entry point of `delegation.commands` whose value is a typer application; its name is the group's.
-Exit status: 0 done, 1 failed, 2 misuse.
+Exit status: 0 done, 1 failed, 2 misuse; `purge` has more.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from delegation.cli import submit, tasks
+from delegation.cli import purge, submit, tasks
 from delegation.cli.errors import CommandUnavailable
 from delegation.cli.output import output_of
 from delegation.errors import DelegationError
@@ -45,6 +45,7 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
     def root() -> None:
         """Purge Iceberg tables through the Polaris Delegation Service, and see what became of it."""
 
+    app.command("purge")(purge.purge_command)
     app.command("submit")(submit.submit_command)
     app.add_typer(tasks.app, name="tasks")
     for point in sorted(installed, key=lambda point: point.name):

@@ -6,6 +6,7 @@ from delegation.client import errors as client
 from delegation.errors import DelegationError
 from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
+from delegation.purge import errors as purge
 from delegation.tasks import errors as tasks
 
 _LIST: Final = "`delegation tasks list` shows the tasks there are."
@@ -45,6 +46,12 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.HeadIncomplete, f"Take another head. {_REFS}"),
     (persistence.StaleObject, f"Somebody commits to it: look again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
+    (purge.PlanOfAnotherTable, "Name the place of this table's own plan with --plan, or an empty one."),
+    (purge.PurgeRefused, "The table is whole; docs/architecture.md §5 says what each guard wants."),
+    (
+        purge.FilesNotDeleted,
+        "The full list lies beside the plan, below `failed`; mend the cause and run the same command again.",
+    ),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
     (tasks.MalformedRecord, "A newer release wrote it: use that release's command."),
     (tasks.StoreUnavailable, "Check the table's name, the endpoint, the region and your AWS credentials."),

@@ -31,10 +31,14 @@ class TableSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another live table that may share files with the one purged, and the store to read its manifests with."""
+    """Another live table that may share files with the one purged, and the store to read its manifests with.
+
+    A `certain` one is read wherever it lies: somebody said that its files have to stay.
+    """
 
     table: LoadedTable
     store: ObjectStore
+    certain: bool = False
 
 
 def no_neighbours() -> Iterable[Neighbour]:

@@ -61,11 +61,15 @@ def neighbours_of(ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex])
         if neighbour.table.identifier == ctx.identifier:
             continue
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
-        overlaps = name not in elsewhere and _touches(roots, _metadata(neighbour))
+        overlaps = name not in elsewhere and _concerns(roots, neighbour)
         asked.append(Asked(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
         if overlaps:
             near.append(neighbour)
     return near, asked
+
+
+def _concerns(roots: Roots, neighbour: Neighbour) -> bool:
+    return neighbour.certain or _touches(roots, _metadata(neighbour))
 
 
 def _touches(roots: Roots, theirs: TableMetadata) -> bool:
@@ -104,7 +108,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
             table = neighbour.table
             if table.identifier == ctx.identifier or (str(table.identifier), table.metadata_location) in looked_at:
                 continue
-            if _touches(roots, _metadata(neighbour)):
+            if _concerns(roots, neighbour):
                 theirs.extend(reach_of_neighbour(ctx, neighbour))
         if theirs.empty:
             return

@@ -51,6 +51,7 @@ def section(words):
 def test_the_commands_of_this_release_are_there():
     assert set(LEAVES) >= {
         "delegation local up",
+        "delegation purge",
         "delegation submit",
         "delegation tasks history",
         "delegation tasks list",

@@ -1,0 +1,47 @@
+"""Plans in a directory, for purges that a person runs: the same layout as in the plan bucket."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from delegation.purge.objectstore import ObjectNotFound, ObjectStoreError
+
+
+class FilePlanStore:
+    """`objectstore.PlanStore` below one directory, made when first written to; a file is there whole or not at all."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except OSError as error:
+            raise ObjectStoreError(f"cannot write {path}: {error.strerror}") from error
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ObjectNotFound(f"no file {path}") from error
+        except OSError as error:
+            raise ObjectStoreError(f"cannot read {path}: {error.strerror}") from error
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        found = (path.relative_to(self._root).as_posix() for path in self._root.rglob("*") if path.is_file())
+        names = (name for name in found if not name.rpartition("/")[2].startswith(".writing-"))
+        return iter(sorted(name for name in names if name.startswith(prefix)))
+
+    def _path(self, key: str) -> Path:
+        if not key or key.startswith("/") or ".." in key.split("/"):
+            raise ObjectStoreError(f"{key!r} is no key below {self._root}")
+        return self._root / key

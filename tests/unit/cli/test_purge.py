@@ -1,0 +1,226 @@
+"""`delegation purge`: real tables in S3 (moto), a plan in a directory, and what the exit status says."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from typer.testing import CliRunner, Result
+
+from delegation.cli.main import build
+from delegation.purge.locations import parse
+from tests.unit.purge.lake import Lake, busy_table, rows
+
+FIELDS = {
+    "status",
+    "engine",
+    "files_planned",
+    "files_deleted",
+    "bytes_deleted",
+    "files_failed",
+    "files_outside",
+    "files_protected",
+    "plan",
+    "seconds",
+    "error_code",
+}
+
+
+class Bucket:
+    """A lake whose objects are in S3, and a command line."""
+
+    def __init__(self, s3: Any, place: Path) -> None:
+        self.s3, self.place, self.lake = s3, place, Lake()
+        busy_table(self.lake, "t")
+        busy_table(self.lake, "sibling")
+
+    def fill(self) -> "Bucket":
+        for (bucket, key), data in self.lake.objects.items():
+            self.s3.put_object(Bucket=bucket, Key=key, Body=data)
+        return self
+
+    def left(self, prefix: str = "") -> set[str]:
+        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket="lake", Prefix=prefix)
+        return {one["Key"] for page in pages for one in page.get("Contents", [])}
+
+    def call(self, *arguments: str, table: str = "t") -> Result:
+        return CliRunner().invoke(
+            build(()), ["purge", self.lake.pointers[table], "--plan", str(self.place), *arguments]
+        )
+
+    def purge(self, *arguments: str, table: str = "t") -> tuple[int, dict[str, Any]]:
+        result = self.call("--json", *arguments, table=table)
+        return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        s3 = boto3.client("s3")
+        s3.create_bucket(Bucket="lake")
+        s3.create_bucket(Bucket="plans")
+        yield Bucket(s3, tmp_path / "plan")
+
+
+def test_a_table_is_purged_and_its_receipt_left_beside_the_plan(bucket: Bucket) -> None:
+    bucket.fill()
+    ours, rest = bucket.left("wh/t/"), bucket.left("wh/sibling/")
+    status, told = bucket.purge()
+    assert set(told) == FIELDS
+    assert (status, told["status"], told["error_code"]) == (0, "PURGED", None)
+    assert (told["files_deleted"], told["plan"], told["engine"]) == (len(ours), str(bucket.place), "inline")
+    assert bucket.left() == rest
+    assert len(list(bucket.place.rglob("receipt.json"))) == 1
+    assert bucket.purge()[0] == 0
+
+
+def test_a_dry_runs_plan_is_executed_as_it_is(bucket: Bucket) -> None:
+    bucket.fill()
+    before = bucket.left()
+    assert bucket.purge("--dry-run")[1]["status"] == "PLANNED"
+    assert bucket.left() == before
+    [index] = bucket.place.rglob("index.json")
+    status, told = bucket.purge()
+    assert (status, told["files_deleted"]) == (0, len(bucket.lake.below("s3://lake/wh/t/")))
+    assert list(bucket.place.rglob("index.json")) == [index]
+
+
+def test_a_plan_in_a_bucket(bucket: Bucket) -> None:
+    bucket.fill()
+    bucket.place = "s3://plans/some/where/"  # type: ignore[assignment]
+    assert bucket.purge()[0] == 0
+    assert bucket.left("wh/t/") == set()
+    keys = [one["Key"] for one in bucket.s3.list_objects_v2(Bucket="plans")["Contents"]]
+    assert "some/where/head.json" in keys
+    assert all(key.startswith("some/where/") for key in keys)
+
+
+def test_by_default_the_plan_lies_below_the_working_directory(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.fill()
+    monkeypatch.chdir(tmp_path)
+    called = ["purge", bucket.lake.pointers["t"], "--dry-run", "--json"]
+    first, second = (json.loads(CliRunner().invoke(build(()), called).stdout)["plan"] for _ in range(2))
+    assert first == second
+    assert first.startswith("./delegation-plans/")
+    assert (tmp_path / first / "head.json").is_file()
+
+
+def test_files_of_a_protected_clone_stay_wherever_its_own_location_is(bucket: Bucket) -> None:
+    metadata = {**bucket.lake.metadata("t"), "location": "s3://lake/elsewhere", "metadata-log": []}
+    bucket.lake.pointers["clone"] = "s3://lake/elsewhere/m.metadata.json"
+    bucket.lake.objects["lake", "elsewhere/m.metadata.json"] = b"{}"
+    bucket.lake.rewrite_metadata("clone", metadata)
+    bucket.lake.table("t").append(rows(9))
+    bucket.fill()
+    clone = bucket.lake.pointers["clone"]
+    status, told = bucket.purge("--protect", clone)
+    assert (status, told["files_protected"] > 10) == (0, True)
+    copy = Lake()
+    copy.objects.update(
+        {("lake", key): bucket.s3.get_object(Bucket="lake", Key=key)["Body"].read() for key in bucket.left()}
+    )
+    copy.pointers["clone"] = clone
+    assert copy.table("clone").scan().to_arrow()["id"].to_pylist()
+
+
+def corrupt(bucket: Bucket) -> None:
+    where = next(where for where in bucket.lake.objects if "/t/" in where[1] and where[1].endswith("-m0.avro"))
+    bucket.lake.objects[where] = b"x" * len(bucket.lake.objects[where])
+
+
+def changed(**changes: Any) -> Callable[[Bucket], None]:
+    return lambda bucket: bucket.lake.rewrite_metadata("t", changes)
+
+
+def gone(bucket: Bucket) -> None:
+    del bucket.lake.objects["lake", parse(bucket.lake.pointers["t"]).key]
+
+
+ELSEWHERE = [{"statistics-path": "s3://lake/x/stats.puffin", "file-size-in-bytes": 1}]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "arguments", "status", "code"),
+    [
+        (changed(properties={"gc.enabled": "false"}), (), 3, "GC_DISABLED"),
+        (changed(**{"format-version": 4}), (), 3, "UNSUPPORTED_FORMAT_VERSION"),
+        (changed(statistics=ELSEWHERE), ("--outside", "refuse"), 3, "PATHS_OUTSIDE_TABLE"),
+        (corrupt, (), 5, "CORRUPT_MANIFEST"),
+        (changed(**{"table-uuid": "no"}), (), 5, "CORRUPT_METADATA"),
+        (gone, (), 1, "TABLE_METADATA_MISSING"),
+    ],
+)
+def test_what_is_refused_or_corrupt_deletes_nothing(
+    bucket: Bucket, spoil: Callable[[Bucket], object], arguments: tuple[str, ...], status: int, code: str
+) -> None:
+    spoil(bucket)
+    before = bucket.fill().left()
+    exit_status, told = bucket.purge(*arguments)
+    assert (exit_status, told["error_code"], told["files_deleted"]) == (status, code, 0)
+    assert bucket.left() == before
+
+
+def test_an_unknown_format_can_be_tried(bucket: Bucket) -> None:
+    bucket.lake.rewrite_metadata("t", {"format-version": 4})
+    bucket.fill()
+    assert bucket.purge("--experimental-format")[0] == 0
+    assert bucket.left("wh/t/") == set()
+
+
+def test_another_tables_plan_is_refused(bucket: Bucket) -> None:
+    bucket.fill()
+    bucket.purge("--dry-run", table="sibling")
+    before = bucket.left()
+    status, told = bucket.purge()
+    assert (status, told["error_code"]) == (3, "PLAN_OF_ANOTHER_TABLE")
+    assert bucket.left() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 2, "segments": []}', b'{"format": 1}'])
+def test_a_place_that_cannot_be_read_is_corrupt(bucket: Bucket, content: bytes) -> None:
+    bucket.fill()
+    bucket.purge("--dry-run")
+    (bucket.place / "head.json").write_bytes(content)
+    status, told = bucket.purge()
+    assert (status, told["error_code"]) == (5, "PLAN_TAMPERED")
+
+
+def test_keys_that_stay_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    from delegation.purge.objectstore import BatchResult, KeyFailure
+    from delegation.purge.s3 import S3ObjectStore
+
+    bucket.fill()
+    deletes = S3ObjectStore.delete
+
+    def refuse(self: S3ObjectStore, where: str, keys: Any) -> BatchResult:
+        locked = tuple(KeyFailure(key, "AccessDenied") for key in keys if key.endswith(".parquet"))
+        rest = (
+            deletes(self, where, [key for key in keys if not key.endswith(".parquet")])
+            if len(locked) < len(keys)
+            else None
+        )
+        return BatchResult(rest.deleted if rest else (), locked)
+
+    monkeypatch.setattr(S3ObjectStore, "delete", refuse)
+    status, told = bucket.purge()
+    data = [key for key in bucket.left("wh/t/") if key.endswith(".parquet")]
+    assert (status, told["status"], told["files_failed"]) == (4, "INCOMPLETE", len(data))
+    monkeypatch.undo()
+
+
+def test_people_read_what_was_done_and_what_to_do_next(bucket: Bucket) -> None:
+    bucket.fill()
+    assert "nothing was deleted" in bucket.call("--dry-run").stdout
+    refused = bucket.call(table="sibling")
+    assert refused.exit_code == 3
+    assert "Next:" in refused.stderr
+    assert "--plan" in refused.stderr
+    assert bucket.call().stdout.startswith("Deleted ")
