@@ -209,3 +209,21 @@ def test_executors_that_hang_do_not_look_alive(
     assert len(asked) >= polls
     # The mark, at most; each task that made the rows; the one that hung, once it was let go.
     assert 1 <= ctx.attempt.signs_of_life <= 4
+
+
+def test_a_person_purges_with_spark_and_a_plan_in_a_directory(s3: Any, spark: Any, tmp_path: Path) -> None:
+    """The last test of this module: the command ends the session that it works with."""
+    from delegation.purge.direct import DirectPurge, DirectRun, DirectWorkplace
+
+    bench = S3Bench()
+    busy_table(bench.lake, "direct")
+    bench.on_s3(s3, "direct", "unused")
+    settings = S3Settings(endpoint=s3.meta.endpoint_url, region="us-east-1", path_style=True)
+    run = DirectRun(
+        DirectPurge(bench.lake.pointers["direct"], "spark"), DirectWorkplace(str(tmp_path / "plan"), settings)
+    )
+    files = len(keys(s3, "wh/direct/"))
+    result = run()
+    assert (result.engine, result.files_deleted) == ("spark", files)
+    assert keys(s3, "wh/direct/") == set()
+    assert len(list((tmp_path / "plan").rglob("receipt.json"))) == 1
