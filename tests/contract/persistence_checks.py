@@ -77,6 +77,21 @@ def reference_moved_back_does_not_admit_a_late_swap(backend: Backend) -> None:
     assert backend.replace_reference(first.moved_to(3), expected=first) == Refused(back)
 
 
+def a_fenced_reference_refuses_swaps_prepared_before(backend: Backend) -> None:
+    first = ref(1)
+    backend.create_reference(first)
+    fenced = first.fenced()
+    assert backend.replace_reference(fenced, expected=first) is None
+    assert fenced.heads == first.heads
+    assert backend.replace_reference(first.moved_to(2), expected=first) == Refused(fenced)
+    assert backend.replace_reference(fenced.moved_to(2), expected=fenced) is None
+
+
+def reference_with_initial_pointer(backend: Backend) -> None:
+    assert backend.create_reference(ref(5)) is None
+    assert backend.read_reference(ref().key).head == 5
+
+
 def reference_names(backend: Backend) -> None:
     names = ["main", "a/b", "a%2Fb", "", "ü/✓", " "]
     for number, name in enumerate(names):
@@ -270,6 +285,8 @@ SEQUENTIAL: list[Check] = [
     reference_without_initial_pointer,
     reference_recent_pointers,
     reference_moved_back_does_not_admit_a_late_swap,
+    a_fenced_reference_refuses_swaps_prepared_before,
+    reference_with_initial_pointer,
     reference_names,
     objs,
     derived_objects_share_an_id,

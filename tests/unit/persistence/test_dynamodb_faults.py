@@ -121,10 +121,10 @@ def test_unprocessed_keys_are_read_until_none_is_left() -> None:
 
 def test_a_batch_that_makes_no_progress_is_given_up() -> None:
     with faulty() as (backend, client):
-        client.script["batch_write_item"] = [takes_some(0, left="UnprocessedItems")] * 100
+        client.script["batch_write_item"] = [takes_some(0, left="UnprocessedItems")] * 20
         with pytest.raises(BackendUnavailable, match="no progress"):
             backend.put_many([obj()])
-        client.script["batch_get_item"] = [takes_some(0, left="UnprocessedKeys")] * 100
+        client.script["batch_get_item"] = [takes_some(0, left="UnprocessedKeys")] * 20
         with pytest.raises(BackendUnavailable, match="no progress"):
             backend.fetch_many([obj().locator])
 

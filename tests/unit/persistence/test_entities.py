@@ -207,6 +207,15 @@ def test_grouped_changes_see_each_other_and_the_index_is_stored_once(world: Worl
     assert world.content() == {"n": 80}
 
 
+def test_grouped_changes_of_different_names_are_all_stored(world: World) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: world.committer.commit(changing(**{f"t{number}": number})), range(60)))
+    assert world.content() == {f"t{number}": number for number in range(60)}
+    head = world.committer.head()
+    assert head
+    assert dict(head.value.waiting) == {}
+
+
 def test_a_directory_creates_updates_removes(world: World) -> None:
     directory = world.directory()
     with pytest.raises(EntityNotFound):
@@ -290,6 +299,8 @@ def test_a_catalog_name_used_again_finds_nothing_of_the_old_catalog(world: World
         world.committer_of(old).commit(changing(b=1))
     new = realms.create_catalog("acme", "sales", {})
     assert world.committer_of(new).head() is None
+    with pytest.raises(ReferenceNotFound):
+        world.committer_of(old).commit(changing(b=1))
     world.clock.advance(1_000)
     world.sweep()
     assert world.backend.stored_ids("entity") == set()
@@ -433,6 +444,6 @@ def test_heads_are_values(world: World) -> None:
     one = EntityHead()
     other = one.with_changes({KEYS[0]: ObjectRef("entity", 1)})
     assert dict(one.waiting) == {}
-    again = other.with_changes({KEYS[0]: None, KEYS[1]: ObjectRef("entity", 2)})
+    again = other.with_changes({KEYS[1]: ObjectRef("entity", 2), KEYS[2]: None})
     assert dict(other.waiting) == {KEYS[0]: ObjectRef("entity", 1)}
-    assert dict(again.waiting) == {KEYS[0]: None, KEYS[1]: ObjectRef("entity", 2)}
+    assert dict(again.waiting) == {KEYS[0]: ObjectRef("entity", 1), KEYS[1]: ObjectRef("entity", 2), KEYS[2]: None}

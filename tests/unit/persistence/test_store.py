@@ -60,6 +60,21 @@ def test_immutable_objects_are_read_once_and_not_at_all_after_writing(backend: C
     assert backend.calls == ["fetch_many"]
 
 
+def test_only_immutable_objects_are_read_the_cheap_way(backend: CountingBackend) -> None:
+    asked: list[bool] = []
+
+    class Watched(CountingBackend):
+        def fetch_many(self, wanted, *, consistent=True):
+            asked.append(consistent)
+            return super().fetch_many(wanted, consistent=consistent)
+
+    store = store_on(Watched())
+    immutable, mutable, unknown = ObjectRef("entity", 1), ObjectRef("counter", 2), ObjectRef("foreign", 3)
+    for refs in ([immutable], [mutable], [immutable, mutable], [unknown]):
+        store.fetch_many(refs)
+    assert asked == [False, True, True, True]
+
+
 def test_absent_immutable_objects_are_asked_for_again(backend: CountingBackend) -> None:
     """Another process may write it any moment."""
     store = store_on(backend)
@@ -184,7 +199,9 @@ def test_reference_cache_expiry_bounds_staleness(backend: CountingBackend, clock
     clock.advance(1.9)
     assert store.reference("main") == made
     assert store.current_reference("main") == moved
+    backend.calls.clear()
     assert store.reference("main") == moved
+    assert backend.calls == []
 
 
 @pytest.mark.parametrize("applied", [True, False])
