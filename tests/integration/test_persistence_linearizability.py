@@ -28,13 +28,15 @@ from tests.unit.persistence.builders import Entity, Head
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = 8
 COMMITS = 8
+ENDLESS = 100_000
+"""What a process that is to be killed can never finish before it is."""
 
 
 class Worker:
     """One process, and what it said so far."""
 
-    def __init__(self, url: str, tables: tuple[str, str], number: int, group_size: int) -> None:
-        arguments = [url, *tables, str(number), str(THREADS), str(COMMITS), str(group_size)]
+    def __init__(self, url: str, tables: tuple[str, str], number: int, group_size: int, commits: int) -> None:
+        arguments = [url, *tables, str(number), str(THREADS), str(commits), str(group_size)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.persistence_worker", *arguments],
             cwd=ROOT,
@@ -104,12 +106,12 @@ def test_commits_are_linearizable(dynamodb_local: DynamoDbLocal, group_size: int
         store.create_reference("main")
         workers: list[Worker] = []
 
-        def start() -> Worker:
-            workers.append(Worker(dynamodb_local.url, tables, len(workers) + 1, group_size))
+        def start(commits: int = COMMITS) -> Worker:
+            workers.append(Worker(dynamodb_local.url, tables, len(workers) + 1, group_size, commits))
             ending.callback(workers[-1].end)
             return workers[-1]
 
-        lasting, first, second = start(), start(), start()
+        lasting, first, second = start(), start(ENDLESS), start(ENDLESS)
         first.kill_after(5)
         instead = start()
         second.kill_after(9)
