@@ -10,10 +10,10 @@ EXTRAS := cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
 
-.PHONY: help venv demo up test check format bench clean
+.PHONY: help venv demo up test check format bench crash-matrix clean
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Create .venv from constraints.txt
 
@@ -44,6 +44,9 @@ format: $(STAMP) ## Let ruff mend what it can
 
 bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time
 	@for script in tests/bench/bench_*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
+
+crash-matrix: $(STAMP) ## Kill a purge before and after each of its calls and run it again; totals on the last line
+	@PYTHONPATH=functions:. $(BIN)/python tests/faults/crash_matrix.py $(ARGS)
 
 clean: ## Remove .venv, .local and what tools left behind
 	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \

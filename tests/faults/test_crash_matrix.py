@@ -1,0 +1,30 @@
+"""Every scenario of the crash matrix, thinned out; `make crash-matrix` plays it whole."""
+
+import pytest
+
+from delegation.purge.attempt import MemoryAttempt
+from tests.faults.crash_matrix import SCENARIOS, Totals, play, world
+from tests.unit.purge.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def lake() -> Lake:
+    return world()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_killed_and_run_again_nothing_is_left_and_nothing_raised(lake: Lake, name: str) -> None:
+    totals = play(lake, name, step=7)
+    assert totals.told == []
+    assert totals.clean
+
+
+def test_the_matrix_finds_a_purge_that_forgets_its_plan(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryAttempt, "plan", lambda _self: ())
+    totals = play(lake, "alone", step=3)
+    assert totals.errors_raised
+    assert not totals.clean
+
+
+def test_a_matrix_that_played_nothing_shows_nothing() -> None:
+    assert not Totals().clean
