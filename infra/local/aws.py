@@ -15,6 +15,7 @@ from moto.core.exceptions import JsonRESTError
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from infra.local import moto_waiting
 from infra.local.errors import CannotStartError
 from infra.local.lambdas import (
     FunctionUnknownError,
@@ -99,6 +100,7 @@ class MotoAws:
             self._server.server_close()
             self._server = self._thread = None
             _BACKEND.invoke = self._replaced["invoke"]
+            self._replaced["waiting"]()
             default_user_config.update(self._replaced["config"])
 
     def client(self, service: str) -> Any:
@@ -115,6 +117,7 @@ class MotoAws:
         os.environ["MOTO_PORT"] = str(self._port)
         self._replaced = {
             "invoke": LambdaSimpleBackend.invoke,
+            "waiting": moto_waiting.mend(),
             "config": {name: default_user_config[name] for name in ("stepfunctions", "lambda")},
         }
         default_user_config["stepfunctions"] = {"execute_state_machine": True}

@@ -40,13 +40,13 @@ PATIENCE_SECONDS = 120.0
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T | None]) -> T:
+def eventually(look: Callable[[], T | None], *, every_seconds: float = 0.02) -> T:
     """The first answer of `look` that is neither None nor empty; fails when none comes."""
     pause = threading.Event()
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (answer := look()):
         assert time.monotonic() < deadline, "nothing came of it"
-        pause.wait(0.02)
+        pause.wait(every_seconds)
     return answer
 
 
@@ -212,11 +212,25 @@ class World:
             task = self.task(task_id)
             return task if task["status"] in {"SUCCESS", "FAILURE"} else None
 
-        return eventually(terminal)
+        return eventually(terminal, every_seconds=0.2)
 
     def history(self, task_id: str) -> list[TaskView]:
         """Every version of a task, as the table has it."""
         return versions_of(self.tasks, task_id)
+
+    def execution(self, task_id: str, n: int) -> dict[str, Any] | None:
+        """The execution of a dispatch, None when there is none."""
+        states = self.aws("stepfunctions")
+        (machine,) = states.list_state_machines()["stateMachines"]
+        pages = states.get_paginator("list_executions").paginate(stateMachineArn=machine["stateMachineArn"])
+        found = [each for page in pages for each in page["executions"] if each["name"] == f"{task_id}-{n}"]
+        return found[0] if found else None
+
+    def states_of(self, execution: Mapping[str, Any]) -> list[str]:
+        """The states that an execution has entered."""
+        pages = self.aws("stepfunctions").get_paginator("get_execution_history")
+        events = [each for page in pages.paginate(executionArn=execution["executionArn"]) for each in page["events"]]
+        return [each["stateEnteredEventDetails"]["name"] for each in events if "stateEnteredEventDetails" in each]
 
     # Processes and secrets
 

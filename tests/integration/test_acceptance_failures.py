@@ -20,6 +20,9 @@ def test_a_killed_spark_job_is_retried_until_nothing_is_left(world, killed_job):
     statuses = [view.status for view in world.history(outcome["task_id"])]
     first = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED"]
     assert statuses == [*first, "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
+    # Once: neither back before the retry is due, nor left to the sweeper.
+    states = world.states_of(world.execution(outcome["task_id"], 1))
+    assert (states.count("WaitUntilDue"), states.count("Acquire")) == (1, 2)
     assert outcome["files_planned"] == len(killed_job.made.objects)
 
 
@@ -30,22 +33,6 @@ def test_a_submission_repeated_while_its_task_runs_is_answered_with_the_same_byt
     repeated = killed_job.when_repeated
     assert repeated["status"] in {"ACQUIRING_RESOURCES", "RUNNING"}
     assert repeated["attempt_count"] == 1
-
-
-def execution(world, task_id, n):
-    """The execution of a dispatch, None when there is none."""
-    states = world.aws("stepfunctions")
-    (machine,) = states.list_state_machines()["stateMachines"]
-    pages = states.get_paginator("list_executions").paginate(stateMachineArn=machine["stateMachineArn"])
-    found = [each for page in pages for each in page["executions"] if each["name"] == f"{task_id}-{n}"]
-    return found[0] if found else None
-
-
-def states_of(world, found):
-    """The states that an execution has entered."""
-    pages = world.aws("stepfunctions").get_paginator("get_execution_history")
-    events = [each for page in pages.paginate(executionArn=found["executionArn"]) for each in page["events"]]
-    return [each["stateEnteredEventDetails"]["name"] for each in events if "stateEnteredEventDetails" in each]
 
 
 def ended(found):
@@ -64,7 +51,7 @@ def test_an_execution_killed_before_acquire_is_dispatched_again(world):
         accepted = world.post(SUBMIT, world.request(made))
         assert accepted.status_code == 202, accepted.text
         task_id = accepted.json()["delegation_task_id"]
-        started = eventually(lambda: execution(world, task_id, 1))
+        started = eventually(lambda: world.execution(task_id, 1))
         assert started["status"] == "RUNNING"
         world.aws("stepfunctions").stop_execution(executionArn=started["executionArn"])
         stopped = world.task(task_id)
@@ -77,9 +64,9 @@ def test_an_execution_killed_before_acquire_is_dispatched_again(world):
     outcome = world.outcome(task_id)
     assert (outcome["status"], outcome["attempt_count"], outcome["dispatch_count"]) == ("SUCCESS", 1, 2)
     assert world.left(made) == frozenset()
-    killed = execution(world, task_id, 1)
+    killed = world.execution(task_id, 1)
     # AWS tells of one that was stopped as ABORTED, the emulator as FAILED when the call under way fails after that.
     assert killed["status"] in {"ABORTED", "FAILED"}
-    assert states_of(world, killed) == ["Acquire"]
-    assert eventually(lambda: ended(execution(world, task_id, 2))) == "SUCCEEDED"
-    assert execution(world, task_id, 3) is None
+    assert world.states_of(killed) == ["Acquire"]
+    assert eventually(lambda: ended(world.execution(task_id, 2))) == "SUCCEEDED"
+    assert world.execution(task_id, 3) is None

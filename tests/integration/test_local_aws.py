@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,16 @@ def test_a_state_machine_waits_chooses_and_calls_functions(states):
     }
     execution = start(states, "choose", definition, {"task_id": "t-1"})
     assert outcome(states, execution) == ("SUCCEEDED", {"id": "t-1", "n": 3})
+
+
+def test_a_wait_until_a_moment_is_over_when_the_moment_is_there(states):
+    due = (datetime.now(UTC) + timedelta(seconds=1)).replace(microsecond=0)
+    definition = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "TimestampPath": "$.due", "End": True}}}
+    execution = start(states, "until", definition, {"due": f"{due:%Y-%m-%dT%H:%M:%S.%fZ}"})
+    assert outcome(states, execution)[0] == "SUCCEEDED"
+    events = states.get_execution_history(executionArn=execution)["events"]
+    (left,) = [event["timestamp"] for event in events if event["type"] == "WaitStateExited"]
+    assert left >= due
 
 
 def test_retry_and_catch_see_the_name_of_the_exception(states, tmp_path):

@@ -240,7 +240,15 @@ class Steps:
     def _waiting_or(step: Step, task: Task, otherwise: str) -> dict[str, Any]:
         if task.next_scheduled_run_ts is None:
             return step.to(otherwise)
-        return step.to("wait", wait_until=isoformat(task.next_scheduled_run_ts))
+        return step.to("wait", wait_until=isoformat(_whole_second(task.next_scheduled_run_ts)))
+
+
+def _whole_second(moment: datetime) -> datetime:
+    """The moment or the next whole second: Step Functions truncates, and would be back before the task is due.
+
+    AWS Step Functions developer guide, "Wait workflow state": "considers the time value up to seconds".
+    """
+    return (moment + timedelta(seconds=1, microseconds=-1)).replace(microsecond=0)
 
 
 def _until(deadline: datetime) -> Callable[[datetime], Lease]:

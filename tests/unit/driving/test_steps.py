@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -115,6 +115,17 @@ def test_acquire_waits_until_a_retry_is_due(driven: Driven) -> None:
     assert answer["wait_until"] == "2026-11-21T12:01:00.000000Z"
     driven.clock.advance(MINUTE)
     assert driven.acquire(n=2)["attempt"] == 2
+
+
+def test_a_wait_ends_on_a_whole_second_when_the_retry_is_due(driven: Driven) -> None:
+    """Step Functions truncates: told a fraction, it would come back too early, again and again."""
+    driven.clock.advance(timedelta(microseconds=1))
+    driven.acquire()
+    driven.steps.make_due(driven.step)
+    wait_until = driven.acquire(n=2)["wait_until"]
+    assert wait_until == "2026-11-21T12:01:01.000000Z"
+    driven.clock.advance(datetime.fromisoformat(wait_until) - driven.clock())
+    assert driven.acquire(n=2)["next"] == "prepare"
 
 
 def test_a_kind_of_a_newer_deployment_is_left_alone() -> None:

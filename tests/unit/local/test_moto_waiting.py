@@ -1,0 +1,45 @@
+"""moto waits until a moment of UTC, in whichever time zone the machine is."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
+
+from infra.local import moto_waiting
+
+DUE = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.fixture(params=["UTC", "EST+5", "IST-5:30"])
+def zone(request, monkeypatch):
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def mended():
+    undo = moto_waiting.mend()
+    yield
+    undo()
+
+
+@pytest.mark.parametrize(("left", "waits"), [(0.0, 0), (0.02, 1), (1.0, 1), (59.5, 60)])
+def test_the_wait_lasts_until_the_moment_and_never_less(zone, mended, left, waits):
+    moment = Timestamp._from_timestamp_string(timestamp="2026-11-21T12:00:00.000000Z")
+    # As moto reckons, which asks the clock on the wall.
+    on_the_wall = (DUE - timedelta(seconds=left)).astimezone().replace(tzinfo=None)
+    assert int((moment - on_the_wall).total_seconds()) == waits
+
+
+def test_text_that_is_no_timestamp_stays_none(mended):
+    assert Timestamp._from_timestamp_string(timestamp="tomorrow") is None
+
+
+def test_it_can_be_undone():
+    before = vars(Timestamp)["_from_timestamp_string"]
+    moto_waiting.mend()()
+    assert vars(Timestamp)["_from_timestamp_string"] is before
