@@ -221,6 +221,23 @@ class DropsWhatItDoesNotKnow(MemoryTaskStore):
         return super().apply(change)
 
 
+class RemovesTheHeadOnly(MemoryTaskStore):
+    """Leaves the rows of a removed task behind."""
+
+    def remove(self, task: Task) -> bool:
+        with self.lock:
+            return self._heads.pop(task.task_id, None) is not None
+
+
+class RemovesWhateverStands(MemoryTaskStore):
+    """Asks neither for the version nor for an outcome."""
+
+    def remove(self, task: Task) -> bool:
+        with self.lock:
+            self._rows.pop(task.task_id, None)
+            return self._heads.pop(task.task_id, None) is not None
+
+
 class SharedHeads(MemoryTaskStore):
     """Every task under one key."""
 
@@ -349,6 +366,11 @@ BROKEN: tuple[Broken, ...] = (
     Broken(HeadsLoseThePageEnd, (checks.heads_pages_over_every_task_once,)),
     Broken(HeadsWithADanglingCursor, (checks.heads_of_an_exact_page_have_no_cursor,)),
     Broken(DropsWhatItDoesNotKnow, (checks.unknown_attributes_survive_every_rewrite,)),
+    Broken(RemovesTheHeadOnly, (checks.remove_takes_rows_and_head_of_that_task_only,)),
+    Broken(
+        RemovesWhateverStands,
+        (checks.remove_of_a_task_that_moved_on_is_refused, checks.remove_of_a_live_task_is_refused),
+    ),
     Broken(SharedHeads, (checks.tasks_do_not_touch_each_other,)),
     Broken(
         ChecksThenActs,

@@ -437,6 +437,45 @@ def heartbeats_and_a_finish_do_not_overwrite_each_other(store: TaskStore) -> Non
     assert len(rows(store, task.task_id)) == won[0].version
 
 
+# ---- removing
+
+
+def remove_takes_rows_and_head_of_that_task_only(store: TaskStore) -> None:
+    """A life of more rows than one transaction of DynamoDB's removes."""
+    other = store.apply(Create(submitted()))
+    life = a_life()
+    for turn in range(6):
+        life.append(acquired(life[-1], "worker-3", NOW + (turn + 2) * HOUR))
+        life.append(retried(life[-1], NOW + (turn + 2) * HOUR))
+    life.append(failed(life[-1]))
+    done = stored(store, life)
+    assert store.remove(done) is True
+    assert store.get(done.task_id) is None
+    assert rows(store, done.task_id) == []
+    assert store.remove(done) is False
+    assert rows(store, other.task_id) == [row(other)]
+    again = submitted(done.task_id)
+    assert store.apply(Create(again)) == again
+
+
+def remove_of_a_task_that_moved_on_is_refused(store: TaskStore) -> None:
+    life = a_life()
+    done = stored(store, life[:-1])
+    head = store.apply(Advance(done, life[-1]))
+    with pytest.raises(StaleTask) as stale:
+        store.remove(done)
+    assert stale.value.stored == head
+    assert store.get(head.task_id) == head
+    assert rows(store, head.task_id) == [row(task) for task in life]
+
+
+def remove_of_a_live_task_is_refused(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    with pytest.raises(ValueError, match="terminal"):
+        store.remove(task)
+    assert store.get(task.task_id) == task
+
+
 def _race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[Change]) -> list[Task | None]:
     """Apply all changes at once, one a thread; None where one was refused."""
     line = threading.Barrier(len(changes))
@@ -482,6 +521,9 @@ SEQUENTIAL: tuple[Check, ...] = (
     heads_pages_over_every_task_once,
     heads_of_an_exact_page_have_no_cursor,
     unknown_attributes_survive_every_rewrite,
+    remove_takes_rows_and_head_of_that_task_only,
+    remove_of_a_task_that_moved_on_is_refused,
+    remove_of_a_live_task_is_refused,
 )
 CONCURRENT: tuple[Check, ...] = (
     one_winner_per_version,

@@ -96,6 +96,10 @@ class SimulatedStore:
         self._read()
         return self.house.memory.due(now, limit=limit)
 
+    def remove(self, task: Task) -> bool:
+        self._point()
+        return self.house.memory.remove(task)
+
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         self._read()
         return self.house.memory.heads(cursor=cursor, limit=limit)

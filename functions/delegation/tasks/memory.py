@@ -6,7 +6,7 @@ from datetime import datetime
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.model import Task
-from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise
+from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, require_terminal
 
 Fault = Callable[[str], None]
 """Called with `before NAME` and `after NAME` around every call; what it raises is what the caller sees."""
@@ -104,6 +104,23 @@ class MemoryTaskStore:
         with self.lock:
             found = [DueEntry(t.task_id, t.due_at) for t in self._heads.values() if t.due_at and t.due_at <= now]
         return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+
+    def remove(self, task: Task) -> bool:
+        """See TaskStore.remove."""
+        require_terminal(task)
+        self.fault("before remove")
+        with self.lock:
+            head = self._heads.get(task.task_id)
+            if head is None:
+                return False
+            if head.version != task.version:
+                raise StaleTask(task.task_id, head)
+            if head.revision != task.revision:
+                raise RevisionConflict(task.task_id, head)
+            del self._rows[task.task_id]
+            del self._heads[task.task_id]
+        self.fault("after remove")
+        return True
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         """See TaskStore.heads."""

@@ -93,5 +93,19 @@ class TaskStore(Protocol):
     def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
         """Entries of the due index at or before `now`, about the oldest first."""
 
+    def remove(self, task: Task) -> bool:
+        """Remove a terminal task for good: its rows oldest first, its head last, each step only while the head stands.
+
+        True when this call removed the head, False when there was none (any more). An interrupted removal is finished
+        by repeating it; a task that moves on meanwhile keeps its head and its newest rows. Raises StaleTask or
+        RevisionConflict when the head is no longer `task`, ValueError when `task` is not terminal.
+        """
+
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         """All heads in no particular order, a page at a time."""
+
+
+def require_terminal(task: Task) -> None:
+    """ValueError for a task that has no outcome: removing it would lose accepted work."""
+    if not task.is_terminal:
+        raise ValueError(f"task {task.task_id} is {task.status}: only a terminal task can be removed")
