@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.avro import ManifestFile
-from delegation.purge.context import Engine, PurgeContext
-from delegation.purge.errors import ManifestMissing, MetadataReplaced
+from delegation.purge.context import Engine, PurgeContext, PurgeOptions
+from delegation.purge.errors import CredentialsDoNotCover, ManifestMissing, MetadataReplaced
 from delegation.purge.guards import VERSIONED_BUCKET, PathGuard, Verdict, check_table, covered_roots, table_roots
 from delegation.purge.metadata import TableMetadata, parse_metadata
 from delegation.purge.neighbours import neighbours_of, reach_of_neighbour
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import (
     INDEX,
+    SAMPLE,
     Asked,
     Chunk,
     ChunkWriter,
@@ -88,9 +89,21 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         readable=lambda path: path not in known and guard.covers(path),
         missing=accounted.check,
     )
+    maps = [*(record.path for record in reached.lists), *reached.manifests]
+    _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
     small = [*named_by_metadata(metadata), *history.files, *reached.lists]
     small.extend(manifest_record(path, manifest) for path, manifest in reached.manifests.items())
     return Survey(metadata, guard, small, frozenset(history.foreign), reached.manifests, known)
+
+
+def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str]) -> None:
+    """Raise CredentialsDoNotCover for lists and manifests that lie outside the table and cannot be read.
+
+    Files outside are kept anyway, but what such a one names may well be the table's own, and would be left behind.
+    """
+    unread = [path for path in maps if not guard.covers(path) and not guard.roots.contains(path)]
+    if unread and options.uncovered == "refuse":
+        raise CredentialsDoNotCover(len(unread), sorted(unread)[:SAMPLE])
 
 
 def check_not_replaced(metadata: TableMetadata, earlier: Sequence[PlanIndex]) -> None:
