@@ -12,6 +12,7 @@ from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.record import Record, Scope, State, StoredAnswer
 from delegation.idempotency.store import IdempotencyStore, RecordWrite
+from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.errors import StaleTask, TaskExists
 from delegation.tasks.memory import MemoryTaskStore
@@ -162,3 +163,56 @@ def test_an_expired_record_may_be_replaced_even_when_it_is_gone(stores: Stores) 
     stored = idempotency.get(SCOPE.id)
     assert stored is not None
     assert stored.task_id == task.task_id
+
+
+def test_only_expired_records_are_removed(stores: Stores) -> None:
+    _tasks, idempotency = stores
+    lifetime = timedelta(minutes=30)
+    scopes = [Scope("polaris", "POLARIS", "POST", "/v1/tasks", f"key-{n}") for n in range(5)]
+    kept = [idempotency.put(RecordWrite(bound_to(scope))) for scope in scopes]
+    for record in kept[:3]:
+        expiring = records.start_expiry(record, NOW, lifetime=lifetime, nonce=nonce())
+        idempotency.put(RecordWrite(expiring, replaces=record))
+    assert {record.scope for record in unexpiring(idempotency)} == {scope.id for scope in scopes[3:]}
+    assert idempotency.remove_expired(NOW + lifetime - timedelta(seconds=1), 10) == 0
+    assert idempotency.remove_expired(NOW + lifetime, 2) == 2
+    assert idempotency.remove_expired(NOW + lifetime, 2) == 1
+    assert idempotency.remove_expired(NOW + lifetime, 2) == 0
+    assert [idempotency.get(scope.id) for scope in scopes] == [None, None, None, *kept[3:]]
+
+
+def test_expiry_starts_when_the_task_is_over_or_gone(stores: Stores) -> None:
+    tasks, idempotency = stores
+    live, over, gone = submitted(), submitted(), submitted()
+    bindings = {}
+    for name, task in (("live", live), ("over", over), ("gone", gone)):
+        scope = Scope("polaris", "POLARIS", "POST", "/v1/tasks", name)
+        bindings[name] = bound_to(scope, task)
+        idempotency.accept(Create(task), RecordWrite(bindings[name]))
+    tasks.apply(Advance(over, failed(over)))
+    done = tasks.apply(Advance(gone, failed(gone)))
+    assert tasks.remove(done)
+    upkeep = RecordUpkeep(tasks, idempotency, lifetime=timedelta(minutes=30), nonce=nonce)
+    assert sorted(upkeep.start_expiry(NOW)) == [False, True, True]
+    assert list(upkeep.start_expiry(NOW)) == [False]
+    expiries = {name: idempotency.get(record.scope) for name, record in bindings.items()}
+    until = NOW + timedelta(minutes=30)
+    assert {name: record.expires_at for name, record in expiries.items() if record} == {
+        "live": None,
+        "over": until,
+        "gone": until,
+    }
+
+
+def bound_to(scope: Scope, task: Task | None = None) -> Record:
+    return records.bind(scope, task=task or submitted(), payload_hash="a" * 64, answer=None, now=NOW, nonce=nonce())
+
+
+def unexpiring(idempotency: IdempotencyStore) -> list[Record]:
+    """All pages, two records each."""
+    page = idempotency.without_expiry(limit=2)
+    found = list(page.records)
+    while page.cursor is not None:
+        page = idempotency.without_expiry(cursor=page.cursor, limit=2)
+        found += page.records
+    return found

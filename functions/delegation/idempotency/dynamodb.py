@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import FORMAT, Record
-from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.conditional import from_item, to_item
 from delegation.tasks.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
 from delegation.tasks.errors import MalformedRecord, OutcomeUnknown
 from delegation.tasks.model import Task, isoformat
 from delegation.tasks.store import Change
+
+_EXPIRED: Final = "expires_at <= :now"
 
 
 class DynamoDbIdempotencyStore:
@@ -60,6 +62,43 @@ class DynamoDbIdempotencyStore:
         if accepted is None:
             raise RecordConflict(None)
         return accepted
+
+    def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
+        """See IdempotencyStore.without_expiry: one page of a Scan, which reads what it does not show too."""
+        start = {} if cursor is None else {"ExclusiveStartKey": to_item({"scope": cursor})}
+        answer = self._scan("attribute_not_exists(expires_at)", Limit=limit, **start)
+        after = answer.get("LastEvaluatedKey")
+        found = tuple(_record_of(from_item(item)) for item in answer["Items"])
+        return RecordPage(found, from_item(after)["scope"] if after else None)
+
+    def remove_expired(self, now: datetime, limit: int) -> int:
+        """See IdempotencyStore.remove_expired: a Scan, and a conditional DeleteItem for each."""
+        moment = to_item({":now": int(now.timestamp())})
+        removed = 0
+        start: dict[str, Any] = {}
+        while True:
+            answer = self._scan(_EXPIRED, ExpressionAttributeValues=moment, **start)
+            for item in answer["Items"]:
+                if removed == limit:
+                    return removed
+                removed += self._remove({"scope": item["scope"]}, moment)
+            if "LastEvaluatedKey" not in answer:
+                return removed
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def _scan(self, condition: str, **arguments: Any) -> dict[str, Any]:
+        return self._tasks.dynamodb.read(
+            "scan", TableName=self._table, FilterExpression=condition, ConsistentRead=True, **arguments
+        )
+
+    def _remove(self, key: dict[str, Any], moment: dict[str, Any]) -> bool:
+        """Whether the record went; one that was renewed since it was seen stays."""
+        dynamodb = self._tasks.dynamodb
+        return not dynamodb.write(
+            lambda: dynamodb.client.delete_item(
+                TableName=self._table, Key=key, ConditionExpression=_EXPIRED, ExpressionAttributeValues=moment
+            )
+        )
 
     @staticmethod
     def _check_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:

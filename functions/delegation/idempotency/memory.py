@@ -1,8 +1,10 @@
 """IdempotencyStore in memory, under the lock of the task store whose changes it joins."""
 
+from datetime import datetime
+
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import Record
-from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.store import Change
@@ -42,6 +44,24 @@ class MemoryIdempotencyStore:
             self._records[write.record.scope] = write.record
         self._tasks.fault("after accept")
         return task
+
+    def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
+        """See IdempotencyStore.without_expiry."""
+        self._tasks.fault("before list records")
+        with self._tasks.lock:
+            found = [record for scope, record in sorted(self._records.items()) if scope > (cursor or "")]
+        found = [record for record in found if record.expires_at is None]
+        return RecordPage(tuple(found[:limit]), found[limit - 1].scope if len(found) > limit else None)
+
+    def remove_expired(self, now: datetime, limit: int) -> int:
+        """See IdempotencyStore.remove_expired."""
+        self._tasks.fault("before remove records")
+        with self._tasks.lock:
+            expired = [scope for scope, record in self._records.items() if record.is_expired(now)][:limit]
+            for scope in expired:
+                del self._records[scope]
+        self._tasks.fault("after remove records")
+        return len(expired)
 
     def _check(self, write: RecordWrite) -> bool:
         """Whether this very write was applied before; RecordConflict if another one was."""

@@ -1,6 +1,7 @@
 """The seam between idempotency records and their store, which joins them to tasks in one transaction."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from delegation.idempotency.record import Record
@@ -14,6 +15,14 @@ class RecordWrite:
 
     record: Record
     replaces: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """Some records and the cursor that continues after them, None at the end."""
+
+    records: tuple[Record, ...]
+    cursor: str | None
 
 
 class IdempotencyStore(Protocol):
@@ -30,3 +39,9 @@ class IdempotencyStore(Protocol):
 
         Raises what TaskStore.apply raises, and RecordConflict.
         """
+
+    def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
+        """Records whose lifetime has not begun, in no particular order, at most about `limit` a page."""
+
+    def remove_expired(self, now: datetime, limit: int) -> int:
+        """Remove at most `limit` records that have expired at `now`, each only if it still has; how many were."""
