@@ -20,6 +20,10 @@ _LONGEST: Final = timedelta(days=3650)
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
 _GRACE: Final = "delegation.dispatch.grace-duration"
+_RETENTION: Final = "delegation.maintenance.task-retention-duration"
+_INTERVAL: Final = "delegation.maintenance.interval-duration"
+_LEAST_RETENTION: Final = timedelta(hours=1)
+"""Longer than an idempotency key lives after its task: what it replays may still be asked of the task."""
 _RETRY: Final = re.compile(r"delegation\.retry\.(default|[A-Z][A-Z_]*)\.([a-z-]+)")
 MAX_EXCUSED: Final = 20
 """At most this many attempts are excused for throttling (DESIGN §4)."""
@@ -106,6 +110,18 @@ class DispatchPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class MaintenancePolicy:
+    """How long finished tasks are kept, and how often the stores are tidied.
+
+    The default outlasts the 90 days for which Step Functions keeps an execution's name: a task that comes back under
+    its former id then finds the names of its executions free.
+    """
+
+    retention: timedelta = timedelta(days=100)
+    interval: timedelta = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Policies:
     """All policies of one deployment; of the kinds in `fail_when_lost` a lost run is not tried again."""
 
@@ -114,6 +130,7 @@ class Policies:
     lease: LeasePolicy = LeasePolicy()
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
+    maintenance: MaintenancePolicy = MaintenancePolicy()
 
     def retry(self, task_type: str) -> RetryPolicy:
         """The policy of one task type."""
@@ -122,7 +139,7 @@ class Policies:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
         """Policies from the proposal's property names; InvalidProperty names the one that is unknown or wrong."""
-        lease, dispatch = LeasePolicy(), DispatchPolicy()
+        lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, object]] = {}
         for name, value in properties.items():
             if name == _LOST_TIMEOUT:
@@ -131,6 +148,10 @@ class Policies:
                 lease = replace(lease, clock_drift=_duration(name, value))
             elif name == _GRACE:
                 dispatch = replace(dispatch, grace=_duration(name, value))
+            elif name == _RETENTION:
+                maintenance = replace(maintenance, retention=_duration(name, value, least=_LEAST_RETENTION))
+            elif name == _INTERVAL:
+                maintenance = replace(maintenance, interval=_duration(name, value, least=timedelta(seconds=1)))
             elif match := _RETRY.fullmatch(name):
                 field, parsed = _retry_field(name, match[2], value)
                 overrides.setdefault(match[1], {})[field] = parsed
@@ -143,14 +164,17 @@ class Policies:
         for kind, policy in {"default": default, **by_type}.items():
             if policy.max_backoff < policy.initial_backoff:
                 raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
-        return cls(default=default, by_type=by_type, lease=lease, dispatch=dispatch)
+        return cls(default=default, by_type=by_type, lease=lease, dispatch=dispatch, maintenance=maintenance)
 
 
-def _duration(name: str, value: str) -> timedelta:
+def _duration(name: str, value: str, *, least: timedelta | None = None) -> timedelta:
     try:
-        return parse_duration(value)
+        parsed = parse_duration(value)
     except ValueError as error:
         raise InvalidProperty(name, str(error)) from error
+    if least is not None and parsed < least:
+        raise InvalidProperty(name, f"{value!r} is shorter than {least.total_seconds():.0f}s")
+    return parsed
 
 
 def _retry_field(name: str, key: str, value: str) -> tuple[str, object]:

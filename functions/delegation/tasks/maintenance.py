@@ -1,0 +1,143 @@
+"""`store-maintenance`: the recurring singleton that keeps the stores small and consistent (issue of reliable tasks).
+
+Its id is deterministic, so there is one task of it in a store, and one holder of that task: never two at once.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Final, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.tasks.behaviors import Behavior, Run
+from delegation.tasks.errors import RevisionConflict, StaleTask
+from delegation.tasks.model import Task
+from delegation.tasks.service import TaskService
+from delegation.tasks.tasks import Tasks
+
+KIND: Final = "STORE_MAINTENANCE"
+_BATCH: Final = 25
+
+
+class ExpiringRecords(Protocol):
+    """Records beside tasks that have a lifetime of their own: idempotency keys, for one."""
+
+    def start_expiry(self, now: datetime) -> Iterator[bool]:
+        """For each record without an expiry whether it got one, because its task is over."""
+
+    def remove_expired(self, now: datetime, limit: int) -> int:
+        """Remove at most `limit` expired records; how many were."""
+
+
+class Maintenance(BaseModel):
+    """Nothing to choose: retention follows the properties of whoever runs it."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class MaintenanceReport(BaseModel):
+    """What one run did."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tasks_removed: int = 0
+    heads_repaired: int = 0
+    expiries_started: int = 0
+    records_removed: int = 0
+
+
+def store_maintenance(
+    tasks: TaskService, records: Callable[[], ExpiringRecords | None]
+) -> Behavior[Maintenance, MaintenanceReport]:
+    """The behavior; `records` is called when it runs, so that a process that only submits needs no access to them."""
+
+    def work(_parameters: Maintenance, run: Run) -> MaintenanceReport:
+        # Records first: what they replay may need the tasks that are removed after them.
+        expiries, removed = _keep_records(records(), tasks, run)
+        tasks_removed, repaired = _keep_tasks(tasks, run)
+        return MaintenanceReport(
+            tasks_removed=tasks_removed, heads_repaired=repaired, expiries_started=expiries, records_removed=removed
+        )
+
+    return Behavior(
+        KIND,
+        Maintenance,
+        work,
+        result=MaintenanceReport,
+        identify=lambda _parameters: "singleton",
+        every=tasks.policies.maintenance.interval,
+    )
+
+
+def ensure_submitted(tasks: TaskService, behavior: Behavior[Maintenance, MaintenanceReport]) -> bool:
+    """Submit the maintenance task unless it is there, one read in the usual case; whether this call did.
+
+    One that somebody cancelled stays so: a FAILURE is left to be retried by hand.
+    """
+    parameters = Maintenance()
+    if tasks.store.get(behavior.task_id(parameters)) is not None:
+        return False
+    return Tasks(tasks).submit(behavior, parameters).is_new
+
+
+def _keep_records(records: ExpiringRecords | None, tasks: TaskService, run: Run) -> tuple[int, int]:
+    if records is None:
+        return 0, 0
+    started = 0
+    for did_start in records.start_expiry(tasks.clock()):
+        run.checkpoint()
+        started += did_start
+    removed = 0
+    while True:
+        run.checkpoint()
+        # By the slowest clock that may have written: a caller there still replays what expired here.
+        gone = records.remove_expired(tasks.clock() - tasks.policies.lease.clock_drift, _BATCH)
+        removed += gone
+        if gone < _BATCH:
+            return started, removed
+
+
+def _keep_tasks(tasks: TaskService, run: Run) -> tuple[int, int]:
+    removed = repaired = 0
+    cursor: str | None = None
+    while True:
+        page = tasks.store.heads(cursor=cursor, limit=_BATCH)
+        for head in page.tasks:
+            run.checkpoint()
+            if head.task_id == run.task.task_id:
+                continue
+            if is_removable(tasks, head):
+                removed += _remove(tasks, head)
+            elif is_orphaned(head):
+                repaired += not is_orphaned(tasks.change(head.task_id, lambda task, _now: _indexed(tasks, task)))
+        cursor = page.cursor
+        if cursor is None:
+            return removed, repaired
+
+
+def is_removable(tasks: TaskService, head: Task) -> bool:
+    """Whether a task is past retention; a child's outcome is kept until its parent, which is told by it, has one."""
+    if not head.is_terminal or head.last_status_change_ts + tasks.policies.maintenance.retention > tasks.clock():
+        return False
+    parent = None if head.parent_id is None else tasks.store.get(head.parent_id)
+    return parent is None or parent.is_terminal
+
+
+def is_orphaned(head: Task) -> bool:
+    """Whether nobody will look at a live task again; that a terminal one is in the index, its model rules out."""
+    return not head.is_terminal and head.due_at is None
+
+
+def _remove(tasks: TaskService, head: Task) -> bool:
+    try:
+        return tasks.store.remove(head)
+    except (StaleTask, RevisionConflict):
+        return False  # submitted again since it was read
+
+
+def _indexed(tasks: TaskService, task: Task) -> Task:
+    if not is_orphaned(task):
+        return task
+    waiting = task.next_scheduled_run_ts
+    due = task.lost_not_before if waiting is None else waiting + tasks.policies.dispatch.grace
+    return task.evolve(due_at=due)

@@ -1,0 +1,192 @@
+"""`store-maintenance` over the in-memory store, run by a worker."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from delegation.tasks.behaviors import Behaviors, FunctionBehavior
+from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.maintenance import Maintenance, MaintenanceReport, ensure_submitted, store_maintenance
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.model import Status, Task
+from delegation.tasks.policy import InvalidProperty, Policies
+from delegation.tasks.service import NoDispatchQueue, TaskService
+from delegation.tasks.store import Advance, Create, Revise
+from delegation.tasks.worker import Worker, WorkerSettings
+from tests.unit.tasks.builders import HOUR, NOW, Clock, acquired, failed, submitted, succeeded, touched
+
+RETENTION = timedelta(days=7)
+
+
+@dataclass
+class Keys:
+    """Records that remember what they were asked."""
+
+    expired: int = 0
+    asked: list[datetime] = field(default_factory=list)
+
+    def start_expiry(self, now: datetime) -> Iterator[bool]:
+        self.asked.append(now)
+        yield from (True, False)
+
+    def remove_expired(self, now: datetime, limit: int) -> int:
+        self.asked.append(now)
+        gone = min(limit, self.expired)
+        self.expired -= gone
+        return gone
+
+
+class Site:
+    def __init__(self) -> None:
+        self.store = MemoryTaskStore()
+        self.clock = Clock()
+        self.keys = Keys()
+        policies = Policies.from_properties({"delegation.maintenance.task-retention-duration": "7d"})
+        self.tasks = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.behavior = store_maintenance(self.tasks, lambda: self.keys)
+
+    def stored(self, *life: Task) -> Task:
+        self.store.apply(Create(life[0]))
+        for before, after in pairwise(life):
+            self.store.apply(Advance(before, after))
+        return life[-1]
+
+    def finished(self, **fields: object) -> Task:
+        first = submitted(**fields)
+        return self.stored(first, failed(first))
+
+    def seconds(self) -> float:
+        return self.clock.now.timestamp()
+
+    def worker(self) -> Worker:
+        runnable = FunctionBehavior(self.tasks, self.behavior, monotonic=self.seconds)
+        return Worker(self.tasks, Behaviors([runnable]), WorkerSettings(owner="w"))
+
+    def run(self) -> MaintenanceReport:
+        """One run; what it reported is on the row of its SUCCESS, as the head is SUBMITTED again."""
+        ensure_submitted(self.tasks, self.behavior)
+        assert self.worker().run_once() is not None
+        rows = self.store.history(self.behavior.task_id(Maintenance()), limit=1000)
+        report = self.behavior.read_result([row for row in rows if row.status is Status.SUCCESS][-1])
+        assert report is not None
+        return report
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_finished_tasks_past_retention_are_removed_and_no_others(site: Site) -> None:
+    old = site.finished()
+    site.clock.now = NOW + RETENTION - timedelta(seconds=1)
+    waiting, fresh = site.stored(submitted()), submitted()
+    site.stored(fresh, failed(fresh, site.clock.now))
+    assert site.run().tasks_removed == 0
+    site.clock.advance(2 * HOUR)
+    assert site.run().tasks_removed == 1
+    assert site.store.get(old.task_id) is None
+    assert site.store.history(old.task_id) == ()
+    assert site.store.get(waiting.task_id) == waiting
+    assert site.store.get(fresh.task_id) is not None
+
+
+def test_a_child_is_kept_until_its_parent_has_an_outcome(site: Site) -> None:
+    parent = site.stored(submitted())
+    child = site.finished(parent_id=parent.task_id)
+    site.clock.now = NOW + RETENTION
+    assert site.run().tasks_removed == 0
+    site.store.apply(Advance(parent, failed(parent, site.clock.now)))
+    site.clock.advance(2 * HOUR)
+    assert site.run().tasks_removed == 1
+    assert site.store.get(child.task_id) is None
+
+
+def test_a_task_submitted_again_meanwhile_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = site.finished()
+    site.clock.now = NOW + RETENTION
+    remove = site.store.remove
+
+    def too_late(task: Task) -> bool:
+        moved = task.evolve(version=task.version + 1, revision=task.revision + 1, nonce="n")
+        site.store.apply(Advance(task, moved))
+        return remove(task)
+
+    monkeypatch.setattr(site.store, "remove", too_late)
+    assert site.run().tasks_removed == 0
+    assert len(site.store.history(old.task_id)) == 3
+
+
+def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
+    waiting, first = submitted(), submitted()
+    held = acquired(first)
+    for head in (site.stored(waiting), site.stored(first, held)):
+        site.store.apply(Revise(head, touched(head, due_at=None)))
+    assert site.run().heads_repaired == 2
+    grace = site.tasks.policies.dispatch.grace
+    assert site.tasks.get(waiting.task_id).due_at == NOW + grace
+    assert site.tasks.get(held.task_id).due_at == held.lost_not_before
+
+
+def test_records_are_kept_by_the_slowest_clock(site: Site) -> None:
+    site.keys.expired = 60
+    report = site.run()
+    assert (report.records_removed, report.expiries_started) == (60, 1)
+    assert set(site.keys.asked[1:]) == {NOW - site.tasks.policies.lease.clock_drift}
+
+
+def test_it_recurs_and_there_is_only_one(site: Site) -> None:
+    assert ensure_submitted(site.tasks, site.behavior) is True
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    site.run()
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    head = site.tasks.get(site.behavior.task_id(Maintenance()))
+    assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, NOW + HOUR)
+    assert site.worker().run_once() is None
+
+
+def test_one_that_was_cancelled_stays_cancelled(site: Site) -> None:
+    ensure_submitted(site.tasks, site.behavior)
+    site.tasks.cancel(site.behavior.task_id(Maintenance()))
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    assert site.tasks.get(site.behavior.task_id(Maintenance())).error_code == "CANCELLED"
+
+
+def test_an_interrupted_run_is_finished_by_the_next(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = [site.finished() for _ in range(3)]
+    site.clock.now = NOW + RETENTION
+    remove, calls = site.store.remove, iter(range(100))
+
+    def breaks_at_the_second(task: Task) -> bool:
+        if next(calls) == 1:
+            raise StoreUnavailable("no answer")
+        return remove(task)
+
+    monkeypatch.setattr(site.store, "remove", breaks_at_the_second)
+    ensure_submitted(site.tasks, site.behavior)
+    site.worker().run_once()
+    assert sum(site.store.get(task.task_id) is None for task in old) == 1
+    site.clock.advance(2 * HOUR)
+    assert site.run().tasks_removed == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("task-retention-duration", "30m"), ("task-retention-duration", "soon"), ("interval-duration", "500ms")],
+)
+def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+    name = f"delegation.maintenance.{name}"
+    with pytest.raises(InvalidProperty, match=name):
+        Policies.from_properties({name: value})
+
+
+def test_an_outcome_of_success_is_removed_too(site: Site) -> None:
+    first = submitted()
+    held = acquired(first)
+    running = held.evolve(status=Status.RUNNING, version=held.version + 1, revision=held.revision + 1, nonce="r")
+    site.stored(first, held, running, succeeded(running))
+    site.clock.now = NOW + RETENTION
+    assert site.run().tasks_removed == 1
