@@ -1,16 +1,20 @@
-"""One contract for every TaskStore: in memory, DynamoDB in moto (sequentially), DynamoDB Local (threads too)."""
+"""One contract for every TaskStore: memory, DynamoDB in moto (sequentially) and DynamoDB Local, the kernel."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from delegation.persistence.backend import Backend
+from delegation.persistence.memory import MemoryBackend
 from delegation.tasks import codec
 from delegation.tasks.conditional import to_item
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.kernel import KernelTaskStore, task_process
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.store import Advance, Create, TaskStore
+from tests.contract.persistence_backends import local_backend
 from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.task_tables import local_task_store, moto, task_store
 from tests.unit.tasks.builders import acquired, retried, submitted
@@ -18,6 +22,8 @@ from tests.unit.tasks.builders import acquired, retried, submitted
 MEMORY = "memory"
 MOTO = "moto"
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+KERNEL = "kernel"
+KERNEL_LOCAL = pytest.param("kernel-local", marks=pytest.mark.dynamodb_local)
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +43,25 @@ def store(request: pytest.FixtureRequest) -> Iterator[TaskStore]:
         case "local":
             with local_task_store(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:
                 yield in_dynamodb
+        case "kernel":
+            yield kernel_store(MemoryBackend())
+        case "kernel-local":
+            with local_backend(request.getfixturevalue("dynamodb_local").url) as backend:
+                yield kernel_store(backend)
 
 
-@pytest.mark.parametrize("store", [MEMORY, MOTO, LOCAL], indirect=True)
+def kernel_store(backend: Backend) -> KernelTaskStore:
+    return KernelTaskStore(task_process(backend).store("realm", "tasks"))
+
+
+@pytest.mark.parametrize("store", [MEMORY, MOTO, LOCAL, KERNEL, KERNEL_LOCAL], indirect=True)
 @pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
 def test_contract(store: TaskStore, check: Check) -> None:
     check(store)
 
 
 # moto loses acknowledged writes under threads, so it says nothing about these.
-@pytest.mark.parametrize("store", [MEMORY, LOCAL], indirect=True)
+@pytest.mark.parametrize("store", [MEMORY, LOCAL, KERNEL, KERNEL_LOCAL], indirect=True)
 @pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
 def test_contract_under_threads(store: TaskStore, check: Check) -> None:
     check(store)
