@@ -88,7 +88,13 @@ FUNCTIONS: Final[dict[str, Function]] = {
             (*_PURGE, "inline_max_files"),
             memory_mb=1769,
         ),
-        Function("run_inline", "Purges a small table", 900, _PURGE, memory_mb=1769),
+        Function(
+            "run_inline",
+            "Purges a small table; maintains the stores",
+            900,
+            (*_PURGE, "idempotency_table"),
+            memory_mb=1769,
+        ),
         Function(
             "start_job",
             "Starts the attempt's Spark job, after ending a former attempt's",

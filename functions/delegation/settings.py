@@ -46,13 +46,18 @@ class QueueSettings(BaseSettings):
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
-class RequestSettings(BaseSettings):
-    """What accepting requests needs; the budget is in seconds."""
+class IdempotencySettings(BaseSettings):
+    """Where idempotency records are."""
 
     model_config = _ENVIRONMENT
 
-    realm: str = Field(alias="DELEGATION_REALM", min_length=1)
     idempotency_table: str = Field(alias="DELEGATION_IDEMPOTENCY_TABLE", min_length=1)
+
+
+class RequestSettings(IdempotencySettings):
+    """What accepting requests needs; the budget is in seconds."""
+
+    realm: str = Field(alias="DELEGATION_REALM", min_length=1)
     synchronous_budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
 
 

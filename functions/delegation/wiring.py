@@ -18,6 +18,7 @@ from delegation.driving.steps import Steps
 from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
+from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.purge.behavior import KINDS, PurgeBehavior
@@ -27,6 +28,7 @@ from delegation.purge.workplace import vended_store
 from delegation.settings import (
     IDEMPOTENCY_LIFETIME,
     DispatcherSettings,
+    IdempotencySettings,
     JobSettings,
     JobStartSettings,
     PurgeEnvironment,
@@ -34,11 +36,15 @@ from delegation.settings import (
     RequestSettings,
     TaskSettings,
 )
-from delegation.tasks.behaviors import Behaviors
+from delegation.tasks import maintenance
+from delegation.tasks.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DynamoDbTaskStore
+from delegation.tasks.maintenance import Maintenance, MaintenanceReport
 from delegation.tasks.service import DispatchQueue, NoDispatchQueue, TaskService, new_nonce
 
+ALL_KINDS: Final = KINDS | {maintenance.KIND}
+"""The task types that this release knows; what it does not is left to a newer one."""
 _QUICK: Final = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
 """For calls that answer in milliseconds: what hangs is dropped and tried again."""
 _PATIENT: Final = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
@@ -89,11 +95,32 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
     )
 
 
+def idempotency_records(tasks: TaskService) -> DynamoDbIdempotencyStore:
+    """The records that are accepted in the same transaction as their tasks; TypeError when tasks are elsewhere."""
+    if not isinstance(tasks.store, DynamoDbTaskStore):
+        raise TypeError("requests are accepted in the same transaction as their tasks: both have to be in DynamoDB")
+    return DynamoDbIdempotencyStore(tasks.store, IdempotencySettings().idempotency_table)
+
+
+def store_maintenance(tasks: TaskService) -> Behavior[Maintenance, MaintenanceReport]:
+    """The recurring task that tidies tasks and idempotency records."""
+
+    def records() -> RecordUpkeep:
+        return RecordUpkeep(tasks.store, idempotency_records(tasks), lifetime=IDEMPOTENCY_LIFETIME, nonce=new_nonce)
+
+    return maintenance.store_maintenance(tasks, records)
+
+
+def all_behaviors(tasks: TaskService) -> Behaviors:
+    """Everything that this release can run, for who runs it."""
+    return Behaviors([purge_behavior(tasks, polaris()), FunctionBehavior(tasks, store_maintenance(tasks))])
+
+
 def steps(*, dispatches: bool = False, works: bool = False, jobs: Callable[[], EmrServerless] | None = None) -> Steps:
     """The steps of the state machine, with as much around them as the function's variables and role allow."""
     tasks = task_service(dispatch_queue() if dispatches else None)
-    behaviors = Behaviors([purge_behavior(tasks, polaris())]) if works else None
-    return Steps(tasks, KINDS, behaviors=behaviors, jobs=jobs() if jobs else None)
+    behaviors = all_behaviors(tasks) if works else None
+    return Steps(tasks, ALL_KINDS, behaviors=behaviors, jobs=jobs() if jobs else None)
 
 
 def watched_jobs() -> EmrServerless:
@@ -116,12 +143,9 @@ def started_jobs() -> EmrServerless:
 def submissions(tasks: TaskService) -> Submissions:
     """Accepting and running requests."""
     settings = RequestSettings()
-    store = tasks.store
-    if not isinstance(store, DynamoDbTaskStore):
-        raise TypeError("requests are accepted in the same transaction as their tasks: both have to be in DynamoDB")
     tables = polaris()
-    records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
-    acceptance = Acceptance(store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce)
+    records = idempotency_records(tasks)
+    acceptance = Acceptance(tasks.store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce)
     return Submissions(
         tasks,
         acceptance,

@@ -36,6 +36,20 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
     ]
 
 
+def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
+    """A purge, and the maintenance of both tables: a removal deletes rows while it checks the head."""
+    data = grants.data
+    return [
+        *data.purge(),
+        allow(
+            ["dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"],
+            data.tasks_table.table_arn,
+        ),
+        data.idempotency(),
+        allow(["dynamodb:DeleteItem", "dynamodb:Scan"], data.idempotency_table.table_arn),
+    ]
+
+
 def _dispatcher(grants: Grants) -> list[iam.PolicyStatement]:
     return [
         allow(["states:StartExecution"], grants.state_machine_arn),
@@ -75,7 +89,7 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "sweeper": lambda grants: [*grants.data.tasks(), grants.data.due(), _send(grants)],
     "acquire": lambda grants: grants.data.tasks(),
     "prepare": lambda grants: [*grants.data.tasks(), *grants.data.read_plans(), *grants.data.polaris()],
-    "run_inline": lambda grants: grants.data.purge(),
+    "run_inline": _run_inline,
     "start_job": _start_job,
     "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _send(grants)],
     "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants)],

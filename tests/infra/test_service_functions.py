@@ -30,7 +30,10 @@ ACTIONS = {
     "sweeper": _TASKS | {"dynamodb:Query", "sqs:SendMessage"},
     "acquire": _TASKS,
     "prepare": _TASKS | _POLARIS | {"s3:GetObject", "s3:ListBucket"},
-    "run_inline": _TASKS | _PLANS | _POLARIS,
+    "run_inline": _TASKS
+    | _PLANS
+    | _POLARIS
+    | {"dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"},
     "start_job": _TASKS
     | {
         "emr-serverless:StartJobRun",

@@ -11,7 +11,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation import wiring
 from delegation.driving.dispatch import Swept, sweep
-from delegation.purge.behavior import KINDS
+from delegation.tasks.errors import TaskError
+from delegation.tasks.maintenance import ensure_submitted
 from delegation.tasks.service import TaskService
 from delegation.tasks.transitions import DISPATCH_FAILED, LOST
 
@@ -30,12 +31,22 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     """One sweep; answers how many due tasks were looked at and how many of those failed."""
     deadline = wiring.utc_now() + timedelta(milliseconds=context.get_remaining_time_in_millis()) - _MARGIN
     looked = failed = 0
-    for swept in sweep(_tasks(), KINDS, deadline=deadline, clock=wiring.utc_now):
+    for swept in sweep(_tasks(), wiring.ALL_KINDS, deadline=deadline, clock=wiring.utc_now):
         looked += 1
         failed += swept.error is not None
         _report(swept)
+    _ensure_maintenance(_tasks())
     metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
     return {"looked": looked, "failed": failed}
+
+
+def _ensure_maintenance(tasks: TaskService) -> None:
+    """One read a minute; an error here costs no more than a minute's delay."""
+    try:
+        if ensure_submitted(tasks, wiring.store_maintenance(tasks)):
+            logger.info("submitted", extra={"action": "maintain"})
+    except TaskError as error:
+        logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
 def _report(swept: Swept) -> None:

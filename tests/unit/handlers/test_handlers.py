@@ -15,6 +15,7 @@ from moto import mock_aws
 from delegation import wiring
 from delegation.driving import steps as driving_steps
 from delegation.purge.behavior import PurgeBehavior, TablePurge
+from delegation.tasks.maintenance import Maintenance
 from delegation.tasks.model import Status, Task
 from delegation.tasks.service import Lease, TaskService
 from delegation.tasks.store import Create
@@ -220,8 +221,16 @@ def test_sweeper_dispatches_what_is_due(deployed: Deployed, monkeypatch: pytest.
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 0}
-    messages = deployed.sqs.receive_message(QueueUrl=deployed.resources.queue_url)["Messages"]
-    assert [json.loads(message["Body"]) for message in messages] == [{"task_id": TASK_ID, "n": 2}]
+    queue_url = deployed.resources.queue_url
+    messages = deployed.sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=10)["Messages"]
+    maintenance = wiring.store_maintenance(tasks).task_id(Maintenance())
+    assert {(body["task_id"], body["n"]) for body in (json.loads(message["Body"]) for message in messages)} == {
+        (TASK_ID, 2),
+        (maintenance, 1),
+    }
+    assert tasks.get(maintenance).status is Status.SUBMITTED
+    invoke("sweeper", deployed, monkeypatch)
+    assert tasks.get(maintenance).version == 1
 
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"api", "authorizer", "dispatcher", "sweeper"}))
