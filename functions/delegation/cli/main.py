@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from delegation.cli import purge, submit, tasks
+from delegation.cli import purge, submit, tasks, worker
 from delegation.cli.errors import CommandUnavailable
 from delegation.cli.output import output_of
 from delegation.errors import DelegationError
@@ -47,6 +47,7 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
 
     app.command("purge")(purge.purge_command)
     app.command("submit")(submit.submit_command)
+    app.command("worker")(worker.worker_command)
     app.add_typer(tasks.app, name="tasks")
     for point in sorted(installed, key=lambda point: point.name):
         _add(app, point)

@@ -53,6 +53,8 @@ class HeldRun:
                 raise LeaseLost(self.task_id, attempt=self.attempt, current=task.attempt_count, status=task.status)
             if task.cancel_requested:
                 raise RunCancelled(self.task_id)
+            if self.tasks.draining.is_set():
+                raise RunHandedOver(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
             if moved and self._monotonic() - self._reported >= ALIVE_EVERY.total_seconds():

@@ -4,6 +4,7 @@ Every method reads the head, lets a pure function decide, and writes conditional
 deciding again, so a method returns what is true in the store, never what it hoped for.
 """
 
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ class TaskService:
         self.queue = queue
         self.clock = clock
         self.nonce = nonce
+        self.draining = threading.Event()
+        """Set when this process is about to end: runs are handed over at their next checkpoint."""
 
     def get(self, task_id: str) -> Task:
         """The task as it stands."""

@@ -81,6 +81,7 @@ class Worker:
 
     def stop(self) -> None:
         """Let the current task be handed over at its next checkpoint, and end."""
+        self._tasks.draining.set()
         self._stop.set()
 
     def run_once(self) -> Task | None:

@@ -1,0 +1,44 @@
+"""`delegation worker` refuses wrong settings before it touches anything."""
+
+import pytest
+
+from delegation.cli.worker import BadSettings, read_properties
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("delegation.task.lease.lost-timeout-duration=soon", "delegation.task.lease.lost-timeout-duration"),
+        ("delegation.retry.default.max-attempts=-1", "delegation.retry.default.max-attempts"),
+        ("delegation.retry.default.colour: red", "delegation.retry.default.colour"),
+        ('{"delegation.unknown": "1"}', "delegation.unknown"),
+    ],
+)
+def test_a_wrong_property_ends_it_with_status_2_naming_it(run, tmp_path, line, name):
+    path = tmp_path / "service.properties"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    result = run("worker", "--properties", str(path))
+    assert result.exit_code == 2
+    assert name in result.stderr.replace("\n", "")
+
+
+def test_a_missing_variable_is_named(run, monkeypatch):
+    monkeypatch.delenv("DELEGATION_TASKS_TABLE", raising=False)
+    result = run("worker")
+    assert result.exit_code == 2
+    assert "DELEGATION_TASKS_TABLE" in result.stderr
+
+
+def test_both_formats_say_the_same(tmp_path):
+    lines, document = tmp_path / "a.properties", tmp_path / "a.json"
+    lines.write_text("# comment\n! too\n\na.b = 1h\nc.d: x=y\n", encoding="utf-8")
+    document.write_text('{"a.b": "1h", "c.d": "x=y"}', encoding="utf-8")
+    assert read_properties(lines) == read_properties(document) == {"a.b": "1h", "c.d": "x=y"}
+
+
+@pytest.mark.parametrize("text", ["no value here", "{broken", '{"a": 1}'])
+def test_a_file_that_is_neither_is_refused(tmp_path, text):
+    path = tmp_path / "a"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadSettings, match=str(path)):
+        read_properties(path)
