@@ -55,7 +55,9 @@ def after_error(
     if untouched or error.kind is ErrorClass.PERMANENT or (not excuse and retry.exhausted(task)):
         return t.fail(task, now, code=error.code, summary=error.summary, extended=error.extended)
     if wait is None:
-        wait = timedelta(0) if error.kind in _FREE else retry.backoff(max(task.unexcused_attempts, 1))
+        # Excused attempts leave the count of the others flat; the wait grows with them all the same.
+        failures = max(task.unexcused_attempts, 1) + (task.throttled_count if throttled else 0)
+        wait = timedelta(0) if error.kind in _FREE else retry.backoff(failures)
     return t.schedule_retry(
         task,
         now,

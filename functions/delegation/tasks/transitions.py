@@ -27,6 +27,7 @@ DISPATCH_FAILED: Final = "DISPATCH_FAILED"
 
 _NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lost_not_before": None, "recheck_not_before": None}
 _RESULT_LIMIT: Final = 32_768
+_SUMMARY_LIMIT: Final = 1_024
 
 
 def transition(task: Task, target: Status, now: datetime, **fields: Any) -> Task:
@@ -90,7 +91,7 @@ def succeed(task: Task, attempt: int, now: datetime, *, summary: str, **results:
         due_at=None,
         error_code=None,
         eta_ts=None,
-        result_summary=summary,
+        result_summary=_short(summary),
         **_NO_LEASE,
         **results,
     )
@@ -106,7 +107,7 @@ def fail(task: Task, now: datetime, *, code: str, summary: str, extended: str | 
         next_scheduled_run_ts=None,
         eta_ts=None,
         error_code=code,
-        result_summary=summary,
+        result_summary=_short(summary),
         result_extended=_bounded(task, now, code, summary if extended is None else extended),
         **_NO_LEASE,
     )
@@ -134,7 +135,7 @@ def schedule_retry(
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
         error_code=code,
-        result_summary=summary,
+        result_summary=_short(summary),
         result_extended=_bounded(task, now, code, summary),
         **_NO_LEASE,
     )
@@ -201,6 +202,10 @@ def recur(task: Task, now: datetime, *, grace: timedelta) -> Task:
 def dispatched(task: Task, *, due_at: datetime) -> Task:
     """One more dispatch of a waiting task is about to be sent; somebody looks again at `due_at` if it gets lost."""
     return task.evolve(dispatch_count=task.dispatch_count + 1, due_at=due_at)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SUMMARY_LIMIT else text[: _SUMMARY_LIMIT - 1] + "…"
 
 
 def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
