@@ -9,8 +9,10 @@ STAMP := $(VENV)/.installed
 EXTRAS := cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
+SEEDS ?= 500
+MUTATION ?= none
 
-.PHONY: help venv demo up test check format bench crash-matrix clean
+.PHONY: help venv demo up test check format bench crash-matrix simulate clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +49,9 @@ bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time
 
 crash-matrix: $(STAMP) ## Kill a purge before and after each of its calls and run it again; totals on the last line
 	@PYTHONPATH=functions:. $(BIN)/python tests/faults/crash_matrix.py $(ARGS)
+
+simulate: $(STAMP) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift to see one caught
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulate --seeds $(SEEDS) --mutation $(MUTATION)
 
 clean: ## Remove .venv, .local and what tools left behind
 	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \

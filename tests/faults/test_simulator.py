@@ -10,7 +10,7 @@ import pytest
 from tests.faults import simulate
 from tests.faults.ledger import ARROWS
 
-SEEDS = 80
+SEEDS = 500
 ROOT = Path(__file__).resolve().parents[2]
 
 
