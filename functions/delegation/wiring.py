@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import boto3
+import httpx
 from botocore.config import Config
 
 from delegation.driving.dispatch import Dispatcher, SqsDispatchQueue
@@ -21,6 +22,7 @@ from delegation.idempotency.service import Acceptance
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
+from delegation.polaris.transport import Backoff, Transport
 from delegation.purge.behavior import KINDS, PurgeBehavior
 from delegation.purge.context import PurgeSettings
 from delegation.purge.s3 import S3PlanStore
@@ -48,6 +50,8 @@ ALL_KINDS: Final = KINDS | {maintenance.KIND}
 _QUICK: Final = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
 """For calls that answer in milliseconds: what hangs is dropped and tried again."""
 _PATIENT: Final = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
+_CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
+"""For Polaris behind API Gateway's 29 s: one answer may take long, for large metadata does, but not two in a row."""
 
 
 def utc_now() -> datetime:
@@ -78,9 +82,14 @@ def dispatcher() -> Dispatcher:
     return Dispatcher(aws("stepfunctions"), DispatcherSettings().state_machine_arn)
 
 
-def polaris() -> PolarisClient:
+def polaris(transport: Transport | None = None) -> PolarisClient:
     """Polaris as the service's own principal."""
-    return PolarisSettings().client(aws("secretsmanager"), clock=utc_now)
+    return PolarisSettings().client(aws("secretsmanager"), clock=utc_now, transport=transport)
+
+
+def polaris_for_a_caller() -> PolarisClient:
+    """The same where a caller waits: a Polaris that hangs has to be told as 502 before the caller's own time is up."""
+    return polaris(Transport(httpx.Client(timeout=_CALLER_WAITS), backoff=Backoff(patience_seconds=5)))
 
 
 def purge_behavior(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
@@ -143,7 +152,7 @@ def started_jobs() -> EmrServerless:
 def submissions(tasks: TaskService) -> Submissions:
     """Accepting and running requests."""
     settings = RequestSettings()
-    tables = polaris()
+    tables = polaris_for_a_caller()
     records = idempotency_records(tasks)
     acceptance = Acceptance(tasks.store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce)
     return Submissions(

@@ -17,13 +17,18 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`attempts` tries in all, waits doubling from `first_seconds`, none longer than `longest_seconds`."""
+    """`attempts` tries in all, waits doubling from `first_seconds`, none longer than `longest_seconds`.
+
+    No try begins later than `patience_seconds` after the first: with a server that hangs each costs a whole time-out,
+    and who called has one of its own.
+    """
 
     attempts: int = 4
     first_seconds: float = 0.2
     longest_seconds: float = 2.0
+    patience_seconds: float = 15.0
 
-    def wait(self, attempt: int, asked_seconds: float | None = None) -> float | None:
+    def wait(self, attempt: int, asked_seconds: float | None = None, *, spent_seconds: float = 0.0) -> float | None:
         """Seconds to wait after the failed try `attempt` (from 1), None to give up.
 
         A `Retry-After` longer than our longest wait is left to the caller's own, slower retry.
@@ -31,7 +36,8 @@ class Backoff:
         if attempt >= self.attempts or (asked_seconds is not None and asked_seconds > self.longest_seconds):
             return None
         doubled = self.first_seconds * 2.0 ** (attempt - 1)
-        return max(min(doubled, self.longest_seconds), asked_seconds or 0.0)
+        wait = max(min(doubled, self.longest_seconds), asked_seconds or 0.0)
+        return wait if spent_seconds + wait <= self.patience_seconds else None
 
 
 class Transport:
@@ -47,10 +53,12 @@ class Transport:
         *,
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._http = http or httpx.Client(timeout=TIMEOUT)
         self._backoff = backoff or Backoff()
         self._sleep = sleep
+        self._monotonic = monotonic
 
     def send(
         self,
@@ -62,6 +70,7 @@ class Transport:
         params: dict[str, str] | None = None,
         form: dict[str, str] | None = None,
     ) -> httpx.Response:
+        began = self._monotonic()
         attempt = 0
         while True:
             attempt += 1
@@ -69,14 +78,17 @@ class Transport:
                 response = self._http.request(method, url, headers=headers, params=params, data=form)
             except httpx.TransportError as error:
                 repeatable = idempotent or isinstance(error, _NOT_SENT)
-                wait = self._backoff.wait(attempt) if repeatable else None
+                wait = self._wait(attempt, began) if repeatable else None
                 if wait is None:
                     kind = PolarisUnavailable if repeatable else PolarisOutcomeUnknown
                     raise kind(f"Polaris did not answer: {type(error).__name__}") from error
             else:
                 status = response.status_code
                 repeatable = is_transient(status) if idempotent else status in NOT_APPLIED
-                wait = self._backoff.wait(attempt, retry_after(response)) if repeatable else None
+                wait = self._wait(attempt, began, retry_after(response)) if repeatable else None
                 if wait is None:
                     return response
             self._sleep(wait)
+
+    def _wait(self, attempt: int, began: float, asked_seconds: float | None = None) -> float | None:
+        return self._backoff.wait(attempt, asked_seconds, spent_seconds=self._monotonic() - began)

@@ -1,0 +1,74 @@
+"""A Polaris that accepts connections and never answers: every try costs a whole time-out of somebody's Lambda."""
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from delegation import wiring
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.errors import PolarisUnavailable
+from delegation.polaris.model import TableIdentifier
+from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import TIMEOUT, Backoff, Transport
+from infra.environment import FUNCTIONS
+from infra.local.front import INTEGRATION_TIMEOUT_SECONDS
+from tests.unit.polaris.scripted import Clock
+
+HANGS = httpx.ReadTimeout("no answer")
+
+
+class Hung:
+    """Answers nothing; each try takes the client's read time-out, by a clock moved by hand."""
+
+    def __init__(self, timeout: httpx.Timeout, backoff: Backoff | None = None) -> None:
+        self.now = 0.0
+        self.tries = 0
+        self._costs = timeout.read or 0.0
+        http = httpx.Client(transport=httpx.MockTransport(self._handle), timeout=timeout)
+        self.transport = Transport(http, backoff=backoff, sleep=self._sleep, monotonic=lambda: self.now)
+
+    def load(self) -> None:
+        secret = ClientCredentials("service", SecretStr("s3cr3t"))
+        url = "https://polaris.test/v1/oauth/tokens"
+        token = OAuth2TokenSource(url, lambda: secret, clock=Clock(), transport=self.transport)
+        PolarisClient("https://polaris.test", token, transport=self.transport).load_table(
+            TableIdentifier("cat", ("ns",), "orders")
+        )
+
+    def _handle(self, _request: httpx.Request) -> httpx.Response:
+        self.tries += 1
+        self.now += self._costs
+        raise HANGS
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_hung_polaris_is_told_before_the_step_is_killed() -> None:
+    hung = Hung(TIMEOUT)
+    with pytest.raises(PolarisUnavailable):
+        hung.load()
+    assert hung.now < FUNCTIONS["prepare"].timeout_seconds - 10
+
+
+def test_a_hung_polaris_is_told_before_the_caller_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[httpx.Timeout, Backoff]] = []
+
+    def transport(http: httpx.Client, *, backoff: Backoff) -> Transport:
+        made.append((http.timeout, backoff))
+        return Transport(http, backoff=backoff)
+
+    monkeypatch.setattr(wiring, "Transport", transport)
+    monkeypatch.setattr(wiring, "polaris", lambda transport: transport)
+    wiring.polaris_for_a_caller()
+    hung = Hung(*made[0])
+    with pytest.raises(PolarisUnavailable):
+        hung.load()
+    assert hung.now < INTEGRATION_TIMEOUT_SECONDS - 5
+
+
+def test_what_is_answered_fast_is_still_tried_as_often() -> None:
+    hung = Hung(httpx.Timeout(0.1))
+    with pytest.raises(PolarisUnavailable):
+        hung.load()
+    assert hung.tries == Backoff().attempts
