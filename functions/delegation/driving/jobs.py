@@ -11,6 +11,7 @@ from delegation.errors import DelegationError
 
 WAITING: Final = frozenset({"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"})
 ENDED: Final = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
+_ENDING: Final = frozenset({"CANCELLING", *ENDED})
 _ACTIVE: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING")
 
 
@@ -60,7 +61,7 @@ class JobService(Protocol):
         """Runs that have not ended and whose name starts with `prefix`."""
 
     def cancel(self, run_id: str) -> None:
-        """Ask a run to end; one that has ended is left. Raises JobRefused."""
+        """Ask a run to end; one that has ended, or is being cancelled, is left. Raises JobRefused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +124,17 @@ class EmrServerless:
 
     def cancel(self, run_id: str) -> None:
         """See JobService.cancel."""
-        run = self.get(run_id)
-        if run is None or run.has_ended:
+        if self._is_ending(run_id):
             return
         try:
             self._call("cancel_job_run", jobRunId=run_id)
         except JobRefused:
-            still = self.get(run_id)
-            if still is not None and not still.has_ended:
+            if not self._is_ending(run_id):
                 raise
+
+    def _is_ending(self, run_id: str) -> bool:
+        run = self.get(run_id)
+        return run is None or run.state in _ENDING
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         try:
