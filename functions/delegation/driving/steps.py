@@ -21,6 +21,8 @@ HAND_OVER_BEFORE: Final = timedelta(seconds=60)
 """An inline run starts no batch later than this before its deadline."""
 MAX_TURNS: Final = 1_500
 """Heartbeats of one execution: about nine events each, far below Step Functions' 25,000."""
+SPARK: Final = "spark"
+"""The engine that runs in a job of its own, as behaviors choose it and the state machine knows it."""
 _SHORTEST_WAIT: Final = 5
 _LONGEST_WAIT: Final = 60
 
@@ -123,6 +125,9 @@ class Steps:
             task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
             return step.to("complete")
+        if task.job_run_id is not None:
+            # A continuation: this attempt's job runs already, and starting it again finds it.
+            return step.to(SPARK)
         return step.to(self._behaviors[task.task_type].prepare(task) or "complete")
 
     def run_inline(self, step: Step, deadline: datetime) -> dict[str, Any]:
@@ -160,7 +165,7 @@ class Steps:
         if not task.is_held or task.attempt_count != step.attempt:
             return step.to("complete")
         if task.lease_owner != step.execution:
-            return step.to("stop")
+            return self._continued(step, task)
         run = self._jobs_.get(task.job_run_id) if task.job_run_id else None
         if run is None or run.has_ended:
             return step.to("complete")
@@ -216,6 +221,13 @@ class Steps:
         if self._jobs is None:
             raise MalformedStep("this function has no job service")
         return self._jobs
+
+    def _continued(self, step: Step, task: Task) -> dict[str, Any]:
+        """A heartbeat repeated after the attempt was handed on: the queue may not have taken the message."""
+        if step.turn < MAX_TURNS or task.lease_owner != execution_name(step.task_id, task.dispatch_count):
+            return step.to("stop")
+        self._tasks.queue.send(step.task_id, task.dispatch_count)
+        return step.to("continue")
 
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)

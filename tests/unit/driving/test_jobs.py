@@ -23,8 +23,7 @@ class Client:
     def cancel_job_run(self, **_arguments: Any) -> dict[str, Any]:
         self.cancelled += 1
         if self._refuses:
-            error = {"Error": {"Code": "ValidationException", "Message": "not in a state to be cancelled"}}
-            raise ClientError(error, "CancelJobRun")
+            raise ClientError({"Error": {"Code": "ValidationException", "Message": "no"}}, "CancelJobRun")
         return {}
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from delegation.driving.jobs import JobRefused, JobRun
 from delegation.driving.steps import MAX_TURNS, MalformedStep, Step, Steps, wait_seconds
+from delegation.tasks.behaviors import Behaviors
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import Policies, default_properties
@@ -48,8 +50,26 @@ class Jobs:
         self.runs[name] = JobRun(name, name, state, "the driver was killed" if state == "FAILED" else "")
 
 
+@dataclass
+class Chooses:
+    """A TaskBehavior that always finds the same engine right."""
+
+    engine: str
+    kinds: frozenset[str] = KINDS
+    asked: int = 0
+
+    def prepare(self, task: Task) -> str | None:
+        self.asked += 1
+        return self.engine
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        raise NotImplementedError
+
+
 class Driven:
     """One accepted task, its steps and a clock."""
+
+    trouble: Exception | None = None
 
     def __init__(self, **fields: Any) -> None:
         self.clock = Clock()
@@ -62,6 +82,8 @@ class Driven:
         self.step = Step(self.task_id, 1)
 
     def send(self, task_id: str, n: int) -> None:
+        if self.trouble is not None:
+            raise self.trouble
         self.sent.append((task_id, n))
 
     @property
@@ -241,9 +263,52 @@ def test_a_long_run_goes_on_in_the_next_execution_with_the_same_attempt(driven: 
     driven.step = replace(driven.step, turn=MAX_TURNS - 1)
     assert driven.beat()["next"] == "continue"
     assert driven.sent == [(driven.task_id, 2)]
-    assert driven.beat()["next"] == "stop"
+    assert driven.beat()["next"] == "continue"  # the same message again: an execution of this name runs once
+    assert driven.sent == [(driven.task_id, 2)] * 2
     answer = driven.acquire(n=2)
     assert (answer["next"], answer["attempt"], answer["turn"]) == ("prepare", 1, 0)
+
+
+def test_a_continuation_that_the_queue_did_not_take_is_sent_again(driven: Driven) -> None:
+    """Step Functions repeats the heartbeat; a healthy job must not be left to run into its lease."""
+    driven.acquire()
+    driven.start()
+    driven.step = replace(driven.step, turn=MAX_TURNS - 1)
+    before = driven.step
+    driven.trouble = StoreUnavailable("the queue could not be reached")
+    with pytest.raises(StoreUnavailable):
+        driven.beat()
+    driven.trouble = None
+    driven.step = before
+    assert driven.beat()["next"] == "continue"
+    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.task.dispatch_count == 2
+    assert driven.acquire(n=2)["attempt"] == 1
+
+
+def test_a_continuation_leaves_the_job_of_its_attempt_alone(driven: Driven) -> None:
+    """With little left of the plan the estimate says inline: two workers for one attempt."""
+    driven.acquire()
+    driven.start()
+    behavior = Chooses("inline")
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([behavior]), jobs=driven.jobs)
+    assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "spark"
+    assert behavior.asked == 0
+    assert driven.start()["next"] == "heartbeat"
+    assert len(driven.jobs.runs) == 1
+
+
+def test_the_next_attempt_is_no_continuation(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "FAILED")
+    driven.beat()
+    driven.steps.complete(driven.step)
+    driven.clock.advance(HOUR)
+    driven.acquire()
+    assert driven.task.job_run_id is None
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([Chooses("inline")]), jobs=driven.jobs)
+    assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "inline"
 
 
 def test_make_due_gives_back_only_what_its_execution_holds(driven: Driven) -> None:
