@@ -25,7 +25,7 @@ class Submitter(Protocol):
     def submit(self, submission: Submission) -> Answer:
         """Accept for background processing."""
 
-    def execute(self, submission: Submission, *, deadline: datetime, owner: str) -> Answer:
+    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> Answer:
         """Accept and answer with the outcome."""
 
 
@@ -69,6 +69,8 @@ EXECUTE: Final = Endpoint("executeSynchronousTask", "POST", "/v1/tasks/execute/s
 SUBMIT: Final = Endpoint("submitTask", "POST", "/v1/tasks")
 STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
+GATEWAY_WAITS_SECONDS: Final = 29
+"""API Gateway quotas, "Integration timeout": after that nobody reads the answer."""
 ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, CONFIG)
 
 
@@ -82,8 +84,13 @@ class Routes:
     def execute(self, event: Event, context: LambdaContext) -> Served:
         """Run a task and answer its outcome (delegation-service.txt §6)."""
         submission = self._submission(event, EXECUTE, identity_only=False)
-        deadline = self._deps.clock() + timedelta(milliseconds=context.get_remaining_time_in_millis())
-        answer = self._deps.submissions.execute(submission, deadline=deadline, owner=context.aws_request_id)
+        now = self._deps.clock()
+        answer = self._deps.submissions.execute(
+            submission,
+            received=received_at(event, now),
+            deadline=now + timedelta(milliseconds=context.get_remaining_time_in_millis()),
+            owner=context.aws_request_id,
+        )
         return self._answered(EXECUTE, answer)
 
     def submit(self, event: Event, _context: LambdaContext) -> Served:
@@ -137,6 +144,18 @@ def caller_of(event: Event) -> str:
     if not isinstance(client, str) or not client:
         raise CallerUnknown
     return client
+
+
+def received_at(event: Event, now: datetime) -> datetime:
+    """When API Gateway took the request: its patience counts from then, a cold start included.
+
+    `now` where that is not told, or is no moment at which the gateway would still wait.
+    """
+    epoch_ms = (event.get("requestContext") or {}).get("requestTimeEpoch")
+    if not isinstance(epoch_ms, int):
+        return now
+    age_seconds = now.timestamp() - epoch_ms / 1000
+    return now - timedelta(seconds=age_seconds) if 0 <= age_seconds < GATEWAY_WAITS_SECONDS else now
 
 
 def require_json(event: Event) -> None:

@@ -95,17 +95,19 @@ class Submissions:
             self._send(accepted.task)
         return _as_answer(answers.accepted(accepted.task), accepted, "accepted" if accepted.submitted else "attached")
 
-    def execute(self, submission: Submission, *, deadline: datetime, owner: str) -> Answer:
+    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> Answer:
         """Accept, run or wait, and answer with the terminal outcome; RequestInProgress when the budget ends first.
 
-        `deadline` is the end of this invocation, `owner` a name for it that no other invocation has.
+        The budget counts from `received`, since when the caller waits; `deadline` is the end of this invocation,
+        `owner` a name for it that no other invocation has.
         """
-        until = min(self._tasks.clock() + self._budget, deadline - timedelta(seconds=1))
+        until = min(received + self._budget, deadline - timedelta(seconds=1))
         accepted = self._accept(submission, synchronous=True)
         if isinstance(accepted, Replayed):
             return _replayed(accepted)
         if accepted.submitted:
-            self._work(accepted.task, owner, deadline=deadline)
+            hand_over_at = received + self._budget * HAND_OVER_AFTER
+            self._work(accepted.task, owner, hand_over_at=hand_over_at, deadline=deadline)
         outcome = self._wait(accepted, until)
         if outcome is None:
             raise RequestInProgress(accepted.task.task_id)
@@ -194,9 +196,8 @@ class Submissions:
         except StoreUnavailable:
             return  # accepted all the same: the sweeper sends it again at `due_at`
 
-    def _work(self, task: Task, owner: str, *, deadline: datetime) -> None:
+    def _work(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
         """Run a small purge in this invocation, hand anything else over; trouble here leaves the task to its lease."""
-        hand_over_at = self._tasks.clock() + self._budget * HAND_OVER_AFTER
         try:
             held = self._tasks.acquire(
                 task.task_id, owner, lambda now: Lease.until(deadline + AFTER_DEADLINE, now), task=task

@@ -43,13 +43,15 @@ class FakeSubmissions:
     answer: Answer | Exception = field(default_factory=lambda: Answer(202, b'{"status":"QUEUED"}', TASK_ID, "accepted"))
     submitted: list[Submission] = field(default_factory=list)
     executed: list[tuple[Submission, datetime, str]] = field(default_factory=list)
+    received: list[datetime] = field(default_factory=list)
 
     def submit(self, submission: Submission) -> Answer:
         self.submitted.append(submission)
         return self._answer()
 
-    def execute(self, submission: Submission, *, deadline: datetime, owner: str) -> Answer:
+    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> Answer:
         self.executed.append((submission, deadline, owner))
+        self.received.append(received)
         return self._answer()
 
     def _answer(self) -> Answer:

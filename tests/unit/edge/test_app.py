@@ -64,6 +64,22 @@ def test_a_synchronous_request_gets_the_invocations_deadline_and_name(api: Api) 
     assert owner == "r-1"
 
 
+@pytest.mark.parametrize(
+    ("ago", "counted"),
+    [(4.0, 4.0), (28.0, 28.0), (0.0, 0.0), (29.5, 0.0), (-2.0, 0.0), (None, 0.0)],
+    ids=["cold start", "almost too late", "at once", "nobody waits any more", "another clock", "not told"],
+)
+def test_a_synchronous_request_counts_from_when_the_gateway_took_it(
+    api: Api, ago: float | None, counted: float
+) -> None:
+    api.submissions.answer = Answer(200, b"{}", TASK_ID, "completed")
+    event = request("POST", EXECUTE, loaded())
+    if ago is not None:
+        event["requestContext"]["requestTimeEpoch"] = int((NOW - timedelta(seconds=ago)).timestamp() * 1000)
+    api.send(event)
+    assert api.submissions.received == [NOW - timedelta(seconds=counted)]
+
+
 def test_the_identity_alone_is_taken_in_the_background_only(api: Api) -> None:
     assert api.call("POST", SUBMIT, identity_only())["statusCode"] == 202
     body = assert_problem(api.call("POST", EXECUTE, identity_only()), 400, "INVALID_REQUEST")

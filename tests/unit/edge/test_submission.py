@@ -319,3 +319,23 @@ def test_a_plan_is_refused_once_the_table_was_committed_to(world: World) -> None
     task = world.tasks.get(accepted.task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OF_ANOTHER_TABLE")
     assert set(world.lake.uris()) == before
+
+
+@pytest.mark.parametrize("late", [timedelta(seconds=21), timedelta(seconds=28)])
+def test_a_request_that_came_late_is_handed_over_and_told_in_time(world: World, late: timedelta) -> None:
+    """After a cold start the gateway's 29 s are partly gone: 409 in time is worth more than 200 to nobody."""
+    task_id, before = task_of(world), world.clock()
+    with pytest.raises(RequestInProgress):
+        world.execute(world.body("orders"), late=late)
+    assert world.clock() - before + late < timedelta(seconds=29)
+    assert world.history(task_id)[-1].error_code == "HANDED_OVER"
+    world.drive()
+    assert world.tasks.get(task_id).status is Status.SUCCESS
+
+
+def test_waiting_for_somebody_elses_run_ends_in_time_too(world: World) -> None:
+    world.submit(world.body("orders"))
+    before = world.clock()
+    with pytest.raises(RequestInProgress):
+        world.execute(world.body("orders"), late=timedelta(seconds=10))
+    assert world.clock() - before <= timedelta(seconds=15)

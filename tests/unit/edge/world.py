@@ -143,10 +143,14 @@ class World:
         common = {"operation_type": "TABLE_PURGE", "realm_identifier": REALM}
         return {"common_payload": common, "operation_parameters": parameters}
 
-    def execute(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> Answer:
+    def execute(
+        self, body: dict[str, Any], key: str | None = None, caller: str = "polaris", *, late: timedelta = timedelta(0)
+    ) -> Answer:
+        """A synchronous request that came to the function `late` after the gateway took it."""
         self.calls += 1
         request = self._submission(body, key, caller, "/v1/tasks/execute/synchronous")
-        return self.submissions.execute(request, deadline=self.deadline(), owner=f"api:{self.calls}")
+        received = self.clock() - late
+        return self.submissions.execute(request, received=received, deadline=self.deadline(), owner=f"api:{self.calls}")
 
     def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> Answer:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
