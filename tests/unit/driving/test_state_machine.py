@@ -53,6 +53,13 @@ def test_a_purge_that_was_killed_is_not_started_beside_itself() -> None:
     assert retried == {"Lambda.TooManyRequestsException"}
 
 
+@pytest.mark.parametrize("name", ["StartJob", "Heartbeat", "Complete"])
+def test_a_job_service_that_does_not_answer_is_asked_again(name: str) -> None:
+    """Each asks EMR; a throttled call must not cost a job, or a synchronous task that is untouched, its attempt."""
+    retried = {error for retry in TASKS[name]["Retry"] for error in retry["ErrorEquals"]}
+    assert "JobServiceUnavailable" in retried
+
+
 def test_every_answer_of_the_steps_has_its_way_on() -> None:
     answers = set(re.findall(r'\.to\(\s*"([a-z-]+)"', STEPS)) - {"due"}
     chosen = {choice["StringEquals"] for state in STATES.values() for choice in state.get("Choices", [])}
