@@ -64,7 +64,10 @@ def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
     spark = grants.spark
     return [
         *grants.data.tasks(),
-        allow(["emr-serverless:StartJobRun", "emr-serverless:ListJobRuns"], spark.application_arn),
+        allow(
+            ["emr-serverless:GetApplication", "emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"],
+            spark.application_arn,
+        ),
         allow(["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"], spark.job_runs_arn),
         iam.PolicyStatement(
             actions=["iam:PassRole"],

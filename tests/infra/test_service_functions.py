@@ -37,6 +37,7 @@ ACTIONS = {
     "start_job": _TASKS
     | {
         "emr-serverless:StartJobRun",
+        "emr-serverless:GetApplication",
         "emr-serverless:ListJobRuns",
         "emr-serverless:GetJobRun",
         "emr-serverless:CancelJobRun",

@@ -12,6 +12,8 @@ from delegation.errors import DelegationError
 WAITING: Final = frozenset({"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"})
 ENDED: Final = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
 _ENDING: Final = frozenset({"CANCELLING", *ENDED})
+_UNSETTLED: Final = frozenset({"CREATING", "STOPPING"})
+"""States in which an application takes no job but will again (EMR Serverless user guide, "Application states")."""
 _ACTIVE: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING")
 
 
@@ -92,14 +94,20 @@ class EmrServerless:
             "entryPointArguments": list(arguments),
             "sparkSubmitParameters": self._configuration.spark_parameters,
         }
-        answer = self._call(
-            "start_job_run",
-            clientToken=name,
-            name=name,
-            executionRoleArn=self._configuration.role_arn,
-            jobDriver={"sparkSubmit": driver},
-            executionTimeoutMinutes=self._configuration.timeout_minutes,
-        )
+        try:
+            answer = self._call(
+                "start_job_run",
+                clientToken=name,
+                name=name,
+                executionRoleArn=self._configuration.role_arn,
+                jobDriver={"sparkSubmit": driver},
+                executionTimeoutMinutes=self._configuration.timeout_minutes,
+            )
+        except JobRefused as refused:
+            state = self._application_state()
+            if state not in _UNSETTLED:
+                raise
+            raise JobServiceUnavailable(f"the EMR Serverless application is {state}") from refused
         return str(answer["jobRunId"])
 
     def get(self, run_id: str) -> JobRun | None:
@@ -131,6 +139,12 @@ class EmrServerless:
         except JobRefused:
             if not self._is_ending(run_id):
                 raise
+
+    def _application_state(self) -> str:
+        try:
+            return str(self._call("get_application")["application"]["state"])
+        except JobRefused:
+            return "UNKNOWN"
 
     def _is_ending(self, run_id: str) -> bool:
         run = self.get(run_id)
