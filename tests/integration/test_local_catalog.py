@@ -1,189 +1,53 @@
 """pyiceberg and our own Polaris client against the stand-in catalog, the S3 front and moto, all in this process."""
 
 import json
-import warnings
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import boto3
 import httpx
-import pyarrow as pa
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError
-from pydantic import SecretStr
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceNotEmptyError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import StringType
 
 from delegation.polaris import errors
-from delegation.polaris.client import PolarisClient
-from delegation.polaris.credentials import VendedCredentials, select_credential
-from delegation.polaris.model import StorageCredential, TableIdentifier
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
-from infra.local.catalog.principals import OWNER, READER, SERVICE, Principal, Privilege
-from infra.local.catalog.server import LocalCatalog
+from delegation.polaris.model import TableIdentifier
+from infra.local.catalog.principals import Privilege
 from infra.local.moto_app import application
 from infra.local.s3_front import S3Front
 from infra.local.vended_keys import VendedKeys
 from infra.local.wsgi import WsgiServer
-
-BUCKET = "warehouse"
-REGION = "eu-west-1"
-REALM = "POLARIS"
-SCOPE = "PRINCIPAL_ROLE:ALL"
-PRINCIPALS = tuple(
-    Principal(name, f"{name}-id", SecretStr(f"{name}-secret"), privileges)
-    for name, privileges in (("owner", OWNER), ("service", SERVICE), ("reader", READER))
+from tests.integration.catalog_world import (
+    BUCKET,
+    BY_REGION,
+    ORDERS,
+    SCHEMA,
+    SCOPE,
+    Stack,
+    connect,
+    emptied,
+    filled_orders,
+    objects,
+    orders,
+    polaris,
+    rows,
+    running,
 )
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType(), required=False)
-)
-BY_REGION = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="region"))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
-class Stack:
-    """moto, the S3 front and the catalog, with one registry of vended keys."""
-
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.keys = VendedKeys()
-        self.moto = WsgiServer(application()).start()
-        self.front = S3Front(self.moto.url, self.keys, clock=self.clock).start()
-        self.admin = self.s3("admin", "admin", None)
-        self.catalog = LocalCatalog(
-            name="lake",
-            location=f"s3://{BUCKET}/tables",
-            s3=boto3.client("s3", **self._aws(self.moto.url)),
-            sts=boto3.client("sts", **self._aws(self.moto.url)),
-            keys=self.keys,
-            s3_endpoint=self.front.url,
-            region=REGION,
-            principals=PRINCIPALS,
-            realm=REALM,
-            allowed_locations=["s3://warehouse/elsewhere"],
-            clock=self.clock,
-        ).start()
-
-    def _aws(self, endpoint: str) -> dict[str, Any]:
-        return {
-            "endpoint_url": endpoint,
-            "region_name": REGION,
-            "aws_access_key_id": "admin",
-            "aws_secret_access_key": "admin",
-        }
-
-    def s3(self, key_id: str, secret: str, token: str | None) -> Any:
-        return boto3.client(
-            "s3",
-            endpoint_url=self.front.url,
-            region_name=REGION,
-            aws_access_key_id=key_id,
-            aws_secret_access_key=secret,
-            aws_session_token=token,
-            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
-        )
-
-    def s3_as(self, credential: StorageCredential) -> Any:
-        return self.s3(credential.access_key_id, credential.secret_access_key, credential.session_token)
-
-    def stop(self) -> None:
-        self.catalog.stop()
-        self.front.stop()
-        self.moto.stop()
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    stack = Stack()
-    yield stack
-    stack.stop()
+    yield from running()
 
 
 @pytest.fixture(autouse=True)
 def clean(stack: Stack) -> Iterator[None]:
-    stack.admin.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    yield
-    stack.clock.ahead = timedelta()
-    owner = connect(stack, "owner")
-    for namespace in owner.list_namespaces():
-        for table in owner.list_tables(namespace):
-            owner.drop_table(table)
-        owner.drop_namespace(namespace)
-    for key in objects(stack):
-        stack.admin.delete_object(Bucket=BUCKET, Key=key)
-    stack.admin.delete_bucket(Bucket=BUCKET)
-
-
-def connect(stack: Stack, who: str) -> RestCatalog:
-    with warnings.catch_warnings():
-        # pyiceberg announces that it will want `oauth2-server-uri` one day.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return RestCatalog(
-            "lake",
-            uri=stack.catalog.url,
-            warehouse="lake",
-            credential=f"{who}-id:{who}-secret",
-            scope=SCOPE,
-            **{"oauth2-server-uri": f"{stack.catalog.url}/v1/oauth/tokens"},
-        )
-
-
-def polaris(stack: Stack, who: str = "service", realm: str | None = REALM) -> PolarisClient:
-    tokens = OAuth2TokenSource(
-        f"{stack.catalog.url}/v1/oauth/tokens",
-        lambda: ClientCredentials(f"{who}-id", SecretStr(f"{who}-secret")),
-        clock=stack.clock,
-        realm=realm,
-    )
-    return PolarisClient(stack.catalog.url, tokens, realm=realm, clock=stack.clock)
-
-
-def objects(stack: Stack, prefix: str = "") -> list[str]:
-    pages = stack.admin.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-    return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-
-
-def rows(*pairs: tuple[int, str]) -> pa.Table:
-    return pa.Table.from_pylist(
-        [{"id": number, "region": region} for number, region in pairs], schema=SCHEMA.as_arrow()
-    )
-
-
-ORDERS = TableIdentifier("lake", ("sales",), "orders")
-
-
-def orders(stack: Stack, **properties: str) -> Table:
-    owner = connect(stack, "owner")
-    owner.create_namespace_if_not_exists("sales")
-    return owner.create_table(("sales", "orders"), SCHEMA, partition_spec=BY_REGION, properties=properties)
-
-
-def filled_orders(stack: Stack) -> Table:
-    table = orders(stack)
-    table.append(rows((1, "eu"), (2, "us")))
-    table.append(rows((3, "eu"), (4, "us")))
-    table.delete("id = 3")
-    return table
+    yield from emptied(stack)
 
 
 def test_a_partitioned_table_lives_through_appends_a_row_delete_and_a_tag(stack: Stack) -> None:
@@ -204,165 +68,6 @@ def test_a_partitioned_table_lives_through_appends_a_row_delete_and_a_tag(stack:
         "00002",
         "00003",
     ]
-
-
-def test_our_client_loads_what_pyiceberg_wrote_and_its_credentials_reach_every_file(stack: Stack) -> None:
-    table = filled_orders(stack)
-    loaded = polaris(stack).load_table(ORDERS)
-    assert loaded.table_uuid == str(table.metadata.table_uuid)
-    assert loaded.metadata_location == table.metadata_location
-    assert [s["snapshot-id"] for s in loaded.metadata["snapshots"]] == [s.snapshot_id for s in table.snapshots()]
-    assert (loaded.s3.endpoint, loaded.s3.path_style, loaded.s3.region) == (stack.front.url, True, REGION)
-    s3 = stack.s3_as(select_credential(loaded, loaded.metadata_location))
-    found = s3.list_objects_v2(Bucket=BUCKET, Prefix="tables/sales/orders/")["Contents"]
-    for key in [entry["Key"] for entry in found]:
-        assert s3.head_object(Bucket=BUCKET, Key=key)["ContentLength"] > 0
-    answer = s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": entry["Key"]} for entry in found]})
-    assert "Errors" not in answer
-    assert objects(stack) == []
-
-
-def test_vended_credentials_expire_and_are_cached_until_then(stack: Stack) -> None:
-    orders(stack)
-    client = polaris(stack)
-    vended = VendedCredentials(lambda: client.load_table(ORDERS), clock=stack.clock)
-    uri = vended.table().location + "/data/f"
-    held = vended.for_uri(uri)
-    assert held.expires_at is not None
-    assert polaris(stack).load_table(ORDERS).credentials == (held,)
-    old = stack.s3_as(held)
-    old.put_object(Bucket=BUCKET, Key="tables/sales/orders/data/f", Body=b"x")
-    stack.clock.ahead = timedelta(minutes=61)
-    with pytest.raises(ClientError) as refused:
-        old.get_object(Bucket=BUCKET, Key="tables/sales/orders/data/f")
-    assert refused.value.response["Error"]["Code"] == "ExpiredToken"
-    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
-    new = stack.s3_as(vended.for_uri(uri))
-    assert new.get_object(Bucket=BUCKET, Key="tables/sales/orders/data/f")["Body"].read() == b"x"
-
-
-def code_of(call: Any, **arguments: Any) -> str:
-    with pytest.raises(ClientError) as refused:
-        call(**arguments)
-    return str(refused.value.response["Error"]["Code"])
-
-
-def test_a_reader_gets_keys_that_read_only(stack: Stack) -> None:
-    filled_orders(stack)
-    loaded = polaris(stack, "reader").load_table(ORDERS)
-    [key, *_] = objects(stack, "tables/sales/orders/data/")
-    s3 = stack.s3_as(loaded.credentials[0])
-    assert s3.head_object(Bucket=BUCKET, Key=key)["ContentLength"] > 0
-    before = objects(stack)
-    assert code_of(s3.put_object, Bucket=BUCKET, Key=key + ".new", Body=b"x") == "AccessDenied"
-    assert code_of(s3.delete_object, Bucket=BUCKET, Key=key) == "AccessDenied"
-    answer = s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key}]})
-    assert [(error["Key"], error["Code"]) for error in answer["Errors"]] == [(key, "AccessDenied")]
-    assert objects(stack) == before
-
-
-def test_a_reader_cannot_append_through_pyiceberg(stack: Stack) -> None:
-    filled_orders(stack)
-    before = objects(stack)
-    table = connect(stack, "reader").load_table(("sales", "orders"))
-    assert table.scan().to_arrow().num_rows == 3
-    with pytest.raises(OSError, match="ACCESS_DENIED"):
-        table.append(rows((9, "eu")))
-    assert objects(stack) == before
-
-
-def test_outside_its_table_a_vended_key_can_do_nothing(stack: Stack) -> None:
-    orders(stack)
-    for key in ("tables/sales/orders2/f", "tables/sales/f"):
-        stack.admin.put_object(Bucket=BUCKET, Key=key, Body=b"x")
-    s3 = stack.s3_as(polaris(stack).load_table(ORDERS).credentials[0])
-    other = "tables/sales/orders2/f"
-    assert code_of(s3.get_object, Bucket=BUCKET, Key=other) == "AccessDenied"
-    assert code_of(s3.put_object, Bucket=BUCKET, Key=other, Body=b"y") == "AccessDenied"
-    assert code_of(s3.list_objects_v2, Bucket=BUCKET) == "AccessDenied"
-    assert code_of(s3.list_objects_v2, Bucket=BUCKET, Prefix="tables/sales/orders") == "AccessDenied"
-    assert code_of(s3.get_bucket_versioning, Bucket=BUCKET) == "AccessDenied"
-    assert code_of(s3.delete_bucket, Bucket=BUCKET) == "AccessDenied"
-    source = {"Bucket": BUCKET, "Key": other}
-    target = "tables/sales/orders/copy"
-    assert code_of(s3.copy_object, Bucket=BUCKET, Key=target, CopySource=source) == "AccessDenied"
-    assert s3.get_bucket_location(Bucket=BUCKET)["LocationConstraint"] == REGION
-
-
-def test_a_multi_delete_is_refused_key_by_key(stack: Stack) -> None:
-    orders(stack)
-    own = ["tables/sales/orders/data/a b+c%20d&<e>=1/ü.parquet", "tables/sales/orders/data/plain"]
-    other = "tables/sales/orders2/<x>&y"
-    for key in [*own, other]:
-        stack.admin.put_object(Bucket=BUCKET, Key=key, Body=b"x")
-    s3 = stack.s3_as(polaris(stack).load_table(ORDERS).credentials[0])
-    answer = s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key} for key in [own[0], other, own[1]]]})
-    assert sorted(entry["Key"] for entry in answer["Deleted"]) == sorted(own)
-    assert [(error["Key"], error["Code"]) for error in answer["Errors"]] == [(other, "AccessDenied")]
-    assert objects(stack, "tables/sales/orders/data/") == []
-    assert objects(stack, "tables/sales/orders2/") == [other]
-
-
-def test_a_vended_key_without_its_token_is_nobody(stack: Stack) -> None:
-    orders(stack)
-    credential = polaris(stack).load_table(ORDERS).credentials[0]
-    key = "tables/sales/orders/f"
-    without = stack.s3(credential.access_key_id, credential.secret_access_key, None)
-    assert code_of(without.put_object, Bucket=BUCKET, Key=key, Body=b"") == "InvalidAccessKeyId"
-    wrong = stack.s3(credential.access_key_id, credential.secret_access_key, "wrong")
-    assert code_of(wrong.put_object, Bucket=BUCKET, Key=key, Body=b"") == "InvalidToken"
-    assert httpx.get(f"{stack.front.url}/{BUCKET}/{key}").status_code == 403
-
-
-def test_large_and_oddly_named_objects_pass_unchanged(stack: Stack) -> None:
-    body = bytes(range(256)) * 4096 * 6
-    key = "a//b/%2F +?#ü=&/.."
-    for s3 in (stack.admin, stack.s3("admin2", "x", "any-token")):
-        s3.put_object(Bucket=BUCKET, Key=key, Body=body, Metadata={"note": "kept"})
-        answer = s3.get_object(Bucket=BUCKET, Key=key)
-        assert answer["Body"].read() == body
-        assert answer["Metadata"] == {"note": "kept"}
-        assert objects(stack) == [key]
-        assert s3.get_object(Bucket=BUCKET, Key=key, Range="bytes=256-258")["Body"].read() == b"\x00\x01\x02"
-        s3.delete_object(Bucket=BUCKET, Key=key)
-
-
-def test_a_multipart_upload_with_vended_keys(stack: Stack) -> None:
-    orders(stack)
-    s3 = stack.s3_as(polaris(stack).load_table(ORDERS).credentials[0])
-    where = {"Bucket": BUCKET, "Key": "tables/sales/orders/data/big"}
-    upload = s3.create_multipart_upload(**where)["UploadId"]
-    parts = [
-        {"PartNumber": n, "ETag": s3.upload_part(**where, UploadId=upload, PartNumber=n, Body=b"x" * (5 << 20))["ETag"]}
-        for n in (1, 2)
-    ]
-    s3.complete_multipart_upload(**where, UploadId=upload, MultipartUpload={"Parts": parts})
-    assert s3.head_object(**where)["ContentLength"] == 10 << 20
-    other = s3.create_multipart_upload(**where)["UploadId"]
-    assert code_of(s3.abort_multipart_upload, **where, UploadId=other) == "AccessDenied"
-    stack.admin.abort_multipart_upload(**where, UploadId=other)
-
-
-def test_a_chunked_body_passes(stack: Stack) -> None:
-    headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=admin/20260101/eu-west-1/s3/aws4_request"}
-    blocks = [b"a" * 70_000, b"b", b"c" * 5]
-    url = f"{stack.front.url}/{BUCKET}/chunked"
-    assert httpx.put(url, headers=headers, content=iter(blocks)).status_code == 200
-    assert stack.admin.get_object(Bucket=BUCKET, Key="chunked")["Body"].read() == b"".join(blocks)
-
-
-def test_a_connection_is_kept_alive_also_after_a_refused_upload(stack: Stack) -> None:
-    orders(stack)
-    credential = polaris(stack).load_table(ORDERS).credentials[0]
-    headers = {
-        "Authorization": f"AWS4-HMAC-SHA256 Credential={credential.access_key_id}/2/eu-west-1/s3/aws4_request",
-        "X-Amz-Security-Token": credential.session_token or "",
-    }
-    limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
-    with httpx.Client(limits=limits, headers=headers) as client:
-        for _ in range(3):
-            assert client.put(f"{stack.front.url}/{BUCKET}/no", content=b"x" * 300_000).status_code == 403
-            assert client.put(f"{stack.front.url}/{BUCKET}/tables/sales/orders/yes", content=b"y").status_code == 200
 
 
 def test_once_the_metadata_file_is_gone_only_the_drop_works(stack: Stack) -> None:
@@ -496,17 +201,6 @@ def test_a_staged_table_exists_after_its_first_commit(stack: Stack) -> None:
     assert loaded.scan().to_arrow().num_rows == 1
     with pytest.raises(TableAlreadyExistsError):
         owner.create_table_transaction(("sales", "orders"), SCHEMA)
-
-
-def test_write_paths_are_covered_by_the_tables_credential(stack: Stack) -> None:
-    table = orders(stack, **{"write.data.path": f"s3://{BUCKET}/elsewhere/orders"})
-    table.append(rows((1, "eu")))
-    [key] = objects(stack, "elsewhere/")
-    loaded = polaris(stack).load_table(ORDERS)
-    credential = select_credential(loaded, f"s3://{BUCKET}/{key}")
-    assert credential.prefix == table.location()
-    stack.s3_as(credential).delete_object(Bucket=BUCKET, Key=key)
-    assert objects(stack, "elsewhere/") == []
 
 
 def test_properties_schema_and_expiry_of_snapshots_evolve(stack: Stack) -> None:
