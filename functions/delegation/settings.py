@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from delegation.purge.behavior.limits import PREFIX, Limits
 from delegation.tasks.policy import Policies
 
 _ENVIRONMENT: Final = SettingsConfigDict(frozen=True, env_ignore_empty=True, populate_by_name=True, extra="ignore")
@@ -15,12 +16,17 @@ IDEMPOTENCY_LIFETIME: Final = timedelta(minutes=30)
 """How long an answer is kept after its task is terminal; advertised as PT30M (idempotency-key.txt, Discovery)."""
 
 
-class TaskSettings(BaseSettings):
-    """Where tasks are and how they are retried; `properties` is a JSON object of the proposal's property names."""
+def policies_of(properties: Mapping[str, str]) -> tuple[Policies, Limits]:
+    """What the service's properties say on tasks and on purges; InvalidProperty names one that is unknown or wrong."""
+    tasks = {name: value for name, value in properties.items() if not name.startswith(PREFIX)}
+    return Policies.from_properties(tasks), Limits.from_properties(properties)
+
+
+class _Properties(BaseSettings):
+    """`properties` is a JSON object of the proposal's property names and of our own."""
 
     model_config = _ENVIRONMENT
 
-    tasks_table: str = Field(alias="DELEGATION_TASKS_TABLE", min_length=1)
     properties: Annotated[Mapping[str, str], NoDecode] = Field(alias="DELEGATION_PROPERTIES", default_factory=dict)
 
     @field_validator("properties", mode="before")
@@ -33,9 +39,15 @@ class TaskSettings(BaseSettings):
         except ValueError:
             raise ValueError("is not a JSON object") from None
 
+
+class TaskSettings(_Properties):
+    """Where tasks are and how they are retried."""
+
+    tasks_table: str = Field(alias="DELEGATION_TASKS_TABLE", min_length=1)
+
     def policies(self) -> Policies:
         """The policies; InvalidProperty names a property that is unknown or wrong."""
-        return Policies.from_properties(self.properties)
+        return policies_of(self.properties)[0]
 
 
 class QueueSettings(BaseSettings):
@@ -61,13 +73,15 @@ class RequestSettings(IdempotencySettings):
     synchronous_budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
 
 
-class PurgeEnvironment(BaseSettings):
-    """Where plans are and which tables are small."""
-
-    model_config = _ENVIRONMENT
+class PurgeEnvironment(_Properties):
+    """Where plans are, which tables are small, and what requests may choose."""
 
     plan_bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=1)
     inline_max_files: int = Field(1_000, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
+
+    def limits(self) -> Limits:
+        """What requests may choose; InvalidProperty names a property that is unknown or wrong."""
+        return policies_of(self.properties)[1]
 
 
 class DispatcherSettings(BaseSettings):

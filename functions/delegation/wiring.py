@@ -101,6 +101,7 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
         store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now),
         plans=S3PlanStore(aws("s3"), settings.plan_bucket),
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
+        limits=settings.limits(),
     )
 
 
@@ -155,12 +156,14 @@ def submissions(tasks: TaskService) -> Submissions:
     tables = polaris_for_a_caller()
     records = idempotency_records(tasks)
     acceptance = Acceptance(tasks.store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce)
+    behavior = purge_behavior(tasks, tables)
     return Submissions(
         tasks,
         acceptance,
-        purge_behavior(tasks, tables),
+        behavior,
         tables,
         realm=settings.realm,
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
+        limits=behavior.limits,
     )

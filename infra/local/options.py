@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from delegation.tasks.policy import InvalidProperty, Policies
+from delegation.settings import policies_of
+from delegation.tasks.policy import InvalidProperty
 from infra.environment import default_properties
 from infra.local.errors import CannotStartError
 
@@ -44,7 +45,7 @@ class StackOptions:
                 "Polaris", "--polaris-url, --polaris-client-id and --polaris-client-secret go together"
             )
         try:
-            Policies.from_properties(self.all_properties())
+            policies_of(self.all_properties())
         except InvalidProperty as exc:
             # Said here, for the functions would only say so in their logs.
             raise CannotStartError("the stack", str(exc)) from exc

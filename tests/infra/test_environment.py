@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from delegation.tasks.policy import Policies
+from delegation.settings import policies_of
 from infra.environment import (
     FUNCTIONS,
     Resources,
@@ -90,7 +90,7 @@ def test_the_spark_parameters_give_the_job_its_variables_back() -> None:
 
 
 def test_the_default_properties_are_the_proposals() -> None:
-    policies = Policies.from_properties(default_properties())
+    policies = policies_of(default_properties())[0]
     assert policies.lease.lost_timeout.total_seconds() == 3600
     assert policies.retry("ANY").max_attempts == 5
     purge = policies.retry("TABLE_PURGE")

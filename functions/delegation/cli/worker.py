@@ -17,9 +17,9 @@ from delegation import wiring
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import output_of
-from delegation.settings import IdempotencySettings, TaskSettings
+from delegation.settings import IdempotencySettings, TaskSettings, policies_of
 from delegation.tasks.maintenance import ensure_submitted
-from delegation.tasks.policy import InvalidProperty, Policies, parse_duration
+from delegation.tasks.policy import InvalidProperty, parse_duration
 from delegation.tasks.worker import Worker, WorkerSettings, owner_name
 
 MISUSE: Final = 2
@@ -68,7 +68,7 @@ def _worker(properties: Path | None, poll: str) -> Worker:
     """A worker by the environment, whose properties those of the file replace; checked before anything is leased."""
     if properties is not None:
         stated = read_properties(properties)
-        Policies.from_properties(stated)
+        policies_of(stated)
         os.environ[_PROPERTIES] = json.dumps(stated)
     try:
         wait = parse_duration(poll)

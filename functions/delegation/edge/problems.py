@@ -21,7 +21,7 @@ from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.purge import attempt, manifest_errors, objectstore
 from delegation.purge import errors as purge
-from delegation.purge.behavior.options import InvalidPurgeProperty
+from delegation.purge.behavior.options import InvalidPurgeProperty, PurgePropertyNotAllowed
 from delegation.tasks import behaviors
 from delegation.tasks import dynamodb as tasks_dynamodb
 from delegation.tasks import errors as tasks
@@ -86,6 +86,7 @@ TABLE: Final[Mapping[type[DelegationError], Rule]] = {
     edge.KeysUnavailable: _UNAVAILABLE,
     canonical.NotCanonicalizable: Rule(400),
     InvalidPurgeProperty: Rule(400),
+    PurgePropertyNotAllowed: Rule(403),
     # Idempotency (idempotency-key.txt, Status Codes)
     idempotency.IdempotencyError: _INTERNAL,
     idempotency.RequestInProgress: Rule(409, headers=_RETRY),

@@ -12,7 +12,7 @@ from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, Relation, Replayed, Request
 from delegation.polaris.model import LoadedTable, TableIdentifier
-from delegation.purge.behavior import SPARK, TablePurge, again, obstacle, options_of, replays
+from delegation.purge.behavior import SPARK, Limits, TablePurge, again, obstacle, options_of, replays
 from delegation.tasks import transitions as t
 from delegation.tasks.behaviors import TaskBehavior
 from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskError
@@ -64,7 +64,8 @@ class Submissions:
     """The two ways to submit a task.
 
     `budget` is how long a synchronous request is held open. Methods raise RequestInProgress, KeyConflict, TaskConflict,
-    InvalidPurgeProperty, and what Polaris and the stores raise; nothing is stored unless the request was accepted.
+    InvalidPurgeProperty, PurgePropertyNotAllowed (looser than the operator's `limits`), and what Polaris and the stores
+    raise; nothing is stored unless the request was accepted.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Submissions:
         realm: str,
         budget: timedelta,
         sleep: Callable[[float], None],
+        limits: Limits,
     ) -> None:
         self._tasks = tasks
         self._acceptance = acceptance
@@ -85,6 +87,7 @@ class Submissions:
         self._realm = realm
         self._budget = budget
         self._sleep = sleep
+        self._limits = limits
 
     def submit(self, submission: Submission) -> Answer:
         """Accept for background processing; the answer is 202, also when the task was there already."""
@@ -121,7 +124,7 @@ class Submissions:
         if known is not None:
             return known
         purge = self._purge_of(submission.payload)
-        options_of(purge.properties)
+        options_of(purge.properties, self._limits)
         first = self._first(purge, synchronous=synchronous)
         return self._acceptance.accept(
             Request(

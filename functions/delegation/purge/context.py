@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 from delegation.polaris.model import LoadedTable, TableIdentifier
-from delegation.purge.attempt import Attempt
+from delegation.purge.attempt import Attempt, PlanSegment
 from delegation.purge.delete import DeletePolicy
 from delegation.purge.objectstore import ObjectStore, PlanStore
 from delegation.purge.plan import Finding
@@ -50,17 +50,24 @@ class PurgeOptions:
     """What the caller chose (`operation_parameters.properties`); the defaults are the careful ones.
 
     `outside`: files outside the table's own locations. `uncovered`: files the credentials do not reach. `shared`:
-    files a neighbour references. `overlap_scan`: how far neighbours are looked for. `dry_run` stops once the plan is
-    written. `execute_plan` is the id of a plan made before. `engine` None leaves the choice to the estimate.
+    files a neighbour references. `overlap_scan`: how far neighbours are looked for. `versioned`: a bucket that keeps
+    versions, where deleting frees nothing. `delete_markers`: empty directory markers go too. `dry_run` stops once the
+    plan is written. `execute_plan` is the id of a plan made before. `engine` None leaves the choice to the estimate.
+    The last three are the operator's: whether `gc.enabled=false` is ignored, whether a delete is tried before the first
+    one, and whether format versions that are not known to be read completely are tried.
     """
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
     uncovered: Literal["refuse", "keep"] = "refuse"
     shared: Literal["subtract", "refuse"] = "subtract"
     overlap_scan: OverlapScan = "namespace"
+    versioned: Literal["report", "refuse"] = "report"
+    delete_markers: bool = False
     engine: Engine | None = None
     dry_run: bool = False
     execute_plan: str | None = None
+    gc_disabled: Literal["refuse", "ignore"] = "refuse"
+    probe: bool = True
     experimental_format: bool = False
 
 
@@ -92,6 +99,7 @@ class PurgeContext:
 
     `store` reaches the table's files with vended credentials, `plans` the service's bucket with the service's role.
     `now` and `sleep` are a monotonic clock and a wait, in seconds; `clock` gives aware UTC for what is written down.
+    `find_plan` tells what was published under the id of a plan made before; without it the plan is taken as stored.
     """
 
     attempt: Attempt
@@ -107,6 +115,7 @@ class PurgeContext:
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     nonce: Callable[[], str] = random_nonce
+    find_plan: Callable[[str], PlanSegment] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class DirectRun:
 
     def context(self) -> PurgeContext:
         """Raises PlanOfAnotherTable, PlanTampered, CorruptMetadata, and TableMetadataMissing in an empty place."""
-        path = self.purge.metadata_location
+        path = canonical(self.purge.metadata_location)
         plans = self.workplace.plans()
         store = self.workplace.store(TableIdentifier("-", ("-",), path))
         source = MetadataFile(path, store)

@@ -14,7 +14,10 @@ PurgeError
 │   ├── CredentialsCannotDelete the vended credentials are read-only
 │   ├── NeighbourUnreadable     a table that may share files cannot be looked at
 │   ├── TooLargeForInline       only the inline engine was asked for, and the table is beyond its limit
-│   └── PlanOfAnotherTable      the plan asked for was made for something else
+│   ├── VersionedBucket         deleting would free nothing, and the caller said refuse
+│   ├── PlanOfAnotherTable      the plan asked for was made for something else
+│   ├── PlanOutdated            the table was committed to since the plan asked for was made
+│   └── PlanNotAllowed          the plan asked for does more than this request may
 ├── NeighbourChanged            a table that shares the location changed while it was read; the same again may do
 ├── CorruptMetadata             metadata.json does not say what the Iceberg specification demands
 ├── ManifestMissing             a manifest or manifest list is not there, and no earlier purge accounts for it
@@ -190,9 +193,38 @@ class TooLargeForInline(PurgeRefused):
 
 
 class PlanOfAnotherTable(PurgeRefused):
-    """The plan was made for another table or another state of it."""
+    """The plan was made for another table, or for another identifier of it."""
 
     code = "PLAN_OF_ANOTHER_TABLE"
+
+
+class PlanOutdated(PurgeRefused):
+    """The table was committed to since the plan asked for was made; `plan` is its id.
+
+    The one refusal that can come after the first delete: then the same request without `plan` finishes.
+    """
+
+    code = "PLAN_OUTDATED"
+
+    def __init__(self, plan: str) -> None:
+        super().__init__(f"the table was committed to since plan {plan} was made, and no other may be executed")
+        self.plan = plan
+
+
+class PlanNotAllowed(PurgeRefused):
+    """The plan asked for deletes files outside the table's locations, and this request does not."""
+
+    code = "PLAN_NOT_ALLOWED"
+
+
+class VersionedBucket(PurgeRefused):
+    """Deleting from these `buckets` only adds delete markers, and `versioned=refuse` was asked."""
+
+    code = "VERSIONED_BUCKET"
+
+    def __init__(self, buckets: Sequence[str]) -> None:
+        super().__init__(f"deleting frees nothing in {shown(buckets)}, which keep versions of their objects")
+        self.buckets = tuple(buckets)
 
 
 class CorruptMetadata(PurgeError):

@@ -64,7 +64,7 @@ def _manifests(ctx: PurgeContext, most: int) -> Manifests:
     """The table's distinct manifests, or enough of them to hold more than `most` entries."""
     table = ctx.tables.load()
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
-    check_table(metadata, table_uuid=ctx.table_uuid)
+    check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     covered = covered_roots(table) if ctx.settings.vended else None
     return read_manifest_lists(
         metadata,

@@ -10,6 +10,7 @@ deleted one.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Literal, Protocol
 
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
@@ -23,9 +24,17 @@ from delegation.purge.errors import (
     FilesNotDeletedYet,
     FilesThrottled,
     PlanOfAnotherTable,
+    PlanOutdated,
     TableGone,
 )
-from delegation.purge.guards import VERSIONED_BUCKET, PlanGuard, check_can_delete, check_table, covered_roots
+from delegation.purge.guards import (
+    VERSIONED_BUCKET,
+    PlanGuard,
+    check_can_delete,
+    check_plan,
+    check_table,
+    covered_roots,
+)
 from delegation.purge.locations import canonical, parse
 from delegation.purge.metadata import parse_metadata
 from delegation.purge.neighbours import check_still_not_shared
@@ -155,9 +164,11 @@ class Execution:
         ctx = self._ctx
         segments = ctx.attempt.plan()
         if not segments and ctx.options.execute_plan is not None:
-            segment = segment_of(ctx.plans, ctx.options.execute_plan)
+            find = ctx.find_plan or partial(segment_of, ctx.plans)
+            segment = find(ctx.options.execute_plan)
             index = load_index(ctx.plans, segment)
             self._check_owner(index)
+            check_plan(index, ctx.options)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
         if not segments:
             table = ctx.tables.load()
@@ -176,6 +187,9 @@ class Execution:
     def _check_owner(self, index: PlanIndex) -> None:
         if index.table_uuid != self._ctx.table_uuid.lower():
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}")
+        # A clone has the same uuid and is another table all the same: other files of it are shared.
+        if index.identifier != str(self._ctx.identifier):
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}")
 
     def _drive(self) -> None:
         while True:
@@ -210,7 +224,7 @@ class Execution:
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Look.GONE  # all of it, and its name was taken again
         metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
-        check_table(metadata, table_uuid=ctx.table_uuid)
+        check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         if canonical(metadata.path) != canonical(last.metadata_location):
             check_not_replaced(metadata, self._indexes)
             self._extend(table)
@@ -218,7 +232,8 @@ class Execution:
         if left and not self._deleting:
             if not self._planned_here:
                 check_still_not_shared(ctx, self._indexes)
-            check_can_delete(ctx.store, covered_roots(table).uris)
+            if ctx.options.probe:
+                check_can_delete(ctx.store, covered_roots(table).uris)
             ctx.attempt.begin_deleting()
             self._deleting = True
         return _Look.SAME
@@ -226,7 +241,7 @@ class Execution:
     def _extend(self, table: LoadedTable) -> None:
         ctx = self._ctx
         if ctx.options.execute_plan is not None:
-            raise PlanOfAnotherTable(f"the table was committed to since plan {ctx.options.execute_plan} was made")
+            raise PlanOutdated(ctx.options.execute_plan)
         index, segment = self._engine.plan(ctx, table, self._indexes)
         planned = sum(one.files_planned for one in (*self._indexes, index))
         self._take(ctx.attempt.publish(segment, files_planned=planned))

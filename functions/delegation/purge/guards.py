@@ -2,15 +2,17 @@
 
 | guard                              | refuses with              | setting                          |
 |------------------------------------|---------------------------|----------------------------------|
-| gc.enabled=false                   | GC_DISABLED               | the table's property             |
-| another table-uuid at the name     | TABLE_UUID_MISMATCH       | none                             |
-| older metadata than planned        | METADATA_REPLACED         | none                             |
-| `#`, `?`, `..`, no bucket          | AMBIGUOUS_PATH            | none                             |
-| other schemes, S3 Tables           | UNSUPPORTED_LOCATION      | none                             |
+| gc.enabled=false                   | GC_DISABLED               | gc-disabled=refuse (default), ignore |
+| another table-uuid at the name     | TABLE_UUID_MISMATCH       | none: the purge is of one uuid   |
+| older metadata than planned        | METADATA_REPLACED         | none: the plan is of newer files |
+| `#`, `?`, `..`, no bucket          | AMBIGUOUS_PATH            | none: the object is not known    |
+| other schemes, S3 Tables           | UNSUPPORTED_LOCATION      | none: they cannot be deleted     |
 | outside the table's locations      | PATHS_OUTSIDE_TABLE       | outside=keep (default), refuse, delete |
 | not covered by the credentials     | CREDENTIALS_DO_NOT_COVER  | uncovered=refuse (default), keep |
 | referenced by another live table   | FILES_SHARED              | shared=subtract (default), refuse |
-| credentials that cannot delete     | CREDENTIALS_CANNOT_DELETE | none                             |
+| a bucket that keeps versions       | VERSIONED_BUCKET          | versioned=report (default), refuse |
+| credentials that cannot delete     | CREDENTIALS_CANNOT_DELETE | delete-probe=true (default), false |
+Settings are in `behavior.limits`; gc-disabled and delete-probe are the operator's alone.
 """
 
 from collections.abc import Iterable
@@ -25,9 +27,11 @@ from delegation.purge.errors import (
     FilesShared,
     GcDisabled,
     PathsOutsideTable,
+    PlanNotAllowed,
     PlanTampered,
     PurgeRefused,
     TableUuidMismatch,
+    VersionedBucket,
 )
 from delegation.purge.locations import Roots, canonical
 from delegation.purge.metadata import TableMetadata
@@ -46,11 +50,11 @@ VERSIONED_BUCKET = "VERSIONED_BUCKET"
 Verdict = Literal["", "outside", "uncovered", "shared", "foreign"]
 
 
-def check_table(metadata: TableMetadata, *, table_uuid: str) -> None:
+def check_table(metadata: TableMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
     """Raise TableUuidMismatch or GcDisabled."""
     if metadata.table_uuid != table_uuid.lower():
         raise TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
-    if not metadata.gc_enabled:
+    if not metadata.gc_enabled and options.gc_disabled == "refuse":
         raise GcDisabled("the table's property gc.enabled is false")
 
 
@@ -141,15 +145,25 @@ class PathGuard:
             if verdict in self._tallies
         ]
 
-    def refuse_if_asked(self) -> None:
-        """Raise PathsOutsideTable, CredentialsDoNotCover or FilesShared where keeping is not what was asked."""
-        for verdict, finding in self.counted():
-            if verdict == "outside" and self._options.outside == "refuse":
-                raise PathsOutsideTable(finding.count, finding.sample)
-            if verdict == "uncovered" and self._options.uncovered == "refuse":
-                raise CredentialsDoNotCover(finding.count, finding.sample)
-            if verdict == "shared" and self._options.shared == "refuse":
-                raise FilesShared(finding.count, finding.sample)
+
+def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
+    """Judge a plan made before by the options of now; raises what planning with them would, or PlanNotAllowed."""
+    if index.outside == "delete" and options.outside != "delete":
+        raise PlanNotAllowed(f"plan {index.plan_id} was made with outside=delete, this request says {options.outside}")
+    refuse_findings(index.findings, options)
+
+
+def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
+    """Raise for what was found where keeping or reporting it is not what was asked."""
+    for finding in findings:
+        if finding.code == OUTSIDE and options.outside == "refuse":
+            raise PathsOutsideTable(finding.count, finding.sample)
+        if finding.code == UNCOVERED and options.uncovered == "refuse":
+            raise CredentialsDoNotCover(finding.count, finding.sample)
+        if finding.code == SHARED and options.shared == "refuse":
+            raise FilesShared(finding.count, finding.sample)
+        if finding.code == VERSIONED_BUCKET and options.versioned == "refuse":
+            raise VersionedBucket(finding.sample)
 
 
 class PlanGuard:

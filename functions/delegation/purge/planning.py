@@ -12,7 +12,15 @@ from delegation.purge.attempt import PlanSegment
 from delegation.purge.avro import ManifestFile
 from delegation.purge.context import Engine, PurgeContext, PurgeOptions
 from delegation.purge.errors import CredentialsDoNotCover, ManifestMissing, MetadataReplaced
-from delegation.purge.guards import VERSIONED_BUCKET, PathGuard, Verdict, check_table, covered_roots, table_roots
+from delegation.purge.guards import (
+    VERSIONED_BUCKET,
+    PathGuard,
+    Verdict,
+    check_table,
+    covered_roots,
+    refuse_findings,
+    table_roots,
+)
 from delegation.purge.metadata import TableMetadata, parse_metadata
 from delegation.purge.neighbours import neighbours_of, reach_of_neighbour
 from delegation.purge.objectstore import PlanStore
@@ -73,7 +81,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     `earlier` segments of the same plan account for manifests that may be gone by now; they are not read again.
     """
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
-    check_table(metadata, table_uuid=ctx.table_uuid)
+    check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(metadata, earlier)
     covered = covered_roots(table) if ctx.settings.vended else None
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
@@ -211,13 +219,13 @@ def finish_plan(
     totals: dict[str, Total],
 ) -> tuple[PlanIndex, PlanSegment]:
     """Refuse what the options say to refuse, then write the index over the chunks written so far."""
-    found.guard.refuse_if_asked()
     metadata = found.metadata
     findings = [finding for _, finding in found.guard.counted()]
     buckets = sorted({root.bucket for root in found.guard.roots.roots})
     versioned = tuple(f"s3://{bucket}/" for bucket in buckets if ctx.store.versioned(bucket))
     if versioned:
         findings.append(Finding(code=VERSIONED_BUCKET, count=len(versioned), sample=versioned))
+    refuse_findings(findings, ctx.options)
     covered = found.guard.covered
     index = PlanIndex(
         plan_id=plan_id,

@@ -317,7 +317,7 @@ def test_a_plan_is_refused_once_the_table_was_committed_to(world: World) -> None
     accepted = world.submit(world.body("orders", plan=segment.id))
     world.drive()
     task = world.tasks.get(accepted.task_id)
-    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OF_ANOTHER_TABLE")
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OUTDATED")
     assert set(world.lake.uris()) == before
 
 

@@ -1,8 +1,8 @@
 """The whole service in one process: real purges of real tables over in-memory stores; waiting moves the clock."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from delegation.edge.submission import Answer, Submission, Submissions
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.polaris.model import LoadedTable, TableIdentifier
-from delegation.purge.behavior import KINDS, PurgeBehavior
+from delegation.purge.behavior import KINDS, Limits, PurgeBehavior
 from delegation.purge.context import PurgeSettings
 from delegation.purge.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.behaviors import Behaviors
@@ -30,17 +30,19 @@ LIFETIME = timedelta(minutes=30)
 
 @dataclass
 class Tables:
-    """Polaris over a lake; `trouble` is raised instead of an answer."""
+    """Polaris over a lake; `trouble` is raised instead of an answer, `after_load[n]` happens right after load n."""
 
     lake: Lake
     trouble: Exception | None = None
     loads: int = 0
+    after_load: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
         self.loads += 1
         if self.trouble is not None:
             raise self.trouble
         table = LakeSource(self.lake, identifier.name).load()
+        self.after_load.get(self.loads, lambda: None)()
         return LoadedTable(identifier, table.metadata_location, table.metadata, {}, table.credentials if vend else ())
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
@@ -66,7 +68,7 @@ class Queue:
 class World:
     """Everything but AWS; `drive` plays the state machine for what was dispatched."""
 
-    def __init__(self, *, inline_max_files: int = 1_000) -> None:
+    def __init__(self, *, inline_max_files: int = 1_000, properties: Mapping[str, str] | None = None) -> None:
         self.clock = Clock()
         self.lake = Lake()
         self.tables = Tables(self.lake)
@@ -89,6 +91,7 @@ class World:
             settings,
             self.seconds,
             self.sleep,
+            Limits.from_properties(properties or {}),
         )
         self.records = MemoryIdempotencyStore(self.store)
         self.acceptance = Acceptance(
@@ -102,9 +105,15 @@ class World:
             realm=REALM,
             budget=timedelta(seconds=25),
             sleep=self.sleep,
+            limits=self.behavior.limits,
         )
         self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]))
         self.calls = 0
+
+    def become(self, *, properties: Mapping[str, str]) -> None:
+        """The operator changes the service's properties."""
+        self.behavior = replace(self.behavior, limits=Limits.from_properties(properties))
+        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]))
 
     def seconds(self) -> float:
         return self.clock.now.timestamp()

@@ -20,6 +20,7 @@ from delegation.purge.errors import (
     GcDisabled,
     MetadataReplaced,
     PlanOfAnotherTable,
+    PlanOutdated,
     PlanTampered,
     TableGone,
     TableUuidMismatch,
@@ -100,8 +101,9 @@ def test_a_plan_made_before_a_commit_is_not_stretched(bench: Bench) -> None:
     plan_id = plan_dry(bench)
     bench.lake.table("t").append(rows(9))
     before = set(bench.lake.uris())
-    with pytest.raises(PlanOfAnotherTable):
+    with pytest.raises(PlanOutdated) as refused:
         purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan_id)))
+    assert refused.value.code == "PLAN_OUTDATED"
     assert set(bench.lake.uris()) == before
 
 

@@ -19,6 +19,7 @@ PLAN_KIND: Final = "TABLE_PURGE_PLAN"
 """A dry run: it plans, deletes nothing, and has a random id (DESIGN §2)."""
 KINDS: Final = frozenset({KIND, PLAN_KIND})
 DRY_RUN: Final = "dry-run"
+PLAN: Final = "plan"
 
 
 class TablePurge(BaseModel):

@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from delegation.purge.behavior.parameters import TablePurge, identifier_text
+from delegation.purge.behavior.parameters import PLAN, TablePurge, identifier_text
+from delegation.purge.errors import PlanOutdated
 from delegation.tasks import transitions as t
 from delegation.tasks.model import Status, Task
 
@@ -28,10 +29,17 @@ def obstacle(task: Task, wanted: TablePurge) -> str | None:
     same_properties = dict(current.properties) == dict(wanted.properties)
     if task.status is Status.FAILURE:
         unfinished = same_table and task.first_delete_ts is not None
-        return "other properties, and is half done" if unfinished and not same_properties else None
+        may_go_on = same_properties or _without_its_plan(task, current, wanted)
+        return "other properties, and is half done" if unfinished and not may_go_on else None
     if not same_table:
         return "another identifier"
     return None if same_properties else "other properties"
+
+
+def _without_its_plan(task: Task, current: TablePurge, wanted: TablePurge) -> bool:
+    """Whether `wanted` lets a purge that was held to one plan, and met a commit meanwhile, take in what is new."""
+    rest = {name: value for name, value in current.properties.items() if name != PLAN}
+    return task.error_code == PlanOutdated.code and dict(wanted.properties) == rest
 
 
 def again(task: Task, wanted: TablePurge, now: datetime, *, synchronous: bool, grace: timedelta) -> Task:

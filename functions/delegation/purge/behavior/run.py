@@ -8,18 +8,20 @@ from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.polaris.model import TableIdentifier
-from delegation.purge.attempt import LeaseLost
+from delegation.purge.attempt import LeaseLost, PlanSegment
 from delegation.purge.behavior.attempt import TaskAttempt
-from delegation.purge.behavior.options import options_of
+from delegation.purge.behavior.limits import Limits
+from delegation.purge.behavior.options import tightened_options
 from delegation.purge.behavior.outcome import attempt_error, success_fields
 from delegation.purge.behavior.parameters import KINDS, TablePurge
 from delegation.purge.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.purge.context import PurgeContext, PurgeResult, PurgeSettings
 from delegation.purge.engine import purge_table
+from delegation.purge.errors import PlanTampered
 from delegation.purge.estimate import estimate
 from delegation.purge.objectstore import ObjectStore, PlanStore
 from delegation.tasks.errors import LeaseLost as TaskLeaseLost
-from delegation.tasks.errors import TaskError
+from delegation.tasks.errors import TaskError, TaskNotFound
 from delegation.tasks.model import Task
 from delegation.tasks.service import TaskService
 
@@ -32,7 +34,8 @@ Engine = Callable[[PurgeContext], PurgeResult]
 class PurgeBehavior:
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
 
-    `store_of` reaches a table's files with the credentials that Polaris vends, `plans` the service's bucket.
+    `store_of` reaches a table's files with the credentials that Polaris vends, `plans` the service's bucket;
+    `limits` are the operator's.
     """
 
     tasks: TaskService
@@ -42,6 +45,7 @@ class PurgeBehavior:
     settings: PurgeSettings = field(default_factory=PurgeSettings)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -51,7 +55,7 @@ class PurgeBehavior:
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
         """What the engine gets for a held task."""
         purge = TablePurge.of(task)
-        options = options_of(purge.properties)
+        options = tightened_options(purge.properties, self.limits)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         return PurgeContext(
             attempt=attempt,
@@ -73,6 +77,7 @@ class PurgeBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
+            find_plan=self._published,
         )
 
     def prepare(self, task: Task) -> str | None:
@@ -113,6 +118,17 @@ class PurgeBehavior:
             raise
         except DelegationError as error:
             return self.record(task, error)
+
+    def _published(self, plan_id: str) -> PlanSegment:
+        """What the task that made a plan published under this id; PlanTampered when there is none, or no such task."""
+        try:
+            maker = self.tasks.get(plan_id.partition("/")[0])
+        except TaskNotFound:
+            raise PlanTampered(plan_id, "the task that made it is not there any more") from None
+        found = [PlanSegment(one.id, one.sha256) for one in maker.plan_segments if one.id == plan_id]
+        if not found:
+            raise PlanTampered(plan_id, "its task published no such plan")
+        return found[0]
 
     def record(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error of the work."""

@@ -1,0 +1,218 @@
+"""`operation_parameters.properties` through the service: obeyed, refused, recorded, planned to be run later."""
+
+import gzip
+import json
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegation.edge.errors import BadRequest
+from delegation.edge.problems import problem_of
+from delegation.errors import DelegationError
+from delegation.idempotency.errors import TaskConflict
+from delegation.tasks.model import Status, Task
+from tests.unit.edge.world import World
+from tests.unit.purge.lake import busy_table, rows
+
+STRICT = {
+    "outside": "refuse",
+    "uncovered": "refuse",
+    "shared": "refuse",
+    "overlap-scan": "catalog",
+    "versioned": "refuse",
+    "deleteMarkerFiles": "true",
+    "engine": "inline",
+    "dry-run": "false",
+    "skipTrash": "true",
+}
+UNKNOWN = {"colour": "blue", "Outside": "delete", "dry_run": "true"}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    busy_table(world.lake, "orders")
+    busy_table(world.lake, "sibling")
+    return world
+
+
+def ours(world: World) -> set[str]:
+    return world.lake.below("s3://lake/wh/orders/")
+
+
+def run(world: World, **properties: str) -> Task:
+    accepted = world.submit(world.body("orders", **properties))
+    world.drive()
+    return world.tasks.get(accepted.task_id)
+
+
+def plan_of(world: World) -> str:
+    """The id of a dry run's plan."""
+    task = run(world, **{"dry-run": "true"})
+    assert task.status is Status.SUCCESS
+    return task.plan_segments[0].id
+
+
+def test_a_full_load_table_result_with_known_and_unknown_properties_is_purged_and_all_are_recorded(
+    world: World,
+) -> None:
+    properties = STRICT | UNKNOWN
+    task = run(world, **properties)
+    assert task.status is Status.SUCCESS
+    assert ours(world) == set()
+    assert json.loads(task.task_payload)["operation_parameters"]["properties"] == properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "status", "code", "field"),
+    [
+        ({"outside": "sweep"}, 400, "INVALID_REQUEST", "properties.outside"),
+        ({"skipTrash": "false"}, 400, "INVALID_REQUEST", "properties.skipTrash"),
+        ({"deleteMarkerFiles": "yes"}, 400, "INVALID_REQUEST", "properties.deleteMarkerFiles"),
+        ({"plan": "../1/ab"}, 400, "INVALID_REQUEST", "properties.plan"),
+        ({"outside": "delete"}, 403, "PROPERTY_NOT_ALLOWED", "properties.outside"),
+        ({"uncovered": "keep"}, 403, "PROPERTY_NOT_ALLOWED", "properties.uncovered"),
+    ],
+)
+def test_a_property_that_is_wrong_or_not_allowed_is_named_before_anything_is_stored(
+    world: World, properties: dict[str, str], status: int, code: str, field: str
+) -> None:
+    with pytest.raises(DelegationError) as refused:
+        world.submit(world.body("orders", **properties))
+    problem = problem_of(refused.value)
+    told = json.loads(problem.body)
+    assert (problem.status, told["error_code"]) == (status, code)
+    assert told["message"].startswith(f"operation_parameters.{field}: ")
+    assert world.store.heads().tasks == ()
+
+
+@pytest.mark.parametrize("value", [True, 1, None, ["keep"], {"a": "b"}])
+def test_a_value_that_is_no_string_is_named(world: World, value: Any) -> None:
+    body = world.body("orders")
+    body["operation_parameters"]["properties"] = {"outside": value}
+    with pytest.raises(BadRequest, match=r"operation_parameters\.properties\.outside: must be a string"):
+        world.submit(body)
+
+
+def test_an_operator_allows_more_and_less(world: World) -> None:
+    strict = World(properties={"delegation.purge.shared": "refuse", "delegation.purge.delete-marker-files": "false"})
+    busy_table(strict.lake, "orders")
+    for properties in ({"shared": "subtract"}, {"deleteMarkerFiles": "true"}):
+        with pytest.raises(DelegationError) as refused:
+            strict.submit(strict.body("orders", **properties))
+        assert problem_of(refused.value).status == 403
+    lax = World(properties={"delegation.purge.outside": "delete"})
+    busy_table(lax.lake, "orders")
+    assert run(lax, outside="delete").status is Status.SUCCESS
+
+
+def test_settings_that_became_stricter_hold_for_what_was_accepted_before(world: World) -> None:
+    world.lake.pointers["clone"] = world.lake.pointers["orders"]
+    accepted = world.submit(world.body("orders", shared="subtract"))
+    before = set(world.lake.uris())
+    world.become(properties={"delegation.purge.shared": "refuse"})
+    world.drive()
+    task = world.tasks.get(accepted.task_id)
+    assert (task.status, task.error_code) == (Status.FAILURE, "FILES_SHARED")
+    assert set(world.lake.uris()) == before
+
+
+@pytest.mark.parametrize("other", [{}, {"outside": "keep"}, {"colour": "red"}])
+def test_a_live_purge_is_not_joined_with_other_properties(world: World, other: dict[str, str]) -> None:
+    first = world.submit(world.body("orders", outside="refuse"))
+    assert world.submit(world.body("orders", outside="refuse")).task_id == first.task_id
+    with pytest.raises(TaskConflict) as refused:
+        world.submit(world.body("orders", **other))
+    assert (problem_of(refused.value).status, refused.value.code) == (409, "TASK_EXISTS")
+
+
+def test_a_plan_read_with_zcat_is_executed_by_its_id_a_day_later(world: World, tmp_path: Path) -> None:
+    doomed = ours(world)
+    plan = plan_of(world)
+    assert zcat(world, plan, tmp_path) == sorted(doomed)
+    world.clock.advance(timedelta(days=1))
+    task = run(world, plan=plan)
+    assert (task.status, [one.id for one in task.plan_segments]) == (Status.SUCCESS, [plan])
+    assert ours(world) == set()
+
+
+def test_a_plan_is_refused_a_day_later_when_the_table_was_committed_to_and_a_new_plan_goes_through(
+    world: World, tmp_path: Path
+) -> None:
+    """The stated outcome (docs/architecture.md §5): PLAN_OUTDATED before the first delete, all files there."""
+    plan = plan_of(world)
+    approved = zcat(world, plan, tmp_path)
+    world.clock.advance(timedelta(days=1))
+    world.lake.table("orders").append(rows(77))
+    before = set(world.lake.uris())
+    task = run(world, plan=plan)
+    assert (task.status, task.error_code, task.first_delete_ts) == (Status.FAILURE, "PLAN_OUTDATED", None)
+    assert set(world.lake.uris()) == before
+    assert set(approved) < ours(world)
+    assert sorted(world.lake.table("orders").scan().to_arrow()["id"].to_pylist()) == [3, 5, 6, 77]
+    renewed = plan_of(world)
+    assert run(world, plan=renewed).status is Status.SUCCESS
+    assert ours(world) == set()
+
+
+def test_a_commit_while_a_plan_is_executed_ends_it_and_the_request_without_the_plan_takes_in_the_rest(
+    world: World,
+) -> None:
+    plan = plan_of(world)
+    writer = world.lake.table("orders")
+    world.tables.after_load = {4: lambda: writer.append(rows(77, part="z"))}
+    world.tables.loads = 0
+    task = run(world, plan=plan)
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OUTDATED")
+    assert task.first_delete_ts is not None
+    left = ours(world)
+    assert world.lake.pointers["orders"] in left
+    with pytest.raises(TaskConflict):
+        world.submit(world.body("orders", outside="refuse"))
+    again = run(world)
+    assert (again.task_id, again.status) == (task.task_id, Status.SUCCESS)
+    assert again.plan_segments[0].id == plan
+    assert ours(world) == set()
+
+
+def test_a_plan_that_no_task_published_is_refused(world: World) -> None:
+    plan = plan_of(world)
+    stranger = plan.rpartition("/")[0] + "/0123456789ab"
+    for key in [key for key in world.plans.objects if key.startswith(plan)]:
+        world.plans.objects[key.replace(plan, stranger)] = world.plans.objects[key].replace(b"keep", b"delete")
+    before = set(world.lake.uris())
+    task = run(world, plan=stranger)
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
+    assert set(world.lake.uris()) == before
+
+
+@pytest.mark.parametrize("part", ["DATA-00000.jsonl.gz", "META-00000.jsonl.gz", "index.json"])
+def test_a_plan_tampered_with_between_dry_run_and_execution_deletes_nothing_of_others(world: World, part: str) -> None:
+    plan = plan_of(world)
+    key = f"{plan}/{part}"
+    victims = world.lake.below("s3://lake/wh/sibling/")
+    if part == "index.json":
+        world.plans.objects[key] = world.plans.objects[key].replace(b'"keep"', b'"delete"')
+    else:
+        lines = gzip.decompress(world.plans.objects[key]).splitlines()
+        lines[0] = json.dumps({**json.loads(lines[0]), "path": min(victims)}).encode()
+        world.plans.objects[key] = gzip.compress(b"\n".join(lines) + b"\n", mtime=0)
+    task = run(world, plan=plan)
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
+    assert world.lake.below("s3://lake/wh/sibling/") == victims
+    assert world.lake.pointers["orders"] in ours(world)
+
+
+def zcat(world: World, plan: str, place: Path) -> list[str]:
+    """All paths of a plan, by way of `zcat` and `json` alone."""
+    index = json.loads(world.plans.objects[f"{plan}/index.json"])
+    files = []
+    for chunk in index["chunks"]:
+        file = place / chunk["name"]
+        file.write_bytes(world.plans.objects[f"{plan}/{chunk['name']}"])
+        files.append(str(file))
+    told = subprocess.run(["zcat", *files], check=True, capture_output=True).stdout
+    return sorted(json.loads(line)["path"] for line in told.splitlines())
