@@ -1,0 +1,46 @@
+"""`make simulate` ends as the simulator does, although make by itself knows only 0 and 2."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def make(folder: Path, *arguments: str, ends: int) -> subprocess.CompletedProcess[str]:
+    """Run make with a Python that prints what it was asked for and ends like this."""
+    python = folder / "bin" / "python"
+    python.parent.mkdir(exist_ok=True)
+    python.write_text(f'#!/bin/sh\ntouch "$0.ran"\necho "$@"\nexit {ends}\n')
+    python.chmod(0o755)
+    (folder / ".installed").touch()
+    return subprocess.run(
+        ["make", *arguments, f"VENV={folder}"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("ends", "status"), [(0, 0), (1, 1), (2, 2), (137, 2)])
+def test_make_ends_as_the_simulator_does(tmp_path: Path, ends: int, status: int) -> None:
+    done = make(tmp_path, "simulate", "SEEDS=7", "MUTATION=drift", ends=ends)
+    assert done.returncode == status
+    assert done.stdout.splitlines()[-1] == "-m tests.faults.simulate --seeds 7 --mutation drift"
+
+
+@pytest.mark.parametrize(("ends", "status"), [(0, 0), (1, 2), (2, 2)])
+def test_beside_another_goal_it_fails_like_any(tmp_path: Path, ends: int, status: int) -> None:
+    assert make(tmp_path, "venv", "simulate", ends=ends).returncode == status
+
+
+def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:
+    done = make(tmp_path, "-n", "simulate", ends=3)
+    assert done.returncode == 0
+    assert not (tmp_path / "bin" / "python.ran").exists()
