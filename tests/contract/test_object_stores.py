@@ -1,7 +1,7 @@
-"""What every ObjectStore and PlanStore must do: one suite over memory and S3 (moto)."""
+"""What every ObjectStore and PlanStore must do: one suite over memory, the file system and S3 (moto)."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ from moto import mock_aws
 
 from delegation.polaris.model import S3Settings
 from delegation.purge.files import FilePlanStore
-from delegation.purge.locations import ObjectLocation
+from delegation.purge.local import FileObjectStore
+from delegation.purge.locations import LOCAL, ObjectLocation
 from delegation.purge.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.purge.objectstore import ObjectNotFound, ObjectStore, ObjectTooLarge, PlanStore
+from delegation.purge.objectstore import BatchResult, ObjectNotFound, ObjectStore, ObjectTooLarge, PlanStore
 from delegation.purge.s3 import S3ObjectStore, S3PlanStore
 
 ODD_KEYS = [
@@ -36,23 +37,40 @@ ODD_KEYS = [
 ]
 
 
+# Keys of an object store that no file of a file system can have; under two of them another file must not be found.
+NO_FILES = {"trail/", "a//b", "/leading", "x" * 900}
+
+
 @dataclass
 class Side:
-    """A store under test and the side door to its objects."""
+    """A store under test and the side door to its objects; `lake` is the bucket, and `below` what its keys start with.
+
+    `holds` tells whether the storage can have an object of that key at all, `versions` which bucket keeps versions.
+    """
 
     store: ObjectStore
     plans: PlanStore
     put: Callable[[str, str, bytes], None]
     keys: Callable[[str], set[str]]
+    lake: str = "lake"
+    below: str = ""
+    holds: Callable[[str], bool] = lambda _key: True
+    versions: str | None = "versions"
+
+    def at(self, key: str) -> ObjectLocation:
+        return ObjectLocation(self.lake, self.below + key)
 
 
 @pytest.fixture(params=["memory", "files", "s3"])
 def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Side]:
-    if request.param != "s3":
+    if request.param == "files":
+        yield _on_disk(tmp_path)
+        return
+    if request.param == "memory":
         memory = MemoryObjectStore(versioned_buckets=["versions"])
         yield Side(
             memory,
-            MemoryPlanStore() if request.param == "memory" else FilePlanStore(tmp_path / "plans"),
+            MemoryPlanStore(),
             lambda bucket, key, data: memory.put(ObjectLocation(bucket, key), data),
             lambda bucket: {key for where, key in memory.objects if where == bucket},
         )
@@ -72,6 +90,27 @@ def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         )
 
 
+def _on_disk(place: Path) -> Side:
+    root = place / "lake"
+
+    def put(_bucket: str, key: str, data: bytes) -> None:
+        path = Path("/", key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    below = root.relative_to("/").as_posix() + "/"
+    return Side(
+        FileObjectStore(),
+        FilePlanStore(place / "plans"),
+        put,
+        lambda _bucket: {path.relative_to("/").as_posix() for path in root.rglob("*") if path.is_file()},
+        lake=LOCAL,
+        below=below,
+        holds=lambda key: key not in NO_FILES,
+        versions=None,
+    )
+
+
 def _put(client: Any, bucket: str, key: str, data: bytes) -> None:
     client.put_object(Bucket=bucket, Key=key, Body=data)
 
@@ -80,55 +119,69 @@ def _keys(client: Any, bucket: str) -> set[str]:
     return {one["Key"] for one in client.list_objects_v2(Bucket=bucket).get("Contents", [])}
 
 
+def fill(side: Side, *keys: str) -> None:
+    for key in keys:
+        side.put(side.lake, side.below + key, b"12345")
+
+
+def left(side: Side) -> set[str]:
+    return {key.removeprefix(side.below) for key in side.keys(side.lake)}
+
+
+def delete(side: Side, *keys: str) -> BatchResult:
+    result = side.store.delete(side.lake, [side.below + key for key in keys])
+    return replace(result, deleted=tuple(key.removeprefix(side.below) for key in result.deleted))
+
+
 def test_read_what_is_there_and_say_what_is_not(side: Side) -> None:
-    side.put("lake", "a", b"12345")
-    assert side.store.read(ObjectLocation("lake", "a"), limit=5) == b"12345"
-    assert side.store.exists(ObjectLocation("lake", "a"))
-    assert not side.store.exists(ObjectLocation("lake", "b"))
-    with pytest.raises(ObjectNotFound):
-        side.store.read(ObjectLocation("lake", "b"), limit=5)
+    fill(side, "a")
+    assert side.store.read(side.at("a"), limit=5) == b"12345"
+    assert side.store.exists(side.at("a"))
+    for absent in ("b", "a/b", "a/"):
+        assert not side.store.exists(side.at(absent))
+        with pytest.raises(ObjectNotFound):
+            side.store.read(side.at(absent), limit=5)
     with pytest.raises(ObjectTooLarge):
-        side.store.read(ObjectLocation("lake", "a"), limit=4)
+        side.store.read(side.at("a"), limit=4)
 
 
 def test_delete_says_so_for_every_key_absent_ones_too(side: Side) -> None:
-    side.put("lake", "a", b"")
-    side.put("lake", "stays", b"")
-    result = side.store.delete("lake", ["a", "absent"])
-    assert (set(result.deleted), result.failed, result.markers) == ({"a", "absent"}, (), False)
-    assert side.keys("lake") == {"stays"}
+    fill(side, "a", "stays")
+    result = delete(side, "a", "absent", "stays/below")
+    assert (set(result.deleted), result.failed, result.markers) == ({"a", "absent", "stays/below"}, (), False)
+    assert left(side) == {"stays"}
 
 
 def test_odd_keys_are_deleted_exactly(side: Side) -> None:
-    for key in ODD_KEYS:
-        side.put("lake", key, b"")
-    decoys = {"a", "b", "a/b", "trail", "new", "leading", "x" * 899, "a%252Fb"}
-    for key in decoys:
-        side.put("lake", key, b"")
-    result = side.store.delete("lake", ODD_KEYS)
+    fill(side, *(key for key in ODD_KEYS if side.holds(key)))
+    decoys = {"a/b", "b", "trail", "new", "leading", "x" * 200, "a%252Fb"}
+    fill(side, *decoys)
+    result = delete(side, *ODD_KEYS)
     assert set(result.deleted) == set(ODD_KEYS)
     assert result.failed == ()
-    assert side.keys("lake") == decoys
+    assert left(side) == decoys
 
 
 def test_a_thousand_keys_in_one_go(side: Side) -> None:
     keys = [f"k{number}" for number in range(1000)]
-    side.put("lake", "k7", b"")
-    assert set(side.store.delete("lake", keys).deleted) == set(keys)
-    assert side.keys("lake") == set()
+    fill(side, "k7")
+    assert set(delete(side, *keys).deleted) == set(keys)
+    assert left(side) == set()
 
 
 def test_versioned_buckets_are_told_apart(side: Side) -> None:
-    assert side.store.versioned("versions") is True
-    assert side.store.versioned("lake") is False
-    side.put("versions", "a", b"")
-    assert side.store.delete("versions", ["a"]).markers
+    assert side.store.versioned(side.lake) is False
+    if side.versions is not None:
+        assert side.store.versioned(side.versions) is True
+        side.put(side.versions, "a", b"")
+        assert side.store.delete(side.versions, ["a"]).markers
 
 
 def test_a_probe_leaves_nothing_behind(side: Side) -> None:
-    side.put("lake", "t/a", b"")
-    assert side.store.probe_delete("s3://lake/t/") is None
-    assert side.keys("lake") == {"t/a"}
+    fill(side, "t/a")
+    for prefix in ("t", "t/not/there"):
+        assert side.store.probe_delete(side.at(prefix).uri + "/") is None
+    assert left(side) == {"t/a"}
 
 
 def test_plans_are_stored_listed_and_missed(side: Side) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from delegation.purge.locations import split
+from delegation.purge.locations import split, uri_of
 from delegation.purge.objectstore import BatchResult, ObjectStore
 from delegation.purge.rate import AdaptiveRate, RatePolicy
 from delegation.purge.sorting import Record
@@ -172,7 +172,7 @@ class Deleter:
             if code in PASSING and self._may_try_again(batch, throttled=throttled):
                 again[key] = size
             else:
-                outcome.failures.append(Failure(f"s3://{batch.bucket}/{key}", code))
+                outcome.failures.append(Failure(uri_of(batch.bucket, key), code))
         if not again:
             return None
         pause = min(self._policy.longest_pause, self._policy.pause * 2 ** min(batch.tries + batch.throttled, 16))

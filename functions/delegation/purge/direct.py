@@ -21,6 +21,7 @@ from delegation.purge.context import Engine, Neighbour, PurgeContext, PurgeOptio
 from delegation.purge.engine import purge_table
 from delegation.purge.errors import PlanOfAnotherTable, PlanTampered
 from delegation.purge.files import FilePlanStore
+from delegation.purge.local import FileObjectStore
 from delegation.purge.locations import canonical, parse
 from delegation.purge.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.purge.objectstore import ObjectNotFound, ObjectStore, PlanStore
@@ -42,7 +43,9 @@ class DirectWorkplace:
     settings: S3Settings = field(default_factory=S3Settings)
 
     def store(self, identifier: TableIdentifier) -> ObjectStore:
-        del identifier
+        """Reach a table's files, in the storage of its metadata file, which is the identifier's name."""
+        if identifier.name.startswith("file:"):
+            return FileObjectStore()
         return S3ObjectStore(settings=self.settings)
 
     def plans(self) -> PlanStore:
@@ -84,7 +87,7 @@ class MetadataFile:
             data = self.store.read(parse(self.path), limit=MAX_METADATA_BYTES)
         except ObjectNotFound as error:
             raise TableMetadataMissing(f"there is no {self.path}") from error
-        return LoadedTable(TableIdentifier("-", ("-",), self.path), self.path, decode_metadata(self.path, data), {}, ())
+        return LoadedTable(_named(self.path), self.path, decode_metadata(self.path, data), {}, ())
 
 
 class DirectHead(PlanHead):
@@ -170,7 +173,7 @@ class DirectRun:
         """Raises PlanOfAnotherTable, PlanTampered, CorruptMetadata, and TableMetadataMissing in an empty place."""
         path = canonical(self.purge.metadata_location)
         plans = self.workplace.plans()
-        store = self.workplace.store(TableIdentifier("-", ("-",), path))
+        store = self.workplace.store(_named(path))
         source = MetadataFile(path, store)
         head = DirectHead(plans)
         table_uuid = head.table_uuid(path)
@@ -181,16 +184,24 @@ class DirectRun:
         self.attempt = MemoryAttempt(_TASK, head=head)
         return PurgeContext(
             attempt=self.attempt,
-            identifier=TableIdentifier("-", ("-",), path),
+            identifier=_named(path),
             table_uuid=table_uuid,
             tables=source,
             store=store,
             plans=plans,
             options=self.purge.options,
             settings=PurgeSettings(vended=False),
-            neighbours=lambda: self._protected(store),
+            neighbours=self._protected,
         )
 
-    def _protected(self, store: ObjectStore) -> Sequence[Neighbour]:
-        tables = (MetadataFile(path, store).load() for path in self.purge.protect)
-        return [Neighbour(table, store, certain=True) for table in tables]
+    def _protected(self) -> Sequence[Neighbour]:
+        found = []
+        for path in map(canonical, self.purge.protect):
+            store = self.workplace.store(_named(path))
+            found.append(Neighbour(MetadataFile(path, store).load(), store, certain=True))
+        return found
+
+
+def _named(path: str) -> TableIdentifier:
+    """What stands for the identifier of a table that no catalog names: its metadata file's canonical URI."""
+    return TableIdentifier("-", ("-",), path)

@@ -31,9 +31,10 @@ from delegation.purge.errors import (
     PlanTampered,
     PurgeRefused,
     TableUuidMismatch,
+    UnsupportedLocation,
     VersionedBucket,
 )
-from delegation.purge.locations import Roots, canonical
+from delegation.purge.locations import LOCAL, Roots, canonical, same_storage
 from delegation.purge.metadata import TableMetadata
 from delegation.purge.objectstore import ObjectStore
 from delegation.purge.plan import SAMPLE, Finding, PlanIndex
@@ -72,8 +73,8 @@ def covered_roots(table: LoadedTable) -> Roots:
 def table_roots(metadata: TableMetadata, former: Iterable[str]) -> Roots:
     """Every location that is or was the table's own.
 
-    A present one that is ambiguous or unsupported raises; a former one is left out, so that nothing counts as lying
-    below.
+    A present one that is ambiguous, unsupported or in another kind of storage than the metadata raises; a former one is
+    left out, so that nothing counts as lying below.
     """
     usable = []
     for location in former:
@@ -81,7 +82,10 @@ def table_roots(metadata: TableMetadata, former: Iterable[str]) -> Roots:
             Roots([location])
         except PurgeRefused:
             continue
-        usable.append(location)
+        usable.extend([location] if same_storage(location, metadata.path) else [])
+    for location in metadata.locations:
+        if not same_storage(location, metadata.path):
+            raise UnsupportedLocation(location, "not in the storage of the table's metadata")
     return Roots([*metadata.locations, *usable])
 
 
@@ -102,6 +106,7 @@ class PathGuard:
     def __init__(self, roots: Roots, covered: Roots | None, options: PurgeOptions) -> None:
         self.roots = roots
         self.covered = covered
+        self._storage = "file:///" if roots.roots[0].bucket == LOCAL else "s3://"
         self._options = options
         self._tallies: dict[str, _Tally] = {}
 
@@ -109,7 +114,9 @@ class PathGuard:
         return self.covered is None or self.covered.contains(path)
 
     def judge(self, path: str, *, shared: bool = False, foreign: bool = False) -> Verdict:
-        """ "" to delete the path, otherwise why it is kept; what was kept is counted."""
+        """ "" to delete the path, otherwise why it is kept; what was kept is counted. Raises UnsupportedLocation."""
+        if not path.startswith(self._storage):
+            raise UnsupportedLocation(path, "not in the storage of the table's metadata")
         verdict = self._verdict(path, shared=shared, foreign=foreign)
         if verdict:
             self._tallies.setdefault(verdict, _Tally()).add(path)

@@ -3,7 +3,8 @@
 `s3`, `s3a` and `s3n` name the same object; path style and virtual-host style are matters of the endpoint, not of the
 URI. The key is what stands after the bucket, to the letter: nothing is percent-decoded, no slash is folded or
 stripped, because Iceberg's S3FileIO does not either (Iceberg `S3URI`). What S3FileIO would cut off (`#`, `?`) is
-refused, for there the name in the metadata is not the name of the object.
+refused, for there the name in the metadata is not the name of the object. Files of this machine (`file:///`, which
+Hadoop also writes `file:/`) are the other kind of storage; LOCAL stands for their bucket.
 """
 
 import re
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from delegation.purge.errors import AmbiguousPath, UnsupportedLocation
 
 S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+# No bucket of S3 has a colon.
+LOCAL = "file:"
 
 # The common case in one match, so that a million paths cost a million matches and no objects; anything else goes the
 # long way.
 _PLAIN = re.compile(r"s3://(?![^/]*--table-s3/)[a-z0-9][a-z0-9.\-_]*/[^#?]+", re.ASCII)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/]*)(?:/(.*))?", re.DOTALL)
+_SHORT_FILE = re.compile(r"file:/(?!/)(.*)", re.DOTALL | re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]*", re.ASCII)
 
 
@@ -30,11 +34,11 @@ class ObjectLocation:
 
     @property
     def uri(self) -> str:
-        return f"s3://{self.bucket}/{self.key}"
+        return uri_of(self.bucket, self.key)
 
 
 def canonical(path: str) -> str:
-    """The one spelling of an object's URI (`s3://bucket/key`): equal exactly when the object is.
+    """The one spelling of an object's URI (`s3://bucket/key`, `file:///path`): equal exactly when the object is.
 
     Raises AmbiguousPath or UnsupportedLocation, so whatever passes may be compared as text and deleted by key.
     """
@@ -48,13 +52,27 @@ def parse(path: str) -> ObjectLocation:
     bucket, key = _split(path)
     if not key:
         raise AmbiguousPath(path, "no key")
+    if bucket == LOCAL and key.endswith("/"):
+        raise AmbiguousPath(path, "a directory")
     return ObjectLocation(bucket, key)
 
 
 def split(uri: str) -> tuple[str, str]:
     """Bucket and key of a canonical URI; no check is made again."""
+    if uri.startswith("file:"):
+        return LOCAL, uri.removeprefix("file:///")
     bucket, _, key = uri[5:].partition("/")
     return bucket, key
+
+
+def uri_of(bucket: str, key: str) -> str:
+    """The canonical URI of a key."""
+    return f"file:///{key}" if bucket == LOCAL else f"s3://{bucket}/{key}"
+
+
+def same_storage(one: str, other: str) -> bool:
+    """Whether two locations are in the same kind of storage."""
+    return one.lower().startswith("file:") == other.lower().startswith("file:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +91,7 @@ class Root:
     @property
     def uri(self) -> str:
         """With a trailing slash: a canonical path lies under this root exactly when it starts with this and goes on."""
-        return f"s3://{self.bucket}/{self.prefix}/" if self.prefix else f"s3://{self.bucket}/"
+        return uri_of(self.bucket, f"{self.prefix}/" if self.prefix else "")
 
     def contains(self, path: str) -> bool:
         """Whether a canonical path lies below, by whole components: `…/t` contains `…/t/a`, not `…/t2/a` nor `…/t`."""
@@ -110,10 +128,13 @@ class Roots:
 
 
 def _split(path: str) -> tuple[str, str]:
-    found = _URI.fullmatch(path)
+    short = _SHORT_FILE.fullmatch(path)
+    found = _URI.fullmatch(path if short is None else f"file:///{short[1]}")
     if found is None:
         raise UnsupportedLocation(path, "not an object URI")
     scheme, bucket, key = found[1].lower(), found[2], found[3] or ""
+    if scheme == "file":
+        return LOCAL, _checked_file(path, bucket, key)
     if scheme not in S3_SCHEMES:
         raise UnsupportedLocation(path, f"{scheme} is not supported")
     if not bucket:
@@ -132,3 +153,18 @@ def _split(path: str) -> tuple[str, str]:
     except UnicodeEncodeError as error:
         raise AmbiguousPath(path, "not valid Unicode") from error
     return bucket, key
+
+
+def _checked_file(path: str, host: str, key: str) -> str:
+    """The key of a local file; a file system takes several spellings for one file, so all but one are refused."""
+    if host:
+        raise UnsupportedLocation(path, "files of another host")
+    if any(part in {"", ".", ".."} for part in key.removesuffix("/").split("/")) and key:
+        raise AmbiguousPath(path, "holds . or .. or nothing as a component")
+    if "#" in path or "?" in path or "\x00" in path:
+        raise AmbiguousPath(path, "holds # or ? or NUL")
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise AmbiguousPath(path, "not valid Unicode") from error
+    return key

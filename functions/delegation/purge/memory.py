@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from delegation.purge.locations import ObjectLocation
+from delegation.purge.locations import ObjectLocation, uri_of
 from delegation.purge.objectstore import BatchResult, KeyFailure, ObjectNotFound, ObjectTooLarge
 
 
@@ -95,7 +95,7 @@ class MemoryObjectStore:
                     continue
                 self.objects.pop((bucket, key), None)
                 deleted.append(key)
-                self.deleted.append(f"s3://{bucket}/{key}")
+                self.deleted.append(uri_of(bucket, key))
             return BatchResult(tuple(deleted), tuple(failed), markers=bool(deleted) and bucket in self._versioned)
 
     def probe_delete(self, prefix: str) -> str | None:
@@ -108,7 +108,7 @@ class MemoryObjectStore:
 
     def _verdict(self, bucket: str, key: str) -> str | None:
         self.tries[bucket, key] += 1
-        if self._is_denied(f"s3://{bucket}/{key}"):
+        if self._is_denied(uri_of(bucket, key)):
             return "AccessDenied"
         return None if self._refuse is None else self._refuse(bucket, key, self.tries[bucket, key])
 

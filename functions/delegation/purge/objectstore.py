@@ -1,7 +1,8 @@
 """The object store as a purge needs it: read one object, delete many, and store what is the service's own.
 
 Two seams, for two identities that are never mixed: `ObjectStore` reaches the table's files with vended credentials,
-`PlanStore` the service's own bucket with the service's role. Implementations: `s3`, `memory`.
+`PlanStore` the service's own bucket with the service's role. Implementations: `s3`, `memory`; `local` for a person's
+table files and `files` for a person's plans, both on this machine.
 
 ObjectStoreError
 ├── ObjectNotFound        the object is not there

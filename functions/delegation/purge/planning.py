@@ -21,6 +21,7 @@ from delegation.purge.guards import (
     refuse_findings,
     table_roots,
 )
+from delegation.purge.locations import uri_of
 from delegation.purge.metadata import TableMetadata, parse_metadata
 from delegation.purge.neighbours import neighbours_of, reach_of_neighbour
 from delegation.purge.objectstore import PlanStore
@@ -222,7 +223,7 @@ def finish_plan(
     metadata = found.metadata
     findings = [finding for _, finding in found.guard.counted()]
     buckets = sorted({root.bucket for root in found.guard.roots.roots})
-    versioned = tuple(f"s3://{bucket}/" for bucket in buckets if ctx.store.versioned(bucket))
+    versioned = tuple(uri_of(bucket, "") for bucket in buckets if ctx.store.versioned(bucket))
     if versioned:
         findings.append(Finding(code=VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     refuse_findings(findings, ctx.options)

@@ -17,7 +17,8 @@ from botocore.exceptions import ConnectionError as EndpointError
 
 from delegation.polaris.errors import CredentialVendingFailed
 from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential
-from delegation.purge.locations import ObjectLocation, split
+from delegation.purge.errors import UnsupportedLocation
+from delegation.purge.locations import LOCAL, ObjectLocation, split, uri_of
 from delegation.purge.objectstore import (
     BatchResult,
     KeyFailure,
@@ -91,6 +92,8 @@ class S3ObjectStore:
             return False
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        if bucket == LOCAL:
+            return _all_failed(keys, UnsupportedLocation.code)
         deleted: list[str] = []
         failed: list[KeyFailure] = []
         markers = False
@@ -141,7 +144,7 @@ class S3ObjectStore:
             return client.get_bucket_versioning(Bucket=bucket).get("Status") is not None
 
         try:
-            return self._call(self._somewhere_in(bucket), ask)
+            return self._call(uri_of(bucket, "") if bucket == LOCAL else self._somewhere_in(bucket), ask)
         except (ObjectStoreError, CredentialVendingFailed):
             return None
 
@@ -153,6 +156,8 @@ class S3ObjectStore:
 
     def _call(self, uri: str, action: "Callable[[S3Client], T]") -> T:
         """Do something with the client for a URI; boto3 retries what passes, an expired credential is replaced once."""
+        if split(uri)[0] == LOCAL:
+            raise UnsupportedLocation(uri, "not in an object store")
         credential = None if self._credentials is None else self._credentials.for_uri(uri)
         try:
             return action(self._client(credential))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.purge.errors import AmbiguousPath, PurgeRefused, UnsupportedLocation
-from delegation.purge.locations import ObjectLocation, Root, Roots, canonical, parse, split
+from delegation.purge.locations import LOCAL, ObjectLocation, Root, Roots, canonical, parse, split
 
 KEYS = st.text(st.characters(exclude_characters="#?", exclude_categories=["Cs"]), min_size=1).filter(
     lambda key: ".." not in key.split("/")
@@ -100,7 +100,7 @@ def test_ambiguous_paths_are_refused(path: str) -> None:
     [
         "gs://bucket/key",
         "hdfs://host/key",
-        "file:///tmp/x",
+        "file://host/tmp/x",
         "/tmp/x",
         "relative/x",
         "",
@@ -133,6 +133,24 @@ def test_other_storage_is_refused(path: str) -> None:
 )
 def test_odd_keys_are_kept_as_they_are(key: str) -> None:
     assert parse(f"s3n://bucket/{key}").key == key
+
+
+@pytest.mark.parametrize("path", ["file:///wh/t/a b", "file:/wh/t/a b", "FILE:///wh/t/a b", "File:/wh/t/a b"])
+def test_local_files_have_one_spelling(path: str) -> None:
+    assert parse(path) == ObjectLocation(LOCAL, "wh/t/a b")
+    assert canonical(path) == "file:///wh/t/a b"
+    assert split(canonical(path)) == (LOCAL, "wh/t/a b")
+    assert Root.of("file:/wh/t/").contains(canonical(path))
+    assert not Root.of("s3://wh/t").overlaps(Root.of("file:///wh/t"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["file:///a//b", "file:////a", "file:///a/./b", "file:///a/../b", "file:///a/", "file:///", "file:///a#b"],
+)
+def test_a_second_spelling_of_a_local_file_is_refused(path: str) -> None:
+    with pytest.raises(AmbiguousPath):
+        parse(path)
 
 
 def test_a_whole_bucket_is_a_root_and_overlap_goes_both_ways() -> None:

@@ -1,0 +1,143 @@
+"""`delegation purge` of tables on this machine's disk: the same engine over another store."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.table import Table
+from typer.testing import CliRunner
+
+from delegation.cli.main import build
+from delegation.errors import DelegationError
+from delegation.purge.errors import UnsupportedLocation
+from delegation.purge.local import FileObjectStore
+from delegation.purge.locations import LOCAL, ObjectLocation, parse
+from delegation.purge.objectstore import ObjectStoreDenied, ObjectStoreUnavailable
+from delegation.purge.s3 import S3ObjectStore
+from tests.unit.purge.lake import SCHEMA, SPEC, rows
+
+
+class Disk:
+    """A warehouse of files, and a command line."""
+
+    def __init__(self, place: Path) -> None:
+        self.warehouse, self.plan = place / "wh", place / "plan"
+        self.catalog = InMemoryCatalog("disk", warehouse=f"file://{self.warehouse}")
+        self.catalog.create_namespace("ns")
+
+    def table(self, name: str) -> Table:
+        table = self.catalog.create_table(("ns", name), SCHEMA, partition_spec=SPEC)
+        table.append(rows(1, 2))
+        table.append(rows(3, part="b c"))
+        table.delete("id = 1")
+        return table
+
+    def files(self, below: str = "") -> set[str]:
+        return {path.as_posix() for path in (self.warehouse / below).rglob("*") if path.is_file()}
+
+    def purge(self, table: Table | str, *arguments: str) -> tuple[int, dict[str, Any]]:
+        location = table if isinstance(table, str) else table.metadata_location
+        result = CliRunner().invoke(build(()), ["purge", location, "--json", "--plan", str(self.plan), *arguments])
+        return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_a_table_on_disk_is_purged_and_its_neighbour_stays(disk: Disk) -> None:
+    doomed, stays = disk.table("doomed"), disk.table("stays")
+    ours, rest = disk.files("ns/doomed"), disk.files("ns/stays")
+    assert len(ours) > 10
+    status, told = disk.purge(doomed, "--dry-run")
+    assert (status, told["status"], told["files_planned"]) == (0, "PLANNED", len(ours))
+    assert disk.files() == ours | rest
+    status, told = disk.purge(doomed)
+    assert (status, told["status"], told["files_deleted"], told["files_outside"]) == (0, "PURGED", len(ours), 0)
+    assert disk.files() == rest
+    assert sorted(stays.scan().to_arrow()["id"].to_pylist()) == [2, 3]
+
+
+def test_hadoops_spelling_of_the_same_metadata_file_goes_on_with_the_same_plan(disk: Disk) -> None:
+    doomed = disk.table("doomed")
+    assert disk.purge(doomed, "--dry-run")[0] == 0
+    assert disk.purge(doomed.metadata_location.replace("file:///", "file:/"))[0] == 0
+    assert disk.files() == set()
+    assert len(list(disk.plan.rglob("index.json"))) == 1
+
+
+def test_a_protected_clone_on_disk_keeps_its_files(disk: Disk) -> None:
+    doomed = disk.table("doomed")
+    clone = disk.catalog.register_table(("ns", "clone"), doomed.metadata_location)
+    shared = disk.files()
+    doomed.append(rows(9))
+    status, told = disk.purge(doomed, "--protect", clone.metadata_location)
+    assert (status, told["files_protected"]) == (0, len(shared))
+    assert disk.files() == shared
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, "AccessDenied"), (errno.EBUSY, "EBUSY")])
+def test_files_that_cannot_be_deleted_are_told(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, number: int, code: str
+) -> None:
+    doomed = disk.table("doomed")
+    unlink = Path.unlink
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        if self.suffix == ".parquet":
+            raise OSError(number, os.strerror(number))
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    data = {file for file in disk.files() if file.endswith(".parquet")}
+    status, told = disk.purge(doomed)
+    assert (status, told["error_code"], told["files_failed"]) == (4, "FILES_NOT_DELETED", len(data))
+    assert code in told["message"]
+    assert data < disk.files()
+
+
+def test_a_directory_that_may_not_be_written_is_found_before_the_first_delete(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doomed = disk.table("doomed")
+    before = disk.files()
+    asked: list[str] = []
+    monkeypatch.setattr(os, "access", lambda path, _mode: bool(asked.append(str(path))))
+    status, told = disk.purge(doomed)
+    assert (status, told["error_code"]) == (3, "CREDENTIALS_CANNOT_DELETE")
+    assert asked == [f"{disk.warehouse}/ns/doomed"]
+    assert disk.files() == before
+
+
+@pytest.mark.parametrize(("number", "error"), [(errno.EACCES, ObjectStoreDenied), (errno.EIO, ObjectStoreUnavailable)])
+def test_what_keeps_a_file_from_being_read_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, number: int, error: type[DelegationError]
+) -> None:
+    def refuse(_path: Path, _mode: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(error):
+        FileObjectStore().read(parse("file:///wh/x"), limit=1)
+
+
+def test_no_store_reaches_into_the_other_kind_of_storage() -> None:
+    with pytest.raises(UnsupportedLocation):
+        FileObjectStore().read(ObjectLocation("etc", "passwd"), limit=1)
+    with pytest.raises(UnsupportedLocation):
+        FileObjectStore().delete("etc", ["passwd"])
+    s3 = S3ObjectStore()
+    for ask in (
+        lambda: s3.read(parse("file:///etc/passwd"), limit=1),
+        lambda: s3.exists(parse("file:///etc/passwd")),
+        lambda: s3.probe_delete("file:///etc/"),
+        lambda: s3.versioned(LOCAL),
+    ):
+        with pytest.raises(UnsupportedLocation):
+            ask()
+    assert [one.code for one in s3.delete(LOCAL, ["etc/passwd"]).failed] == ["UNSUPPORTED_LOCATION"]
