@@ -49,8 +49,8 @@ PROJECTED = {
 }
 
 
-def manifest(seed: int, entries: int, columns: int, codec: str) -> bytes:
-    """A v2 data manifest of one commit."""
+def manifest(seed: int, entries: int, columns: int, codec: str, *, statuses: int = 3) -> bytes:
+    """A v2 data manifest of one commit; with two `statuses` no entry is DELETED."""
     chance = random.Random(seed)
     commit = uuid.UUID(int=chance.getrandbits(128))
     records = []
@@ -66,7 +66,7 @@ def manifest(seed: int, entries: int, columns: int, codec: str) -> bytes:
         records.append(
             entry(
                 number,
-                status=number % 3,
+                status=number % statuses,
                 file_path=f"s3://lake-bucket/warehouse/sales.db/orders/data/day={day}/"
                 f"{number:05d}-{seed * 7919 + number}-{commit}-0-{number % 12 + 1:05d}.parquet",
                 partition={"day": day},

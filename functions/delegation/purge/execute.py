@@ -97,8 +97,7 @@ def delete_chunk(plans: PlanStore, work: Work, deleter: Deleter, checkpoint: Cal
     index, chunk = work.index, work.chunk
     records = read_chunk(plans, index.plan_id, chunk)
     guard = PlanGuard(index)
-    for record in records:
-        guard.check(record.path, f"{index.plan_id}/{chunk.name}")
+    guard.check_all([record.path for record in records], f"{index.plan_id}/{chunk.name}")
     outcome = deleter.delete(records, checkpoint)
     marks = Marks(plans, index.plan_id)
     if outcome.markers:

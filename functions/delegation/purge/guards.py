@@ -15,8 +15,9 @@
 Settings are in `behavior.limits`; gc-disabled and delete-probe are the operator's alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from delegation.polaris.model import LoadedTable
@@ -34,10 +35,11 @@ from delegation.purge.errors import (
     UnsupportedLocation,
     VersionedBucket,
 )
-from delegation.purge.locations import LOCAL, Roots, canonical, same_storage
+from delegation.purge.locations import LOCAL, Roots, canonical_all, same_storage
 from delegation.purge.metadata import TableMetadata
 from delegation.purge.objectstore import ObjectStore
 from delegation.purge.plan import SAMPLE, Finding, PlanIndex
+from delegation.purge.sorting import Row
 
 # What Polaris' session policy covers beside the vended prefixes, without naming it (observed on 1.4.1 and 1.7.0).
 COVERED_WRITE_PATHS = ("write.data.path", "write.metadata.path")
@@ -122,6 +124,21 @@ class PathGuard:
             self._tallies.setdefault(verdict, _Tally()).add(path)
         return verdict
 
+    def judge_all(
+        self, rows: list[Row], *, shared: Set[str] = frozenset(), foreign: Set[str] = frozenset()
+    ) -> Iterator[tuple[Verdict, list[Row]]]:
+        """Sorted rows in order, those with one verdict that follow each other together; nearly always all of them."""
+        first, last = rows[0][0], rows[-1][0]
+        anywhere = self._options.outside == "delete" or self.roots.contain_range(first, last)
+        reached = self.covered is None or self.covered.contain_range(first, last)
+        if anywhere and reached and not shared and not any(first <= path <= last for path in foreign):
+            yield "", rows
+            return
+        for verdict, group in groupby(
+            rows, lambda row: self.judge(row[0], shared=row[0] in shared, foreign=row[0] in foreign)
+        ):
+            yield verdict, list(group)
+
     def _verdict(self, path: str, *, shared: bool, foreign: bool) -> Verdict:
         if foreign:
             return "foreign"
@@ -181,10 +198,17 @@ class PlanGuard:
         self._covered = None if index.covered is None else Roots(index.covered)
         self._anywhere = index.outside == "delete"
 
-    def check(self, path: str, chunk: str) -> None:
+    def check_all(self, paths: list[str], chunk: str) -> None:
         """Raise PlanTampered, AmbiguousPath or UnsupportedLocation."""
-        if canonical(path) != path:
+        if canonical_all(paths) != paths:
             raise PlanTampered(chunk, "holds a path that is not canonical")
+        first, last = min(paths), max(paths)
+        anywhere = self._anywhere or self._roots.contain_range(first, last)
+        if not anywhere or not (self._covered is None or self._covered.contain_range(first, last)):
+            for path in paths:
+                self._check(path, chunk)
+
+    def _check(self, path: str, chunk: str) -> None:
         if not (self._anywhere or self._roots.contains(path)):
             raise PlanTampered(chunk, "holds a path outside the table's locations")
         if self._covered is not None and not self._covered.contains(path):

@@ -47,6 +47,28 @@ def canonical(path: str) -> str:
     return parse(path).uri
 
 
+def canonical_all(paths: list[str]) -> list[str]:
+    """`canonical` of each; the many that are spelled so already, in one bucket, cost one look at all of them together.
+
+    Raises what `canonical` does for the first that it does not take.
+    """
+    if not paths:
+        return []
+    first = canonical(paths[0])
+    root = first[: first.index("/", 5) + 1]
+    text = "\n".join(("", *paths, ""))
+    plain = (
+        first == paths[0]
+        and first.startswith("s3://")
+        and text.isascii()
+        and text.count("\n") == len(paths) + 1
+        and text.count(f"\n{root}") == len(paths)
+        and f"\n{root}\n" not in text
+        and not ("#" in text or "?" in text or "/.." in text)
+    )
+    return paths if plain else [canonical(path) for path in paths]
+
+
 def parse(path: str) -> ObjectLocation:
     """The object a path names; raises AmbiguousPath or UnsupportedLocation."""
     bucket, key = _split(path)
@@ -117,6 +139,10 @@ class Roots:
     def contains(self, path: str) -> bool:
         """Whether a canonical path lies below any of them."""
         return path.startswith(self._uris) and path not in self._uris
+
+    def contain_range(self, first: str, last: str) -> bool:
+        """Whether all canonical paths from `first` to `last`, in their order as text, lie below one of them."""
+        return any(first.startswith(uri) and last.startswith(uri) and first != uri for uri in self._uris)
 
     def overlaps(self, other: "Roots") -> bool:
         return any(mine.overlaps(theirs) for mine in self.roots for theirs in other.roots)

@@ -29,7 +29,7 @@ from delegation.purge.reach import (
     read_limit,
     read_manifest_lists,
 )
-from delegation.purge.sorting import Record, Sorter, subtract
+from delegation.purge.sorting import Record, Row, Sorter, common
 
 # What stays as it is however often it is tried. A manifest that is not there is another matter: tables move on.
 _UNREADABLE = (
@@ -113,17 +113,17 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
         if theirs.empty:
             return
         planned = planned_paths(ctx.plans, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
-        count, sample = _count_common(theirs.sorted(), planned)
+        count, sample = _count_common(theirs.batches(), planned)
     if count:
         raise FilesShared(count, sample)
 
 
-def _count_common(theirs: Iterable[Record], planned: Iterable[str]) -> tuple[int, list[str]]:
-    count, sample = 0, []
-    for record, common in subtract(theirs, planned):
-        if common:
-            count += 1
-            sample.extend([record.path] if count <= SAMPLE else [])
+def _count_common(theirs: Iterable[list[Row]], planned: Iterable[str]) -> tuple[int, list[str]]:
+    count = 0
+    sample: list[str] = []
+    for _, both in common(theirs, planned):
+        count += len(both)
+        sample.extend(sorted(both)[: SAMPLE - len(sample)])
     return count, sample
 
 
@@ -149,7 +149,7 @@ def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Reco
     return small, found.manifests
 
 
-def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Record]:
+def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Row]:
     """All that a live table reaches; raises what `survey_neighbour` does."""
     small, manifests = survey_neighbour(ctx, neighbour)
     yield from small

@@ -14,16 +14,15 @@ import gzip
 import hashlib
 import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.errors import PlanTampered
 from delegation.purge.objectstore import ObjectNotFound, PlanStore
-from delegation.purge.sorting import Record
+from delegation.purge.sorting import Record, Row
 
 FORMAT = 1
 INDEX = "index.json"
@@ -55,13 +54,16 @@ class FileType(StrEnum):
 
 TYPES = tuple(FileType)
 RANK = {file_type: rank for rank, file_type in enumerate(TYPES)}
-_FIRST_DATA = RANK[FileType.POSITION_DELETES]
+_RANK_OF = {file_type.value: rank for file_type, rank in RANK.items()}
+FIRST_DATA = RANK[FileType.POSITION_DELETES]
+# A string as json.dumps(ensure_ascii=False) writes it.
+_quoted: Callable[[str], str] = json.encoder.encode_basestring
 
 
 def phase_of(rank: int) -> Phase:
     if rank == 0:
         return Phase.ROOT
-    return Phase.META if rank < _FIRST_DATA else Phase.DATA
+    return Phase.META if rank < FIRST_DATA else Phase.DATA
 
 
 class _Stored(BaseModel):
@@ -165,21 +167,29 @@ class ChunkWriter:
         self.chunks: list[Chunk] = []
         self.totals: dict[str, list[int]] = {}
 
-    def add(self, record: Record, why: str = "") -> None:
-        file_type = TYPES[record.rank].value
-        line: dict[str, Any] = {"path": record.path, "type": file_type, "size": record.size}
-        if why:
-            line["kept"] = why
-        self._lines.append(json.dumps(line, ensure_ascii=False))
-        if len(self._lines) == 1:
-            self._first = record.path
-        self._last = record.path
-        self._bytes += record.size
-        total = self.totals.setdefault(file_type, [0, 0])
-        total[0] += 1
-        total[1] += record.size
-        if len(self._lines) >= self._chunk_paths:
-            self.flush()
+    def extend(self, rows: Sequence[Row], why: str = "") -> None:
+        """Add rows that follow the ones added before, in order."""
+        while rows:
+            room = self._chunk_paths - len(self._lines)
+            self._add(rows[:room], why)
+            rows = rows[room:]
+            if len(self._lines) >= self._chunk_paths:
+                self.flush()
+
+    def _add(self, rows: Sequence[Row], why: str) -> None:
+        # What json.dumps makes of {"path", "type", "size"[, "kept"]}, without a dictionary for each.
+        end = f', "kept": {json.dumps(why)}}}' if why else "}"
+        names = [f', "type": "{file_type}", "size": ' for file_type in TYPES]
+        if not self._lines:
+            self._first = rows[0][0]
+        self._lines += [f'{{"path": {_quoted(path)}{names[rank]}{size}{end}' for path, rank, size in rows]
+        self._last = rows[-1][0]
+        self._bytes += sum(size for _, _, size in rows)
+        for rank in {rank for _, rank, _ in rows}:
+            sizes = [size for _, one, size in rows if one == rank]
+            total = self.totals.setdefault(TYPES[rank].value, [0, 0])
+            total[0] += len(sizes)
+            total[1] += sum(sizes)
 
     def flush(self) -> None:
         """Store what is collected; call it once more at the end."""
@@ -253,12 +263,9 @@ def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Record]:
         raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk is missing") from error
     if hashlib.sha256(data).hexdigest() != chunk.sha256:
         raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk differs from what was published")
-    records = []
-    # Not str.splitlines: a key may hold characters that it would split at; JSON escapes the newline itself.
-    for line in gzip.decompress(data).decode().rstrip("\n").split("\n"):
-        one = json.loads(line)
-        records.append(Record(one["path"], RANK[FileType(one["type"])], one["size"]))
-    return records
+    # JSON escapes newlines, so each one here ends a line; the lines are read as one list, at once.
+    lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
+    return [Record(one["path"], _RANK_OF[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
 
 
 def planned_paths(store: PlanStore, indexes: Sequence[PlanIndex], kinds: Iterable[Phase]) -> Iterator[str]:

@@ -6,6 +6,7 @@ by a sort run and a chunk however many files the table has.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
@@ -52,7 +53,7 @@ from delegation.purge.reach import (
     read_limit,
     read_manifest_lists,
 )
-from delegation.purge.sorting import Record, Sorter, subtract
+from delegation.purge.sorting import Record, Row, Sorter, common, without
 
 
 @dataclass(slots=True)
@@ -161,8 +162,13 @@ class PlanWriter:
     def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
         self._writers = {kind: ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part) for kind in Phase}
 
-    def write(self, record: Record, verdict: Verdict) -> None:
-        self._writers[Phase.KEPT if verdict else phase_of(record.rank)].add(record, verdict)
+    def write(self, rows: list[Row], verdict: Verdict) -> None:
+        """Add rows that all have this verdict, in order after those written before."""
+        if verdict:
+            self._writers[Phase.KEPT].extend(rows, verdict)
+            return
+        for kind, group in groupby(rows, lambda row: phase_of(row[1])):
+            self._writers[kind].extend(list(group))
 
     def close(self) -> tuple[list[Chunk], dict[str, Total]]:
         """Store what is left; the chunks, and the totals by type of what is to be deleted."""
@@ -201,10 +207,10 @@ def make_plan(
             theirs.extend(reach_of_neighbour(ctx, neighbour))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
-        fresh = (record for record, known in subtract(ours.sorted(), planned) if not known)
-        for record, shared in subtract(fresh, (one.path for one in theirs.sorted())):
-            verdict = found.guard.judge(record.path, shared=shared, foreign=record.path in found.foreign)
-            writer.write(record, verdict)
+        fresh = without(ours.batches(), planned)
+        for rows, shared in common(fresh, (record.path for record in theirs.sorted())):
+            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign):
+                writer.write(group, verdict)
         chunks, totals = writer.close()
     return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)
 

@@ -12,12 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from delegation.purge.avro import ManifestFile, read_manifest_list, read_paths, verify
-from delegation.purge.locations import canonical, parse
+from delegation.purge.locations import canonical, canonical_all, parse
 from delegation.purge.manifest_errors import CorruptManifestError
 from delegation.purge.metadata import MAX_METADATA_BYTES, FormerMetadata, TableMetadata, parse_former_metadata
 from delegation.purge.objectstore import ObjectNotFound, ObjectStore
 from delegation.purge.plan import RANK, FileType
-from delegation.purge.sorting import Record
+from delegation.purge.sorting import Record, Row
 
 # By the `content` of a data file (Iceberg specification, field 134).
 _CONTENT_RANK = (RANK[FileType.DATA], RANK[FileType.POSITION_DELETES], RANK[FileType.EQUALITY_DELETES])
@@ -168,8 +168,10 @@ def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile) -> None:
         raise CorruptManifestError(path, 0, "two manifest lists give it different lengths")
 
 
-def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[Record]:
+def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row]]:
     """The files of all entries of a manifest, which must have the size and number of entries its list says.
+
+    In lists of some, in the order of the entries.
 
     Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath and UnsupportedLocation, the second only at the
     end: nothing may be deleted before the last entry of the last manifest is read.
@@ -178,8 +180,11 @@ def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[Record]:
     verify(manifest, len(data), manifest.entries or 0)
     for batch in read_paths(data, path):
         counted += len(batch)
-        for _status, content, file_path, size in batch:
-            yield Record(canonical(file_path), _CONTENT_RANK[content], size)
+        paths = canonical_all([entry[2] for entry in batch])
+        yield [
+            (file_path, _CONTENT_RANK[content], size)
+            for file_path, (_, content, _, size) in zip(paths, batch, strict=True)
+        ]
     verify(manifest, len(data), counted)
 
 
@@ -188,13 +193,14 @@ def all_entries(
     manifests: dict[str, ManifestFile],
     wanted: Iterable[tuple[str, int]],
     missing: Callable[[str], None],
-) -> Iterator[Record]:
+) -> Iterator[Row]:
     """The files of all entries of the wanted manifests, in any order and with duplicates."""
     for path, data in fetcher.fetch(wanted):
         if data is None:
             missing(path)
         else:
-            yield from entries(path, manifests[path], data)
+            for rows in entries(path, manifests[path], data):
+                yield from rows
 
 
 def manifest_record(path: str, manifest: ManifestFile) -> Record:

@@ -8,8 +8,11 @@ import base64
 import functools
 import json
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +30,7 @@ from delegation.purge.locations import Roots
 from delegation.purge.plan import Chunk, PlanIndex, read_chunk
 from delegation.purge.planning import PlanWriter
 from delegation.purge.reach import Fetcher, entries
-from delegation.purge.sorting import Record
+from delegation.purge.sorting import Row, distinct
 from delegation.purge.workplace import Workplace
 
 ROWS = "path string, rank int, size long, mark int"
@@ -37,8 +40,6 @@ RESULTS = "result string"
 OURS, SHARED, KNOWN = 0, 1, 2
 # Rows that are not paths: a manifest that is not there, a typed error on its way to the driver.
 MISSING, ERROR = 8, 9
-
-_BATCH_ROWS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,15 @@ class ReadManifests:
         try:
             for path, data in fetcher.fetch((path, row["most"]) for path, row in wanted.items()):
                 if data is None:
-                    yield from _rows([Record(path, 0, 0)], MISSING)
+                    yield _batch([(path, 0, 0)], MISSING)
                     continue
                 row = wanted[path]
                 # The list's three counts are one number here; only their sum is compared.
                 counts = {} if row["entries"] is None else {"added_files_count": row["entries"]} | _NO_MORE
-                yield from _rows(entries(path, ManifestFile(path, row["length"], **counts), data), mark)
+                for rows in entries(path, ManifestFile(path, row["length"], **counts), data):
+                    yield _batch(rows, mark)
         except DelegationError as error:
-            yield from _rows([Record(encode_error(error), 0, 0)], ERROR)
+            yield _batch([(encode_error(error), 0, 0)], ERROR)
 
 
 _NO_MORE = {"existing_files_count": 0, "deleted_files_count": 0}
@@ -87,9 +89,9 @@ class ReadChunks:
             for row in batch.to_pylist():
                 try:
                     chunk = Chunk.model_validate_json(row["chunk"])
-                    yield from _rows(read_chunk(_plans(self.workplace), row["plan_id"], chunk), KNOWN)
+                    yield _batch(read_chunk(_plans(self.workplace), row["plan_id"], chunk), KNOWN)
                 except DelegationError as error:
-                    yield from _rows([Record(encode_error(error), 0, 0)], ERROR)
+                    yield _batch([(encode_error(error), 0, 0)], ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +112,13 @@ class WriteChunks:
         missing: list[str] = []
         try:
             writer = PlanWriter(_plans(self.workplace), self.plan_id, chunk_paths=self.chunk_paths, part=part)
-            for record, marks in _groups(batches):
-                if ERROR in marks:
-                    yield _result({"error": record.path})
-                elif MISSING in marks:
-                    missing.append(record.path)
-                elif OURS in marks and KNOWN not in marks:
-                    verdict = guard.judge(record.path, shared=SHARED in marks, foreign=record.path in self.foreign)
-                    writer.write(record, verdict)
+            for rows, others in _whole_paths(batches):
+                for path in sorted(others[ERROR]):
+                    yield _result({"error": path})
+                missing.extend(sorted(others[MISSING]))
+                if rows:
+                    for verdict, group in guard.judge_all(rows, shared=others[SHARED], foreign=self.foreign):
+                        writer.write(group, verdict)
             chunks, totals = writer.close()
         except DelegationError as error:
             yield _result({"error": encode_error(error)})
@@ -157,40 +158,38 @@ class DeleteChunks:
                 yield _result({"plan_id": index.plan_id, "chunk": chunk.name, "tally": fields})
 
 
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Record, set[int]]]:
-    """Each path of sorted rows once: its first record, and all marks that its rows bear."""
-    held: Record | None = None
-    marks: set[int] = set()
+def _whole_paths(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Row], Mapping[int, Set[str]]]]:
+    """Sorted rows in lists that part no path: ours once each, unless a plan knows it, and the paths by other marks."""
+    rows: list[Row] = []
+    marks: list[int] = []
     for batch in batches:
-        columns = (batch.column(number).to_pylist() for number in range(4))
-        for path, rank, size, mark in zip(*columns, strict=True):
-            if held is None or path != held.path:
-                if held is not None:
-                    yield held, marks
-                held, marks = Record(path, rank, size), set()
-            marks.add(mark)
-    if held is not None:
-        yield held, marks
+        paths, ranks, sizes, more = (batch.column(number).to_pylist() for number in range(4))
+        rows += zip(paths, ranks, sizes, strict=True)
+        marks += more
+        if rows:
+            end = bisect_left(rows, rows[-1][0], key=itemgetter(0))
+            yield _resolve(rows[:end], marks[:end])
+            rows, marks = rows[end:], marks[end:]
+    yield _resolve(rows, marks)
 
 
-def _rows(records: Iterable[Record], mark: int) -> Iterator[pa.RecordBatch]:
-    held: list[Record] = []
-    for record in records:
-        held.append(record)
-        if len(held) >= _BATCH_ROWS:
-            yield _batch(held, mark)
-            held = []
-    if held:
-        yield _batch(held, mark)
+def _resolve(rows: list[Row], marks: list[int]) -> tuple[list[Row], Mapping[int, Set[str]]]:
+    others: defaultdict[int, set[str]] = defaultdict(set)
+    if any(marks):
+        for row, mark in zip(rows, marks, strict=True):
+            if mark != OURS:
+                others[mark].add(row[0])
+        known = others[KNOWN]
+        rows = [row for row, mark in zip(rows, marks, strict=True) if mark == OURS and row[0] not in known]
+    return (next(distinct([rows])) if rows else []), others
 
 
-def _batch(records: Sequence[Record], mark: int) -> pa.RecordBatch:
-    paths, ranks, sizes = zip(*records, strict=True)
+def _batch(rows: Sequence[Row], mark: int) -> pa.RecordBatch:
     columns = [
-        pa.array(paths, pa.string()),
-        pa.array(ranks, pa.int32()),
-        pa.array(sizes, pa.int64()),
-        pa.array([mark] * len(records), pa.int32()),
+        pa.array([path for path, _, _ in rows], pa.string()),
+        pa.array([rank for _, rank, _ in rows], pa.int32()),
+        pa.array([size for _, _, size in rows], pa.int64()),
+        pa.array([mark] * len(rows), pa.int32()),
     ]
     return pa.RecordBatch.from_arrays(columns, names=["path", "rank", "size", "mark"])
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.purge import sorting
-from delegation.purge.sorting import Record, Sorter, subtract
+from delegation.purge.sorting import Record, Sorter, common, without
 
 PATHS = st.text(alphabet="ab/\n\x00é😀", min_size=1, max_size=4)
 RECORDS = st.lists(st.builds(Record, PATHS, st.integers(0, 8), st.integers(0, 3)))
@@ -25,12 +25,18 @@ def test_sorted_and_distinct_whatever_the_run_size(records: list[Record], run: i
     assert found == [first[path] for path in sorted(first)]
 
 
-@given(RECORDS, st.lists(PATHS))
-def test_subtract_marks_exactly_the_common_paths(records: list[Record], others: list[str]) -> None:
-    ours = sorted({record.path: record for record in records}.values())
-    marked = list(subtract(ours, sorted(others)))
-    assert [record for record, _ in marked] == ours
-    assert all(common == (record.path in others) for record, common in marked)
+@given(RECORDS, st.lists(PATHS), st.integers(1, 4))
+def test_common_finds_exactly_the_common_paths_and_without_leaves_the_others(
+    records: list[Record], others: list[str], size: int
+) -> None:
+    ours = [tuple(record) for record in sorted({record.path: record for record in records}.values())]
+    batches = [ours[at : at + size] for at in range(0, len(ours), size)]
+    found = list(common(batches, sorted(others)))
+    assert [rows for rows, _ in found] == batches
+    for rows, both in found:
+        assert both == {path for path, _, _ in rows} & set(others)
+    left = [row for rows in without(batches, sorted(others)) for row in rows]
+    assert left == [row for row in ours if row[0] not in others]
 
 
 def test_many_runs_are_merged_in_passes_and_leave_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

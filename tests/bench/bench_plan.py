@@ -1,0 +1,60 @@
+"""The inline engine on a table of a million files: entries planned a second on one core, and the memory of a purge.
+
+    PYTHONPATH=functions:. python tests/bench/bench_plan.py [--entries N] [--manifests N] [--rounds N]
+
+Each round is a fresh process, bound to one core, that reads over HTTP from a server on another one: first a dry run
+(metadata → manifests → the plan's chunks and index, written), then a purge (plan and deletes) for its peak memory.
+Planned a second is by CPU time, which other processes on the machine change little; by the clock it stands beside.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.bench.big_table import BigTable
+from tests.bench.children import run
+from tests.bench.s3_server import S3Server
+
+
+def measure(table: BigTable, rounds: int) -> None:
+    """Print the medians of both."""
+    with S3Server(table) as server:
+        plans, purges = [], []
+        for _ in range(rounds):
+            plans.append(run("inline", server, table, "--dry-run"))
+            purges.append(run("inline", server, table))
+    cpu, seconds = (statistics.median(one[name] for one in plans) for name in ("cpu", "seconds"))
+    rates = f"{table.entries / cpu:,.0f} entries/s of CPU time, {table.entries / seconds:,.0f} by the clock"
+    say(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
+    seconds = statistics.median(one["seconds"] for one in purges)
+    base = max(one["before_mb"] for one in purges)
+    say(f"purge  {table.entries:,} entries: {seconds:.1f} s; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports")
+
+
+def worst(rounds: list[dict[str, float]]) -> float:
+    return max(one["peak_mb"] for one in rounds)
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options.add_argument("--entries", type=int, nargs="+", default=[100_000, 1_000_000])
+    options.add_argument("--manifests", type=int, default=200)
+    options.add_argument("--rounds", type=int, default=3)
+    given = options.parse_args()
+    say(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
+    for entries in given.entries:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(BigTable(Path(folder), entries, given.manifests).write(), given.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Processes that are measured: started fresh, watched with all that they start, asked for their figures at the end."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.big_table import BigTable
+from tests.bench.s3_server import S3Server
+
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "bench",
+    "AWS_SECRET_ACCESS_KEY": "bench",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "PYSPARK_PYTHON": sys.executable,
+}
+_EVERY = 0.25
+
+
+def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool = True) -> dict[str, float]:
+    """The figures of one contender, `tree_mb` among them; the table is whole before it and has to be gone after it.
+
+    `tree_mb` is the peak of the memory of the process and all that it started, pages shared between them counted once
+    (PSS).
+    """
+    server.reset()
+    script = Path(__file__).with_name("contenders.py")
+    command = [sys.executable, str(script), name, server.url, table.metadata_location, *options]
+    path = os.pathsep.join([str(Path(__file__).parents[2] / "functions"), str(Path(__file__).parents[2])])
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        watch = _Watch(process.pid)
+        watch.start()
+        code = process.wait()
+        peak = watch.finish()
+        if code:
+            err.seek(0)
+            raise SystemExit(f"{name} ended with {code}:\n{err.read()[-4_000:]}")
+        out.seek(0)
+        figures: dict[str, float] = json.loads(out.read().splitlines()[-1])
+    left, strange, calls = server.state()
+    if whole and "--dry-run" not in options and (left or strange > (name != "ours")):
+        raise SystemExit(f"{name} left {left} objects and deleted {strange} others")
+    return figures | {"tree_mb": peak, "left": left, "calls": calls}
+
+
+class _Watch(threading.Thread):
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self._over = threading.Event()
+        self._peak = 0.0
+
+    def run(self) -> None:
+        while not self._over.wait(_EVERY):
+            self._peak = max(self._peak, sum(map(_megabytes, _tree(self._pid))))
+
+    def finish(self) -> float:
+        self._over.set()
+        self.join()
+        return self._peak
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    except OSError:
+        return
+    for child in children:
+        yield from _tree(int(child))
+
+
+def _megabytes(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it ended meanwhile
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)

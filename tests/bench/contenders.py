@@ -1,0 +1,198 @@
+"""One purge of the table in a fresh process, by us or by one that we compare ourselves with; prints figures as JSON.
+
+    PYTHONPATH=functions:. python tests/bench/contenders.py NAME URL METADATA_LOCATION [--memory 4g] [--dry-run]
+
+What is timed begins when the process (and its Spark session) is up and ends when the call that purges returns.
+"""
+
+import argparse
+import gc
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("iceberg-spark-runtime-4.1_2.13:1.11.0", "iceberg-aws-bundle:1.11.0")
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Given:
+    url: str
+    metadata_location: str
+    memory: str
+    dry_run: bool
+
+
+def inline(given: Given) -> Figures:
+    """Our engine in one process, bound to one core."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    run = _ours(given)
+    before = _status("VmRSS")
+    started, cpu = time.monotonic(), time.process_time()
+    result = run()
+    return {
+        "files": result.files_planned if given.dry_run else result.files_deleted,
+        "seconds": time.monotonic() - started,
+        "cpu": time.process_time() - cpu,
+        "before_mb": before,
+        "peak_mb": _status("VmHWM"),
+    }
+
+
+def ours(given: Given) -> Figures:
+    """Our Spark engine; then what the driver and its JVM still hold."""
+    session = _session(given)
+    from delegation.purge.attempt import MemoryAttempt
+    from delegation.purge.spark_engine import purge_with_spark
+
+    deleting_since: list[float] = []
+
+    class Attempt(MemoryAttempt):
+        def begin_deleting(self) -> None:
+            deleting_since.append(time.monotonic())
+            super().begin_deleting()
+
+    run = _ours(given)
+    context = run.context()
+    attempt = Attempt(context.attempt.task_id)
+    object.__setattr__(context, "attempt", attempt)
+    started = time.monotonic()
+    result = purge_with_spark(session, context, run.workplace)
+    ended = time.monotonic()
+    figures = {
+        "files": result.files_planned if given.dry_run else result.files_deleted,
+        "seconds": ended - started,
+        "planning": (deleting_since or [ended])[0] - started,
+    }
+    return figures | _held(session)
+
+
+def _held(session: Any) -> Figures:
+    """Megabytes: the driver's Python RSS, and the JVM's heap after a collection."""
+    gc.collect()
+    heap = []
+    for _ in range(3):
+        session._jvm.java.lang.System.gc()
+        time.sleep(0.3)
+        heap.append(
+            session._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+        )
+    return {"driver_mb": _status("VmRSS"), "heap_mb": min(heap) / 2**20}
+
+
+def _status(name: str) -> float:
+    """Megabytes of this process' own memory; getrusage's peak may be that of the process which started this one."""
+    status = Path("/proc/self/status").read_text().split()
+    return int(status[status.index(f"{name}:") + 1]) / 1024
+
+
+def action(given: Given, properties: dict[str, str]) -> Figures:
+    """Iceberg's own, which gives no plan."""
+    session = _session(given, packages=",".join(f"org.apache.iceberg:{one}" for one in PACKAGES))
+    java = session._jvm
+    options = java.java.util.HashMap()
+    settings = {
+        "s3.endpoint": given.url,
+        "s3.path-style-access": "true",
+        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+        "client.region": os.environ["AWS_DEFAULT_REGION"],
+    }
+    for name, value in (settings | properties).items():
+        options.put(name, value)
+    files = java.org.apache.iceberg.CatalogUtil.loadFileIO("org.apache.iceberg.aws.s3.S3FileIO", options, None)
+    actions = java.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
+    started = time.monotonic()
+    result = actions.deleteReachableFiles(given.metadata_location).io(files).execute()
+    seconds = time.monotonic() - started
+    counts = (result.deletedDataFilesCount(), result.deletedManifestsCount(), result.deletedManifestListsCount())
+    return {"files": sum(counts) + result.deletedOtherFilesCount(), "seconds": seconds} | _held(session)
+
+
+def boto3_loop(given: Given) -> Figures:
+    """What one writes in an hour: fastavro over the manifests, delete_objects with 1,000 keys, one after another."""
+    import boto3
+    import fastavro
+
+    client = boto3.client("s3", endpoint_url=given.url)
+
+    def read(uri: str) -> bytes:
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        return client.get_object(Bucket=bucket, Key=key)["Body"].read()
+
+    def reached() -> Iterator[str]:
+        metadata = json.loads(read(given.metadata_location))
+        lists = [snapshot["manifest-list"] for snapshot in metadata["snapshots"]]
+        manifests = [one["manifest_path"] for path in lists for one in fastavro.reader(io.BytesIO(read(path)))]
+        for path in manifests:
+            yield from (entry["data_file"]["file_path"] for entry in fastavro.reader(io.BytesIO(read(path))))
+        yield from (*manifests, *lists, given.metadata_location)
+
+    started = time.monotonic()
+    paths = list(dict.fromkeys(reached()))
+    bucket = given.metadata_location.removeprefix("s3://").partition("/")[0]
+    for first in range(0, len(paths), 1_000):
+        keys = [{"Key": path.removeprefix(f"s3://{bucket}/")} for path in paths[first : first + 1_000]]
+        client.delete_objects(Bucket=bucket, Delete={"Objects": keys})
+    return {"files": len(paths), "seconds": time.monotonic() - started}
+
+
+def pyiceberg(given: Given) -> Figures:
+    """Its purge_table, which deletes file by file."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("bench", uri="sqlite://", **{"s3.endpoint": given.url, "s3.region": "us-east-1"})
+    catalog.create_namespace("bench")
+    catalog.register_table("bench.orders", given.metadata_location)
+    started = time.monotonic()
+    catalog.purge_table("bench.orders")
+    return {"files": 0, "seconds": time.monotonic() - started}
+
+
+def _ours(given: Given) -> Any:
+    from delegation.polaris.model import S3Settings
+    from delegation.purge.context import PurgeOptions
+    from delegation.purge.direct import DirectPurge, DirectRun, DirectWorkplace
+
+    settings = S3Settings(endpoint=given.url, region="us-east-1", path_style=True)
+    purge = DirectPurge(given.metadata_location, options=PurgeOptions(dry_run=given.dry_run))
+    return DirectRun(purge, DirectWorkplace("s3://plans/bench", settings))
+
+
+def _session(given: Given, *, packages: str = "") -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", given.memory)
+    builder = builder.config("spark.ui.enabled", "false").config("spark.speculation", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR")
+    if packages:
+        builder = builder.config("spark.jars.packages", packages)
+    return builder.getOrCreate()
+
+
+TUNED = {"s3.delete.batch-size": "1000", "s3.delete.num-threads": "16"}
+CONTENDERS: dict[str, Callable[[Given], Figures]] = {
+    "inline": inline,
+    "ours": ours,
+    "action": lambda given: action(given, {}),
+    "action tuned": lambda given: action(given, TUNED),
+    "boto3": boto3_loop,
+    "pyiceberg": pyiceberg,
+}
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description="One purge of the table.")
+    options.add_argument("name", choices=sorted(CONTENDERS))
+    options.add_argument("url")
+    options.add_argument("metadata_location")
+    options.add_argument("--memory", default="4g")
+    options.add_argument("--dry-run", action="store_true")
+    parsed = options.parse_args()
+    found = CONTENDERS[parsed.name](Given(parsed.url, parsed.metadata_location, parsed.memory, parsed.dry_run))
+    sys.stdout.write(json.dumps(found) + "\n")
