@@ -22,6 +22,7 @@ DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
+_KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket")
 
 
@@ -79,20 +80,20 @@ FUNCTIONS: Final[dict[str, Function]] = {
             ),
         ),
         Function("dispatcher", "Starts one execution per dispatch message", 60, ("state_machine_arn",)),
-        Function("sweeper", "Every minute: presumes lost, dispatches what is due", 60, (*_TASKS, "queue_url")),
-        Function("acquire", "Makes the execution the holder of its task", 60, _TASKS),
+        Function("sweeper", "Every minute: presumes lost, dispatches what is due", 60, (*_KINDS, "queue_url")),
+        Function("acquire", "Makes the execution the holder of its task", 60, _KINDS),
         Function(
             "prepare",
             "Loads the table, counts its files, chooses the engine",
             60,
-            (*_PURGE, "inline_max_files"),
+            (*_PURGE, "behaviors", "inline_max_files"),
             memory_mb=1769,
         ),
         Function(
             "run_inline",
             "Purges a small table; maintains the stores",
             900,
-            (*_PURGE, "idempotency_table"),
+            (*_PURGE, "behaviors", "idempotency_table"),
             memory_mb=1769,
         ),
         Function(
@@ -163,6 +164,7 @@ _NAMES: Final = {
     "token_audience": "DELEGATION_TOKEN_AUDIENCE",
     "token_scope": "DELEGATION_TOKEN_SCOPE",
     "properties": "DELEGATION_PROPERTIES",
+    "behaviors": "DELEGATION_BEHAVIORS",
     "inline_max_files": "DELEGATION_INLINE_MAX_FILES",
     "synchronous_budget_seconds": "DELEGATION_SYNCHRONOUS_BUDGET",
     "tracing": "DELEGATION_TRACING",
@@ -176,7 +178,7 @@ class Resources:
     `emr_spark_parameters` is what the operator wants of Spark (sizes, archives); the job's own variables are added to
     it by `environment("start_job", …)`. `client_serials` is a comma-separated list, `client_crl` a revocation
     list in PEM (small: variables hold 4 KB). `properties` are the proposal's
-    (delegation-service.txt, "Task Retry").
+    (delegation-service.txt, "Task Retry"). `behaviors` names added ones as `module:function`, separated by commas.
     """
 
     realm: str | None = None
@@ -204,6 +206,7 @@ class Resources:
     token_audience: str | None = None
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     properties: Mapping[str, str] = field(default_factory=dict)
+    behaviors: str | None = None
     inline_max_files: int = 1000
     synchronous_budget_seconds: int = 25
     tracing: bool = False

@@ -29,6 +29,7 @@ class Settings(BaseModel):
     - `token_*`: who issues the callers' tokens; a JWKS address, or a public key for an issuer without one.
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `emr_subnet_ids`, `emr_security_group_ids`: where Spark jobs run; without them they reach AWS but not Polaris.
+    - `behaviors`: task behaviors beside the built-in ones, as `module:function`; the package has to hold the modules.
     - `package`: what was made by `python -m infra.package`; without it templates are complete but their code
       lacks its dependencies.
     - `alarm_topic_arn`: an SNS topic told of every alarm.
@@ -65,6 +66,7 @@ class Settings(BaseModel):
     emr_idle_minutes: int = Field(5, ge=1, le=10080)
     emr_subnet_ids: Listing = ()
     emr_security_group_ids: Listing = ()
+    behaviors: Listing = ()
     package: str | None = None
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
     properties: dict[str, str]

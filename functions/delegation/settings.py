@@ -50,6 +50,21 @@ class TaskSettings(_Properties):
         return policies_of(self.properties)[0]
 
 
+class BehaviorSettings(BaseSettings):
+    """Behaviors beside those of this package: `module:function`, several separated by commas (`delegation.plugins`)."""
+
+    model_config = _ENVIRONMENT
+
+    behaviors: Annotated[tuple[str, ...], NoDecode] = Field(alias="DELEGATION_BEHAVIORS", default=())
+
+    @field_validator("behaviors", mode="before")
+    @classmethod
+    def _parsed(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 class QueueSettings(BaseSettings):
     """Where dispatches go."""
 
@@ -98,6 +113,14 @@ class JobSettings(BaseSettings):
     model_config = _ENVIRONMENT
 
     application_id: str = Field(alias="DELEGATION_EMR_APPLICATION_ID", min_length=1)
+
+
+class JobsStated(BaseSettings):
+    """Whether there is an EMR Serverless application, for who can do without."""
+
+    model_config = _ENVIRONMENT
+
+    application_id: str | None = Field(None, alias="DELEGATION_EMR_APPLICATION_ID")
 
 
 class JobStartSettings(JobSettings):

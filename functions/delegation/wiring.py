@@ -4,8 +4,10 @@ Every function here is called once a process. Endpoints and regions come from th
 in this package knows where it runs.
 """
 
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -15,11 +17,13 @@ from botocore.config import Config
 
 from delegation.driving.dispatch import Dispatcher, SqsDispatchQueue
 from delegation.driving.jobs import EmrServerless, JobConfiguration
-from delegation.driving.steps import Steps
+from delegation.driving.steps import SPARK, Steps
+from delegation.driving.working import JobEngine
 from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.plugins import Plugins, load
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import Backoff, Transport
@@ -29,9 +33,11 @@ from delegation.purge.s3 import S3PlanStore
 from delegation.purge.workplace import vended_store
 from delegation.settings import (
     IDEMPOTENCY_LIFETIME,
+    BehaviorSettings,
     DispatcherSettings,
     IdempotencySettings,
     JobSettings,
+    JobsStated,
     JobStartSettings,
     PurgeEnvironment,
     QueueSettings,
@@ -44,9 +50,10 @@ from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.maintenance import Maintenance, MaintenanceReport
 from delegation.tasks.service import DispatchQueue, NoDispatchQueue, TaskService, new_nonce
+from delegation.tasks.worker import Worker, WorkerSettings
 
-ALL_KINDS: Final = KINDS | {maintenance.KIND}
-"""The task types that this release knows; what it does not is left to a newer one."""
+BUILT_IN_KINDS: Final = KINDS | {maintenance.KIND}
+"""The task types of this release."""
 _QUICK: Final = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
 """For calls that answer in milliseconds: what hangs is dropped and tried again."""
 _PATIENT: Final = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
@@ -70,6 +77,18 @@ def task_service(queue: DispatchQueue | None = None) -> TaskService:
     settings = TaskSettings()
     store = DynamoDbTaskStore(ConditionalTable(aws("dynamodb", client_config())), settings.tasks_table)
     return TaskService(store, settings.policies(), queue or NoDispatchQueue(), clock=utc_now)
+
+
+def plugins(tasks: TaskService) -> Plugins:
+    """Behaviors that this deployment adds; the service is told which of their kinds are not retried when lost."""
+    added = load(BehaviorSettings().behaviors, tasks, taken=BUILT_IN_KINDS)
+    tasks.policies = replace(tasks.policies, fail_when_lost=tasks.policies.fail_when_lost | added.fail_when_lost)
+    return added
+
+
+def known_kinds(tasks: TaskService) -> frozenset[str]:
+    """The task types that this deployment knows; what it does not is left to a newer one."""
+    return BUILT_IN_KINDS | plugins(tasks).kinds
 
 
 def dispatch_queue() -> DispatchQueue:
@@ -122,15 +141,17 @@ def store_maintenance(tasks: TaskService) -> Behavior[Maintenance, MaintenanceRe
 
 
 def all_behaviors(tasks: TaskService) -> Behaviors:
-    """Everything that this release can run, for who runs it."""
-    return Behaviors([purge_behavior(tasks, polaris()), FunctionBehavior(tasks, store_maintenance(tasks))])
+    """Everything that this deployment can run, for who runs it."""
+    maintains = FunctionBehavior(tasks, store_maintenance(tasks))
+    return Behaviors([purge_behavior(tasks, polaris()), maintains, *plugins(tasks).behaviors])
 
 
 def steps(*, dispatches: bool = False, works: bool = False, jobs: Callable[[], EmrServerless] | None = None) -> Steps:
     """The steps of the state machine, with as much around them as the function's variables and role allow."""
     tasks = task_service(dispatch_queue() if dispatches else None)
     behaviors = all_behaviors(tasks) if works else None
-    return Steps(tasks, ALL_KINDS, behaviors=behaviors, jobs=jobs() if jobs else None)
+    kinds = frozenset(behaviors) if behaviors is not None else known_kinds(tasks)
+    return Steps(tasks, kinds, behaviors=behaviors, jobs=jobs() if jobs else None)
 
 
 def watched_jobs() -> EmrServerless:
@@ -148,6 +169,16 @@ def started_jobs() -> EmrServerless:
         spark_parameters=settings.spark_parameters,
     )
     return EmrServerless(aws("emr-serverless"), settings.application_id, configuration)
+
+
+def worker(tasks: TaskService, settings: WorkerSettings, stop: threading.Event) -> Worker:
+    """A plain process that runs tasks: Spark jobs on EMR Serverless if an application is named, else all inline.
+
+    What it gives back is due at once: no execution of the state machine waits for a task that a worker held.
+    """
+    tasks.policies = replace(tasks.policies, dispatch=replace(tasks.policies.dispatch, grace=timedelta(0)))
+    engines = {SPARK: JobEngine(tasks, started_jobs())} if JobsStated().application_id else {}
+    return Worker(tasks, all_behaviors(tasks), settings, stop=stop, engines=engines)
 
 
 def submissions(tasks: TaskService) -> Submissions:

@@ -106,6 +106,7 @@ def _resources(
         token_audience=settings.token_audience,
         token_scope=settings.token_scope,
         properties=settings.properties,
+        behaviors=",".join(settings.behaviors) or None,
         inline_max_files=settings.inline_max_files,
         synchronous_budget_seconds=settings.synchronous_budget_seconds,
         tracing=True,

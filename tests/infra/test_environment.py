@@ -48,6 +48,7 @@ DEPLOYMENT = Resources(
     token_jwks_url="https://issuer.example.com/jwks.json",
     token_audience="polaris-delegation-service",
     properties=default_properties(),
+    behaviors="acme.delegation.behaviors:behaviors",
 )
 
 
@@ -87,6 +88,11 @@ def test_the_spark_parameters_give_the_job_its_variables_back() -> None:
         assert given.items() >= spark_environment(DEPLOYMENT, executor=executor).items()
         assert given.keys() - spark_environment(DEPLOYMENT, executor=executor) == {"PYTHONPATH", "PYSPARK_PYTHON"}
     assert json.loads(settings["spark.emr-serverless.driverEnv.DELEGATION_PROPERTIES"]) == default_properties()
+
+
+def test_who_decides_about_tasks_knows_added_behaviors() -> None:
+    knowing = {name for name in FUNCTIONS if "DELEGATION_BEHAVIORS" in environment(name, DEPLOYMENT)}
+    assert knowing == {"acquire", "prepare", "run_inline", "sweeper"}
 
 
 def test_the_default_properties_are_the_proposals() -> None:

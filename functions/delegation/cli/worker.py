@@ -1,28 +1,39 @@
 """`delegation worker`: a plain process that leases tasks and runs them, for Kubernetes or a laptop."""
 
+import contextlib
 import json
+import logging
 import os
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
 from delegation import wiring
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import output_of
+from delegation.plugins import BadPlugin
 from delegation.settings import IdempotencySettings, TaskSettings, policies_of
+from delegation.tasks.errors import TaskError
+from delegation.tasks.leases import WorkOutlivedLease
 from delegation.tasks.maintenance import ensure_submitted
 from delegation.tasks.policy import InvalidProperty, parse_duration
+from delegation.tasks.service import TaskService
 from delegation.tasks.worker import Worker, WorkerSettings, owner_name
 
+logger = logging.getLogger(__name__)
 MISUSE: Final = 2
+FENCED: Final = 3
+"""The exit status of a worker that ended itself because the work it held would not stop with its lease."""
 _PROPERTIES: Final = "DELEGATION_PROPERTIES"
 
 
@@ -49,22 +60,68 @@ def worker_command(
     Any number of workers share the task table and nothing else. On SIGTERM or Ctrl-C the current task is handed over
     to another worker at its next checkpoint.
     """
+    stop = _Stop()
+    with stop.on_signals():
+        try:
+            tasks, stop.worker = _worker(properties, poll, stop.event)
+        except (BadSettings, BadPlugin, InvalidProperty) as error:
+            output_of(ctx).problem(error)
+            raise typer.Exit(MISUSE) from error
+        _log_to_stderr()
+        _ensure_maintenance(tasks)
+        try:
+            stop.worker.run()
+        except WorkOutlivedLease as error:
+            logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
+            logging.shutdown()
+            # Nothing else stops a thread: another worker may begin the same task in a moment.
+            os._exit(FENCED)
+
+
+class _Stop:
+    """SIGTERM and SIGINT, also while the worker is still being made."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.worker: Worker | None = None
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Stop on a signal; afterwards signals do what they did before."""
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
+        # In a thread: the main one may hold the lock of the event that is to be set.
+        threading.Thread(target=self._stop).start()
+
+    def _stop(self) -> None:
+        self.event.set()
+        if self.worker is not None:
+            self.worker.stop()
+
+
+def _log_to_stderr() -> None:
+    """One JSON object a line, as the service's functions log."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LambdaPowertoolsFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger("delegation").setLevel(logging.INFO)
+
+
+def _ensure_maintenance(tasks: TaskService) -> None:
+    """Where no sweeper does: the task recurs by itself from then on."""
     try:
-        worker = _worker(properties, poll)
-    except (BadSettings, InvalidProperty) as error:
-        output_of(ctx).problem(error)
-        raise typer.Exit(MISUSE) from error
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        # In a thread: the main one may hold the lock of the event that `stop` sets.
-        threading.Thread(target=worker.stop).start()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    worker.run()
+        ensure_submitted(tasks, wiring.store_maintenance(tasks))
+    except TaskError as error:
+        logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
-def _worker(properties: Path | None, poll: str) -> Worker:
+def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[TaskService, Worker]:
     """A worker by the environment, whose properties those of the file replace; checked before anything is leased."""
     if properties is not None:
         stated = read_properties(properties)
@@ -74,17 +131,15 @@ def _worker(properties: Path | None, poll: str) -> Worker:
         wait = parse_duration(poll)
     except ValueError as error:
         raise BadSettings(f"--poll: {error}") from None
+    settings = WorkerSettings(owner=owner_name(socket.gethostname(), os.getpid()), poll=wait)
     try:
         TaskSettings().policies()
         IdempotencySettings()
         tasks = wiring.task_service()
-        behaviors = wiring.all_behaviors(tasks)
+        return tasks, wiring.worker(tasks, settings, stop)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise BadSettings(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    ensure_submitted(tasks, wiring.store_maintenance(tasks))
-    settings = WorkerSettings(owner=owner_name(socket.gethostname(), os.getpid()), poll=wait)
-    return Worker(tasks, behaviors, settings, stop=threading.Event())
 
 
 def read_properties(path: Path) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from delegation.tasks.service import Lease, TaskService
 AFTER_DEADLINE: Final = timedelta(seconds=10)
 """An attempt inside a Lambda is lost this long after the invocation's deadline (DESIGN §4)."""
 HAND_OVER_BEFORE: Final = timedelta(seconds=60)
-"""An inline run starts no batch later than this before its deadline."""
+"""An inline run starts no batch later than this before its deadline, or than a fifth of its time if that is less."""
 MAX_TURNS: Final = 1_500
 """Heartbeats of one execution: about nine events each, far below Step Functions' 25,000."""
 SPARK: Final = "spark"
@@ -35,12 +35,16 @@ class MalformedStep(DelegationError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state of an execution: which task, which dispatch, which attempt, how many heartbeats."""
+    """The state of an execution: which task, which dispatch, which attempt, how many heartbeats.
+
+    `holder` is a worker that goes through the same steps without an execution (`driving.working`).
+    """
 
     task_id: str
     n: int
     attempt: int = 0
     turn: int = 0
+    holder: str | None = None
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "Step":
@@ -58,7 +62,7 @@ class Step:
     @property
     def execution(self) -> str:
         """The execution's name, which is the lease owner's too."""
-        return execution_name(self.task_id, self.n)
+        return self.holder or execution_name(self.task_id, self.n)
 
     @property
     def job(self) -> str:
@@ -136,7 +140,8 @@ class Steps:
             task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
             return step.to("complete")
-        self._behaviors[task.task_type].run(task, hand_over_at=deadline - HAND_OVER_BEFORE)
+        margin = min(HAND_OVER_BEFORE, (deadline - self._tasks.clock()) / 5)
+        self._behaviors[task.task_type].run(task, hand_over_at=deadline - margin)
         return step.to("complete")
 
     def start_job(self, step: Step) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from delegation.errors import DelegationError
 from delegation.idempotency import canonical
 from delegation.idempotency import errors as idempotency
 from delegation.persistence import errors as persistence
+from delegation.plugins import BadPlugin
 from delegation.polaris import errors as polaris
 from delegation.purge import attempt, manifest_errors, objectstore
 from delegation.purge import errors as purge
@@ -26,6 +27,7 @@ from delegation.tasks import behaviors
 from delegation.tasks import dynamodb as tasks_dynamodb
 from delegation.tasks import errors as tasks
 from delegation.tasks import policy as tasks_policy
+from delegation.tasks.leases import WorkOutlivedLease
 
 RETRY_AFTER_SECONDS: Final = 2
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
@@ -110,6 +112,8 @@ TABLE: Final[Mapping[type[DelegationError], Rule]] = {
     tasks.OutcomeUnknown: _UNAVAILABLE,
     tasks_dynamodb.CompanionRefused: _UNAVAILABLE,
     tasks_policy.InvalidProperty: _INTERNAL,
+    BadPlugin: _INTERNAL,
+    WorkOutlivedLease: _INTERNAL,
     # Polaris, while an identity-only request is completed
     polaris.NoSuchTable: _TABLE_NOT_FOUND,
     polaris.NoSuchNamespace: _TABLE_NOT_FOUND,

@@ -26,12 +26,17 @@ def _tasks() -> TaskService:
     return wiring.task_service(wiring.dispatch_queue())
 
 
+@cache
+def _kinds() -> frozenset[str]:
+    return wiring.known_kinds(_tasks())
+
+
 @metrics.log_metrics
 def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]:
     """One sweep; answers how many due tasks were looked at and how many of those failed."""
     deadline = wiring.utc_now() + timedelta(milliseconds=context.get_remaining_time_in_millis()) - _MARGIN
     looked = failed = 0
-    for swept in sweep(_tasks(), wiring.ALL_KINDS, deadline=deadline, clock=wiring.utc_now):
+    for swept in sweep(_tasks(), _kinds(), deadline=deadline, clock=wiring.utc_now):
         looked += 1
         failed += swept.error is not None
         _report(swept)

@@ -4,7 +4,6 @@ Two layers. `TaskBehavior` is what a driver needs of any kind: choose an engine,
 kind whose work is one function (reliable-tasks.md, "Design"); `FunctionBehavior` makes it drivable.
 """
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from delegation.tasks import transitions as t
 from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError
 from delegation.tasks.model import Status, Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass
-from delegation.tasks.runs import HeldRun
+from delegation.tasks.runs import HeldRun, elapsed
 from delegation.tasks.service import TaskService
 
 P = TypeVar("P", bound=BaseModel)
@@ -143,7 +142,7 @@ class FunctionBehavior(Generic[P, R]):
         behavior: Behavior[P, R],
         *,
         children_wait: timedelta = timedelta(seconds=5),
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = elapsed,
     ) -> None:
         self._tasks = tasks
         self._behavior = behavior

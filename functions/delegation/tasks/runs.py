@@ -1,6 +1,8 @@
 """A run of one attempt, as the work sees it: may I go on, and here is how far I got."""
 
+import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -15,11 +17,31 @@ ALIVE_EVERY: Final = timedelta(seconds=30)
 """Work that moves without anything to report still shows life so often: who renews the lease looks at `progress_ts`."""
 
 
+def elapsed() -> float:
+    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps where there is such a one.
+
+    Linux' CLOCK_MONOTONIC stops during suspend (clock_gettime(2)): a laptop would wake up believing in its old leases.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
+def fence_of(tasks: TaskService, task: Task, margin: timedelta, monotonic: Callable[[], float]) -> float | None:
+    """When, on the monotonic clock, the lease of a held task ends less a margin; None for one that nobody holds.
+
+    The monotonic clock is read first: a process that is paused between the two readings comes out early, never late.
+    """
+    at = monotonic()
+    if task.lost_not_before is None:
+        return None
+    return at + (task.lost_not_before - tasks.clock() - margin).total_seconds()
+
+
 class HeldRun:
     """One attempt that this process works for.
 
-    The head is read at most once a second and written at most every two. A holder fences itself: it stops when the
-    lease it last saw is over by the monotonic clock, less the clock drift, whatever the wall clock says meanwhile.
+    The head is read at most once a second, while the lease lasts, and written at most every two. A holder fences
+    itself: it stops when the lease it last saw is over by the monotonic clock, less the clock drift, whatever the wall
+    clock says meanwhile. Work that moves shows life every 30 seconds, or four times in a lease too short for that.
     Checkpoints may come from several threads; they share one look.
     """
 
@@ -32,6 +54,7 @@ class HeldRun:
         self.attempt = task.attempt_count
         self._hand_over_at = hand_over_at
         self._monotonic = monotonic
+        self._alive_every = min(ALIVE_EVERY, tasks.policies.lease.lost_timeout / 4).total_seconds()
         self._lock = threading.RLock()
         self._checked = float("-inf")
         self._reported = monotonic()
@@ -45,7 +68,9 @@ class HeldRun:
         shows no life, however alive its waiting process is.
         """
         with self._lock:
-            if self._monotonic() - self._checked >= CHECK_EVERY.total_seconds():
+            now = self._monotonic()
+            # Whoever keeps the lease may have renewed it since the last look.
+            if now - self._checked >= CHECK_EVERY.total_seconds() or now >= self._fenced_at:
                 self._see(self.tasks.get(self.task_id))
                 self._checked = self._monotonic()
             task = self.task
@@ -57,7 +82,7 @@ class HeldRun:
                 raise RunHandedOver(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
-            if moved and self._monotonic() - self._reported >= ALIVE_EVERY.total_seconds():
+            if moved and self._monotonic() - self._reported >= self._alive_every:
                 self._note()
 
     def report(self, **fields: Any) -> None:
@@ -79,6 +104,6 @@ class HeldRun:
 
     def _see(self, task: Task) -> None:
         self.task = task
-        if task.lost_not_before is not None:
-            left = task.lost_not_before - self.tasks.clock() - self.tasks.policies.lease.clock_drift
-            self._fenced_at = self._monotonic() + left.total_seconds()
+        fence = fence_of(self.tasks, task, self.tasks.policies.lease.clock_drift, self._monotonic)
+        if fence is not None:
+            self._fenced_at = fence

@@ -7,19 +7,39 @@ machine.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final, Protocol
 
-from delegation.tasks.behaviors import Behaviors
-from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TaskNotFound
+from delegation.tasks.behaviors import INLINE, Behaviors
+from delegation.tasks.errors import (
+    LeaseLost,
+    MalformedRecord,
+    RunHandedOver,
+    TaskError,
+    TaskNotFound,
+)
+from delegation.tasks.leases import LeaseKeeper, WorkOutlivedLease
 from delegation.tasks.model import Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.runs import elapsed
 from delegation.tasks.service import Lease, TaskService
+from delegation.tasks.transitions import HANDED_OVER
 
 logger = logging.getLogger(__name__)
 UNEXPECTED: str = "UNEXPECTED_ERROR"
+_WIDER: Final = 8
+"""By how much more of the due tasks is looked at when all that were seen belong to a newer deployment."""
+
+
+class Engine(Protocol):
+    """Runs the work of held tasks outside of this process."""
+
+    def drive(self, task: Task, stopping: threading.Event) -> Task:
+        """See the attempt through, its lease included, and return the task after it; hand it over when `stopping`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,49 +52,85 @@ class WorkerSettings:
 
 
 def lease_next_available_task(
-    tasks: TaskService, owner: str, kinds: Collection[str], lease: Callable[[datetime], Lease], *, candidates: int = 50
+    tasks: TaskService,
+    owner: str,
+    kinds: Collection[str],
+    lease: Callable[[datetime], Lease],
+    *,
+    candidates: int = 50,
+    foreign: set[str] | None = None,
 ) -> Task | None:
     """Acquire the oldest due task of a known kind; None when there is none to be had.
 
     Due are: SUBMITTED, RETRY_SCHEDULED whose time has come, and held ones whose holder is lost. The index only hints;
-    the conditional write decides, so of several workers one wins each task. Unknown kinds are left to who knows them.
+    the conditional write decides, so of several workers one wins each task. Unknown kinds are left to who knows them;
+    however many of them are due, they hide no task of a known kind. Their ids are kept in `foreign`, so that the next
+    call need not read them again. A task that cannot be read stops no other.
     """
-    for entry in tasks.store.due(tasks.clock(), limit=candidates):
-        head = tasks.store.get(entry.task_id)
-        if head is None or head.task_type not in kinds:
-            continue
-        try:
-            task = tasks.acquire(entry.task_id, owner, lease, task=head)
-        except TaskNotFound:
-            continue
-        # A worker runs one task at a time: what it held before, it holds no more.
-        if task.is_held and task.lease_owner == owner and task.attempt_count > head.attempt_count:
-            return task
-    return None
+    foreign = set() if foreign is None else foreign
+    seen: set[str] = set()
+    while True:
+        entries = tasks.store.due(tasks.clock(), limit=candidates)
+        for entry in entries:
+            if entry.task_id in seen or entry.task_id in foreign:
+                continue
+            seen.add(entry.task_id)
+            try:
+                head = tasks.store.get(entry.task_id)
+                if head is None:
+                    continue
+                if head.task_type not in kinds:
+                    foreign.add(entry.task_id)
+                    continue
+                task = tasks.acquire(entry.task_id, owner, lease, task=head)
+            except TaskNotFound:
+                continue
+            except MalformedRecord as error:
+                logger.warning("skipped", extra={"action": "lease", "task_id": entry.task_id, "error_code": error.code})
+                continue
+            # A worker runs one task at a time: what it held before, it holds no more.
+            if task.is_held and task.lease_owner == owner and task.attempt_count > head.attempt_count:
+                return task
+        if len(entries) < candidates:
+            return None
+        candidates *= _WIDER
 
 
 class Worker:
     """Leases tasks one after the other, keeps each one's lease while it runs, and stops when told to.
 
-    The work runs in a thread of its own and fences itself (`runs.HeldRun`); a lease that cannot be renewed in time is
-    therefore never outlived by the work, not even if this loop hangs.
+    The work runs in a thread of its own and fences itself (`runs.HeldRun`). Work that does not stop when its lease is
+    over raises WorkOutlivedLease here: whoever runs the worker has to end the process at once.
     """
 
     def __init__(
-        self, tasks: TaskService, behaviors: Behaviors, settings: WorkerSettings, *, stop: threading.Event | None = None
+        self,
+        tasks: TaskService,
+        behaviors: Behaviors,
+        settings: WorkerSettings,
+        *,
+        stop: threading.Event | None = None,
+        engines: Mapping[str, Engine] = MappingProxyType({}),
+        monotonic: Callable[[], float] = elapsed,
     ) -> None:
+        """`engines` by the names that behaviors choose; what has none here runs inline."""
         self._tasks = tasks
         self._behaviors = behaviors
         self._settings = settings
         self._stop = stop or threading.Event()
+        self._engines = engines
+        self._monotonic = monotonic
+        self._foreign: set[str] = set()
 
     def run(self) -> None:
-        """Work until `stop` is called; an outage of the store is waited out."""
+        """Work until `stop` is called; an outage of the store is waited out. Raises WorkOutlivedLease."""
         while not self._stop.is_set():
             try:
                 worked = self.run_once()
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                logger.warning("the task store is unavailable", extra={"action": "lease", "error_code": error.code})
+            except WorkOutlivedLease:
+                raise
+            except TaskError as error:
+                logger.warning("no work could be done", extra={"action": "lease", "error_code": error.code})
                 worked = None
             if worked is None:
                 self._stop.wait(self._settings.poll.total_seconds())
@@ -87,42 +143,80 @@ class Worker:
     def run_once(self) -> Task | None:
         """Lease and run one task; None when none was due. Returns the task after its attempt."""
         task = lease_next_available_task(
-            self._tasks, self._settings.owner, self._behaviors, self._lasting, candidates=self._settings.candidates
+            self._tasks,
+            self._settings.owner,
+            self._behaviors,
+            self._lasting,
+            candidates=self._settings.candidates,
+            foreign=self._foreign,
         )
         if task is None:
             return None
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="task") as pool:
-            work = pool.submit(self._behaviors[task.task_type].run, task, hand_over_at=None)
-            self._keep_lease(task, work)
-        return self._settle(task, work)
+        work: Future[Task | Engine] = Future()
+        # A daemon: what does not stop must not keep the process from ending.
+        threading.Thread(target=self._work, args=(task, work), name=f"task-{task.task_id}", daemon=True).start()
+        LeaseKeeper(self._tasks, task, self._monotonic).watch(work)
+        after = self._settle(task, work)
+        logger.info(
+            "attempt ended",
+            extra={
+                "action": "run",
+                "task_id": task.task_id,
+                "kind": task.task_type,
+                "attempt": task.attempt_count,
+                "status": str(after.status),
+                "error_code": after.error_code,
+            },
+        )
+        return after
 
-    def _keep_lease(self, task: Task, work: "Future[Task]") -> None:
-        """Renew in thirds of the lease, well before `recheck_not_before` minus the clock drift, until the work ends."""
-        every = self._tasks.policies.lease.lost_timeout / 3
-        while not wait([work], timeout=every.total_seconds()).done:
-            try:
-                self._tasks.heartbeat(task.task_id, task.attempt_count, self._lasting)
-            except LeaseLost:
-                return  # the work finds out at its next checkpoint, and can write nothing any more
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                logger.warning("a lease was not renewed", extra={"task_id": task.task_id, "error_code": error.code})
+    def _work(self, task: Task, work: "Future[Task | Engine]") -> None:
+        try:
+            work.set_result(self._attempt(task))
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits, like an executor's
+            work.set_exception(error)
 
-    def _settle(self, task: Task, work: "Future[Task]") -> Task:
+    def _attempt(self, task: Task) -> Task | Engine:
+        """Choose the engine; run the work here, or answer who runs it elsewhere."""
+        if self._stop.is_set():
+            raise RunHandedOver(task.task_id)
+        behavior = self._behaviors[task.task_type]
+        chosen = behavior.prepare(task)
+        if chosen is None:
+            return self._tasks.get(task.task_id)
+        if chosen in self._engines:
+            return self._engines[chosen]
+        if chosen != INLINE:
+            task = self._tasks.note(task.task_id, task.attempt_count, engine=INLINE)
+        return behavior.run(task, hand_over_at=None)
+
+    def _settle(self, task: Task, work: "Future[Task | Engine]") -> Task:
         """The task after the work; work that broke in an unforeseen way is an error like others, and tried again."""
         broke = work.exception()
         if broke is None:
-            return work.result()
+            done = work.result()
+            return done if isinstance(done, Task) else done.drive(task, self._stop)
         if not isinstance(broke, Exception):
             raise broke
-        logger.error("work broke", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
-        error = AttemptError(UNEXPECTED, f"the work broke with {type(broke).__name__}", ErrorClass.TRANSIENT)
+        if isinstance(broke, LeaseLost):
+            return self._tasks.get(task.task_id)
         try:
-            return self._tasks.give_back(task.task_id, task.attempt_count, error)
+            return self._tasks.give_back(task.task_id, task.attempt_count, _told(broke, task))
         except LeaseLost:
             return self._tasks.get(task.task_id)
 
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)
+
+
+def _told(broke: Exception, task: Task) -> AttemptError:
+    """How an attempt that raised is recorded: by its code if it is an error of tasks, never by a foreign text."""
+    if isinstance(broke, RunHandedOver):
+        return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
+    if isinstance(broke, TaskError):
+        return AttemptError(broke.code, str(broke), ErrorClass.TRANSIENT)
+    logger.error("work broke", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
+    return AttemptError(UNEXPECTED, f"the work broke with {type(broke).__name__}", ErrorClass.TRANSIENT)
 
 
 def owner_name(host: str, pid: int, started: float | None = None) -> str:

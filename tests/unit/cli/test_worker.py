@@ -29,6 +29,27 @@ def test_a_missing_variable_is_named(run, monkeypatch):
     assert "DELEGATION_TASKS_TABLE" in result.stderr
 
 
+def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
+    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
+        monkeypatch.setenv(f"DELEGATION_{name}", "x")
+    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "nowhere.at_all:behaviors")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    result = run("worker")
+    assert result.exit_code == 2
+    assert "nowhere.at_all:behaviors" in result.stderr.replace("\n", "")
+
+
+def test_of_an_application_for_jobs_everything_has_to_be_known(run, monkeypatch):
+    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "EMR_APPLICATION_ID"):
+        monkeypatch.setenv(f"DELEGATION_{name}", "x")
+    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    result = run("worker")
+    assert result.exit_code == 2
+    assert "DELEGATION_EMR_JOB_ROLE_ARN" in result.stderr.replace("\n", "")
+
+
 def test_both_formats_say_the_same(tmp_path):
     lines, document = tmp_path / "a.properties", tmp_path / "a.json"
     lines.write_text("# comment\n! too\n\na.b = 1h\nc.d: x=y\n", encoding="utf-8")

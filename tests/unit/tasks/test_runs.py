@@ -1,27 +1,28 @@
 """What a run shows of itself: who works, or waits for work that moves, is alive; who waits for a hung one is not."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.memory import MemoryTaskStore
-from delegation.tasks.policy import Policies
-from delegation.tasks.runs import ALIVE_EVERY, HeldRun
+from delegation.tasks.policy import LeasePolicy, Policies, RetryPolicy
+from delegation.tasks.runs import ALIVE_EVERY, HeldRun, fence_of
 from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
 from delegation.tasks.store import Create
-from tests.unit.tasks.builders import HOUR, NOW, SECOND, Clock, submitted
+from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
 
 
 class Held:
     """A run of one attempt, its clocks moved together by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, lost_timeout: timedelta = HOUR) -> None:
         self.clock = Clock()
         self.store = MemoryTaskStore()
-        self.service = TaskService(self.store, Policies.from_properties({}), NoDispatchQueue(), clock=self.clock)
+        policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(lost_timeout))
+        self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
         task_id = self.store.apply(Create(submitted())).task_id
-        task = self.service.acquire(task_id, "driver", lambda now: Lease.lasting(HOUR, now))
+        task = self.service.acquire(task_id, "driver", lambda now: Lease.lasting(lost_timeout, now))
         self.run = HeldRun(self.service, task, hand_over_at=None, monotonic=self._seconds)
 
     def _seconds(self) -> float:
@@ -59,3 +60,43 @@ def test_a_driver_of_hanging_work_still_learns_that_it_lost_the_task() -> None:
     held.poll(5, moved=False)
     with pytest.raises(LeaseLost):
         held.poll(3600, moved=False)
+
+
+def test_a_pause_between_reading_two_clocks_makes_a_fence_early_never_late() -> None:
+    """Stopped right after one clock was read, the process comes back when a minute has gone by on both."""
+    held = Held()
+
+    def clock() -> datetime:
+        held.clock.advance(MINUTE)
+        return held.clock.now
+
+    def monotonic() -> float:
+        held.clock.advance(MINUTE)
+        return held.clock.now.timestamp()
+
+    held.service.clock = clock
+    task = held.service.get(held.run.task_id)
+    fence = fence_of(held.service, task, timedelta(0), monotonic)
+    assert fence is not None
+    assert fence <= task.lost_not_before.timestamp()
+
+
+def test_a_task_that_nobody_holds_has_no_fence() -> None:
+    held = Held()
+    assert fence_of(held.service, submitted(), timedelta(0), held._seconds) is None
+
+
+def test_a_lease_shorter_than_the_usual_sign_of_life_gets_more_of_them() -> None:
+    held = Held(timedelta(seconds=20))
+    held.poll(12, moved=True)
+    assert held.sign_of_life == timedelta(seconds=10)
+
+
+def test_a_lease_renewed_since_the_last_look_is_not_over() -> None:
+    held = Held(timedelta(milliseconds=500))
+    held.service.policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(HOUR, timedelta(milliseconds=1)))
+    held.run.checkpoint()
+    held.service.heartbeat(held.run.task_id, 1, lambda now: Lease.lasting(HOUR, now))
+    held.clock.advance(timedelta(milliseconds=600))
+    held.run.checkpoint()
+    assert held.run.task.lost_not_before == NOW + HOUR

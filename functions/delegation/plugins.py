@@ -1,0 +1,72 @@
+"""Behaviors that a deployment brings along: functions that `DELEGATION_BEHAVIORS` names, called once a process.
+
+`acme.tasks:behaviors` is a function of the TaskService that answers Behaviors (`tasks.behaviors.Behavior`) or whole
+TaskBehaviors. Every process that runs tasks or decides what is to become of them has to name the same ones; to one that
+does not, their tasks belong to a newer deployment.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from delegation.errors import DelegationError
+from delegation.tasks.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior
+from delegation.tasks.service import TaskService
+
+Added = Callable[[TaskService], Iterable[Behavior[Any, Any] | TaskBehavior]]
+
+
+class BadPlugin(DelegationError):
+    """What DELEGATION_BEHAVIORS names cannot be used; a process does not start with it."""
+
+    code: ClassVar[str] = "BAD_PLUGIN"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"DELEGATION_BEHAVIORS: {name}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """Added behaviors, and the kinds among them whose lost runs are failures."""
+
+    behaviors: tuple[TaskBehavior, ...] = ()
+    fail_when_lost: frozenset[str] = frozenset()
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The task types that they run."""
+        return frozenset[str]().union(*(behavior.kinds for behavior in self.behaviors))
+
+
+def load(names: Sequence[str], tasks: TaskService, *, taken: frozenset[str]) -> Plugins:
+    """Import and call what is named; BadPlugin tells which name is wrong, and of a kind that is `taken` already."""
+    found: list[TaskBehavior] = []
+    lost: set[str] = set()
+    for name in names:
+        for declared in _function(name)(tasks):
+            if isinstance(declared, Behavior):
+                lost |= {declared.kind} if declared.on_lost is OnLost.FAIL else set()
+                behavior: TaskBehavior = FunctionBehavior(tasks, declared)
+            else:
+                behavior = declared
+            if again := sorted(behavior.kinds & taken):
+                raise BadPlugin(name, f"the kind {again[0]} is there already")
+            taken |= behavior.kinds
+            found.append(behavior)
+    return Plugins(tuple(found), frozenset(lost))
+
+
+def _function(name: str) -> Added:
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise BadPlugin(name, "is not module:function")
+    try:
+        function: Added = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise BadPlugin(name, f"cannot be imported: {error}") from error
+    except AttributeError:
+        raise BadPlugin(name, f"{module} has no {attribute}") from None
+    if not callable(function):
+        raise BadPlugin(name, "is not a function")
+    return function
