@@ -23,7 +23,7 @@ PurgeError
 ├── ManifestMissing             a manifest or manifest list is not there, and no earlier purge accounts for it
 ├── PlanTampered                a stored plan is not what was published
 ├── EngineFailed                the engine itself broke down; the same again may do
-├── TableGone                   the table left the catalog before the purge reached its root
+├── TableGone                   the table left the catalog before its root was seen deleted
 └── FilesNotDeleted             some keys cannot be deleted; a person has to look
     └── FilesNotDeletedYet      some keys were not deleted, all for passing reasons; the same again may do
         └── FilesThrottled      all because the store asked us to slow down
@@ -267,7 +267,10 @@ class EngineFailed(PurgeError):
 
 
 class TableGone(PurgeError):
-    """The catalog no longer serves the table, and the plan had not come to its root: files may be left."""
+    """The catalog no longer serves the table, and its root was not seen deleted: files may be left.
+
+    `delegation purge METADATA_LOCATION --plan` finishes with the operator's own credentials.
+    """
 
     code = "TABLE_GONE"
 

@@ -215,10 +215,13 @@ class Execution:
         try:
             table = ctx.tables.load()
         except (NoSuchTable, TableMetadataMissing) as error:
-            if self._marks(last).root_is_next():
+            if not self._marks(last).root_is_next():
+                raise TableGone(f"the catalog says {error.code} and the plan had not come to its root") from error
+            if isinstance(error, TableMetadataMissing):
                 self._root_is_done()
-                return _Look.GONE
-            raise TableGone(f"the catalog says {error.code} and the plan had not come to the table's root") from error
+            else:
+                self._finish_unlisted()
+            return _Look.GONE
         left = self._left(*_PHASES)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Look.GONE  # all of it, and its name was taken again
@@ -233,9 +236,12 @@ class Execution:
                 check_still_not_shared(ctx, self._indexes)
             if ctx.options.probe:
                 check_can_delete(ctx.store, covered_roots(table).uris)
-            ctx.attempt.begin_deleting()
-            self._deleting = True
+            self._begin_deleting()
         return _Look.SAME
+
+    def _begin_deleting(self) -> None:
+        self._ctx.attempt.begin_deleting()
+        self._deleting = True
 
     def _extend(self, table: LoadedTable) -> None:
         ctx = self._ctx
@@ -274,6 +280,23 @@ class Execution:
         """Killed between the root's delete and its mark: the catalog's answer stands for the store's."""
         for one in self._left(Phase.ROOT):
             self._marks(one.index).mark_done(one.chunk)
+
+    def _finish_unlisted(self) -> None:
+        """Delete the root of a table that left the catalog when only its root was left.
+
+        Not being listed says nothing of the file, so it needs the store's word, and the plan names all that is needed for
+        it but credentials: those come from loading the table, so only a process that still holds some can do it.
+        """
+        left = self._left(Phase.ROOT)
+        if not left:
+            return
+        if not self._deleting:
+            self._begin_deleting()
+        try:
+            self._delete(Phase.ROOT)
+        except NoSuchTable as error:
+            root = self._indexes[-1].metadata_location
+            raise TableGone(f"the table left the catalog, which vends no credentials to delete {root}") from error
 
     def _check_root_is_gone(self) -> None:
         """The catalog may answer from a cache when metadata.json is gone; ask the store."""
