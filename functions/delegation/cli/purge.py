@@ -108,7 +108,8 @@ def purge_command(
             raise
         problem = CommandUnavailable("spark", f"the module {error.name} is not installed")
     told = _told(run, result, problem, seconds=time.monotonic() - started) | {"engine": engine.value, "plan": place}
-    _show(ctx, told, problem, as_json=as_json)
+    forecast = result.forecast.text() if result and result.forecast else None
+    _show(ctx, told, problem, forecast=forecast, as_json=as_json)
     raise typer.Exit(_status(problem)[1])
 
 
@@ -141,16 +142,19 @@ def _told(
         "files_protected": counts.get(guards.SHARED, 0),
         "seconds": round(seconds, 3),
         "error_code": None if problem is None else problem.code,
-    }
+    } | ({"estimate": result.forecast.model_dump(mode="json")} if result and result.forecast else {})
 
 
-def _show(ctx: typer.Context, told: dict[str, Any], problem: DelegationError | None, *, as_json: bool) -> None:
+def _show(
+    ctx: typer.Context, told: dict[str, Any], problem: DelegationError | None, *, forecast: str | None, as_json: bool
+) -> None:
     if as_json:
         sys.stdout.write(json.dumps(told | ({"message": str(problem)} if problem else {}), ensure_ascii=False) + "\n")
     elif problem is not None:
         output_of(ctx).problem(problem)
     elif told["status"] == "PLANNED":
         typer.echo(f"Planned {told['files_planned']:,} files; the plan lies in {told['plan']}, nothing was deleted.")
+        typer.echo(f"Executing it takes {forecast}.")
     else:
         typer.echo(
             f"Deleted {told['files_deleted']:,} files, {told['bytes_deleted']:,} bytes; kept "

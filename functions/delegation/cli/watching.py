@@ -108,6 +108,8 @@ class TaskWatch:
         told = f"{view.files_deleted:,} of {of} files, {size_text(view.bytes_deleted)}"
         if view.files_failed:
             told += f", {view.files_failed:,} failed"
+        if view.files_per_second and not view.is_terminal:
+            told += f", {view.files_per_second:,} a second"
         if view.eta_ts is not None and not view.is_terminal:
             told += f", about {duration_text(max(0.0, (view.eta_ts - self._clock()).total_seconds()))} left"
         return told

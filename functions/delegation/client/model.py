@@ -84,6 +84,7 @@ class TaskView(_Answer):
     files_deleted: int = 0
     files_failed: int = 0
     bytes_deleted: int = 0
+    files_per_second: int | None = None
     eta_ts: AwareDatetime | None = None
 
     @property

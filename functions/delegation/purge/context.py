@@ -2,10 +2,10 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from delegation.polaris.model import LoadedTable, TableIdentifier
 from delegation.purge.attempt import Attempt, PlanSegment
@@ -13,6 +13,9 @@ from delegation.purge.delete import DeletePolicy
 from delegation.purge.objectstore import ObjectStore, PlanStore
 from delegation.purge.plan import Finding
 from delegation.purge.sorting import RUN_RECORDS
+
+if TYPE_CHECKING:
+    from delegation.purge.forecast import Forecast
 
 Engine = Literal["inline", "spark"]
 OverlapScan = Literal["namespace", "catalog"]
@@ -73,7 +76,10 @@ class PurgeOptions:
 
 @dataclass(frozen=True, slots=True)
 class PurgeSettings:
-    """The operator's numbers. `vended` is false where the operator's own credentials are used and reach everything."""
+    """The operator's numbers. `vended` is false where the operator's own credentials are used and reach everything.
+
+    `store_keys_per_second` is what forecasts take for the store's rate (S3: deletes a second of one prefix partition).
+    """
 
     inline_max_files: int = 1_000
     chunk_paths: int = 10_000
@@ -82,6 +88,7 @@ class PurgeSettings:
     max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
     neighbours_per_second: float = 50.0
+    store_keys_per_second: float = 3_500.0
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 
 
@@ -100,6 +107,7 @@ class PurgeContext:
     `store` reaches the table's files with vended credentials, `plans` the service's bucket with the service's role.
     `now` and `sleep` are a monotonic clock and a wait, in seconds; `clock` gives aware UTC for what is written down.
     `find_plan` tells what was published under the id of a plan made before; without it the plan is taken as stored.
+    `request` is what was asked for in the caller's own words, for the receipt.
     """
 
     attempt: Attempt
@@ -116,6 +124,7 @@ class PurgeContext:
     sleep: Callable[[float], None] = time.sleep
     nonce: Callable[[], str] = random_nonce
     find_plan: Callable[[str], PlanSegment] | None = None
+    request: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +132,11 @@ class PurgeResult:
     """What a finished purge did, or (`status` PLANNED) what it would do.
 
     `metadata_location` is that of the last file deleted. `bytes_freed` is None where the bucket keeps versions, for
-    then nothing was freed. `files_kept` were reachable and left alone; `findings` say why.
+    then nothing was freed. `files_kept` were reachable and left alone; `findings` say why. INCOMPLETE is a purge that
+    ended with keys it could not delete, for its receipt; PLANNED has a `forecast` of its execution.
     """
 
-    status: Literal["PURGED", "PLANNED"]
+    status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
     engine: Engine
     identifier: TableIdentifier
     table_uuid: str
@@ -141,3 +151,4 @@ class PurgeResult:
     findings: tuple[Finding, ...]
     receipt: str | None
     seconds: float
+    forecast: "Forecast | None" = None

@@ -8,7 +8,7 @@ One place is for one run at a time; a run that was stopped is called again and g
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,12 @@ class DirectRun:
             options=self.purge.options,
             settings=PurgeSettings(vended=False),
             neighbours=self._protected,
+            request={
+                "metadata_location": path,
+                "protect": list(self.purge.protect),
+                "engine": self.purge.engine,
+                "options": asdict(self.purge.options),
+            },
         )
 
     def _protected(self) -> Sequence[Neighbour]:

@@ -8,7 +8,7 @@ deleted one.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Literal, Protocol
@@ -27,6 +27,7 @@ from delegation.purge.errors import (
     PlanOutdated,
     TableGone,
 )
+from delegation.purge.forecast import document, forecast
 from delegation.purge.guards import (
     VERSIONED_BUCKET,
     PlanGuard,
@@ -150,14 +151,28 @@ class Execution:
         self._segments: tuple[PlanSegment, ...] = ()
         self._deleting = False
         self._planned_here = False
+        self._reported = (0, 0)  # files and bytes gone, over all attempts
 
     def run(self) -> PurgeResult:
         """Plan if there is no plan yet, then execute; raises what stopped it, after which the same call goes on."""
         self._open()
         if self._ctx.options.dry_run:
-            return self._result("PLANNED")
-        self._drive()
-        return self._result("PURGED")
+            return self._planned()
+        try:
+            self._drive()
+        except FilesNotDeleted as error:
+            store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
+            raise
+        result = self._result("PURGED")
+        store_receipt(self._ctx, result, self._indexes, self._segments)
+        return result
+
+    def _planned(self) -> PurgeResult:
+        """What a dry run answers: the plan, and what executing it will take, which is also stored beside it."""
+        result = self._result("PLANNED")
+        told = forecast(self._indexes, result.findings, self._ctx.settings, engine=self._engine.name)
+        self._ctx.plans.put(f"{self._indexes[-1].plan_id}/estimate.json", document(told))
+        return replace(result, forecast=told)
 
     def _open(self) -> None:
         ctx = self._ctx
@@ -256,16 +271,15 @@ class Execution:
         work = self._left(phase)
         if not work:
             return
-        before = self._done()
+        before = [one.chunk for one in self._done()]
+        files_before, bytes_before = sum(chunk.count for chunk in before), sum(chunk.bytes for chunk in before)
         run = Tally()
 
         def report(tally: Tally) -> None:
             run.add(tally)
-            self._ctx.attempt.progress(
-                files_deleted=sum(one.chunk.count for one in before) + run.files,
-                files_failed=run.failed,
-                bytes_deleted=sum(one.chunk.bytes for one in before) + run.bytes,
-            )
+            self._reported = (files_before + run.files, bytes_before + run.bytes)
+            files, size = self._reported
+            self._ctx.attempt.progress(files_deleted=files, files_failed=run.failed, bytes_deleted=size)
 
         if phase is Phase.ROOT:
             delete_in_order(self._ctx, work, report)
@@ -323,15 +337,17 @@ class Execution:
     def _done(self) -> list[Work]:
         return self._chunks(done=True, phases=_PHASES)
 
-    def _result(self, status: Literal["PURGED", "PLANNED"]) -> PurgeResult:
+    def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
         ctx, indexes = self._ctx, self._indexes
-        done = [] if status == "PLANNED" else self._done()
-        deleted_bytes = sum(one.chunk.bytes for one in done)
+        if status == "PURGED":
+            done = [one.chunk for one in self._done()]
+            self._reported = (sum(chunk.count for chunk in done), sum(chunk.bytes for chunk in done))
+        deleted, deleted_bytes = self._reported
         findings = merge_findings(indexes)
         versioned = any(finding.code == VERSIONED_BUCKET for finding in findings) or any(
             self._marks(index).versioned() for index in indexes
         )
-        result = PurgeResult(
+        return PurgeResult(
             status=status,
             engine=self._engine.name,
             identifier=ctx.identifier,
@@ -339,7 +355,7 @@ class Execution:
             metadata_location=indexes[-1].metadata_location,
             plan_ids=tuple(index.plan_id for index in indexes),
             files_planned=sum(index.files_planned for index in indexes),
-            files_deleted=sum(one.chunk.count for one in done),
+            files_deleted=deleted,
             bytes_planned=sum(index.bytes_planned for index in indexes),
             bytes_deleted=deleted_bytes,
             bytes_freed=None if versioned else deleted_bytes,
@@ -348,6 +364,3 @@ class Execution:
             receipt=None if status == "PLANNED" else receipt_key(indexes),
             seconds=ctx.now() - self._started,
         )
-        if status == "PURGED":
-            store_receipt(ctx, result, indexes, self._segments)
-        return result

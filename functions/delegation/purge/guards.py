@@ -129,7 +129,8 @@ class PathGuard:
     ) -> Iterator[tuple[Verdict, list[Row]]]:
         """Sorted rows in order, those with one verdict that follow each other together; nearly always all of them."""
         first, last = rows[0][0], rows[-1][0]
-        anywhere = self._options.outside == "delete" or self.roots.contain_range(first, last)
+        stored_alike = first.startswith(self._storage) and last.startswith(self._storage)
+        anywhere = (self._options.outside == "delete" and stored_alike) or self.roots.contain_range(first, last)
         reached = self.covered is None or self.covered.contain_range(first, last)
         if anywhere and reached and not shared and not any(first <= path <= last for path in foreign):
             yield "", rows

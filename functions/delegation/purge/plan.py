@@ -255,14 +255,20 @@ def read_index(store: PlanStore, plan_id: str, *, sha256: str | None = None) -> 
     return index
 
 
-def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Record]:
-    """The paths of a chunk; raises PlanTampered unless it is byte for byte what the index names."""
+def read_verified(store: PlanStore, plan_id: str, chunk: Chunk) -> bytes:
+    """A chunk as it is stored; raises PlanTampered unless it is byte for byte what the index names."""
     try:
         data = store.get(f"{plan_id}/{chunk.name}")
     except ObjectNotFound as error:
         raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk is missing") from error
     if hashlib.sha256(data).hexdigest() != chunk.sha256:
         raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk differs from what was published")
+    return data
+
+
+def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Record]:
+    """The paths of a chunk; raises PlanTampered."""
+    data = read_verified(store, plan_id, chunk)
     # JSON escapes newlines, so each one here ends a line; the lines are read as one list, at once.
     lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
     return [Record(one["path"], _RANK_OF[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
@@ -271,11 +277,11 @@ def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Record]:
 def planned_paths(store: PlanStore, indexes: Sequence[PlanIndex], kinds: Iterable[Phase]) -> Iterator[str]:
     """The paths of one or several plans in order, read chunk by chunk."""
     wanted = tuple(kinds)
-    runs = [run for index in indexes for kind in wanted for run in _sorted_runs(index, kind)]
+    runs = [run for index in indexes for kind in wanted for run in sorted_runs(index, kind)]
     return heapq.merge(*(_paths(store, plan_id, chunks) for plan_id, chunks in runs))
 
 
-def _sorted_runs(index: PlanIndex, kind: Phase) -> list[tuple[str, list[Chunk]]]:
+def sorted_runs(index: PlanIndex, kind: Phase) -> list[tuple[str, list[Chunk]]]:
     """Chunks that follow each other in order; the Spark engine's partitions are sorted each for itself."""
     runs: list[list[Chunk]] = []
     for chunk in index.chunks:

@@ -96,6 +96,7 @@ class Task(BaseModel):
     files_deleted: int = Field(default=0, ge=0)
     files_failed: int = Field(default=0, ge=0)
     bytes_deleted: int = Field(default=0, ge=0)
+    files_per_second: int | None = Field(default=None, ge=0)
     progress_ts: Timestamp | None = None
     eta_ts: Timestamp | None = None
     purged_identifier: str | None = None

@@ -165,6 +165,7 @@ def resubmit(
             "files_deleted": 0,
             "files_failed": 0,
             "bytes_deleted": 0,
+            "files_per_second": None,
             "progress_ts": None,
             "purged_identifier": None,
             "purged_metadata_location": None,

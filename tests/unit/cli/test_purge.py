@@ -83,7 +83,9 @@ def test_a_table_is_purged_and_its_receipt_left_beside_the_plan(bucket: Bucket) 
 def test_a_dry_runs_plan_is_executed_as_it_is(bucket: Bucket) -> None:
     bucket.fill()
     before = bucket.left()
-    assert bucket.purge("--dry-run")[1]["status"] == "PLANNED"
+    planned = bucket.purge("--dry-run")[1]
+    assert set(planned) == FIELDS | {"estimate"}
+    assert (planned["status"], planned["estimate"]["files"]) == ("PLANNED", planned["files_planned"])
     assert bucket.left() == before
     [index] = bucket.place.rglob("index.json")
     status, told = bucket.purge()
@@ -213,12 +215,16 @@ def test_keys_that_stay_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPa
     status, told = bucket.purge()
     data = [key for key in bucket.left("wh/t/") if key.endswith(".parquet")]
     assert (status, told["status"], told["files_failed"]) == (4, "INCOMPLETE", len(data))
+    [receipt] = bucket.place.rglob("receipt.json")
+    assert json.loads(receipt.read_text())["files_failed"] == len(data)
     monkeypatch.undo()
 
 
 def test_people_read_what_was_done_and_what_to_do_next(bucket: Bucket) -> None:
     bucket.fill()
-    assert "nothing was deleted" in bucket.call("--dry-run").stdout
+    planned = bucket.call("--dry-run").stdout
+    assert "nothing was deleted" in planned
+    assert "Executing it takes about 1 s and less than 0.01 USD" in planned
     refused = bucket.call(table="sibling")
     assert refused.exit_code == 3
     assert "Next:" in refused.stderr

@@ -64,6 +64,9 @@ def test_a_full_load_table_result_with_known_and_unknown_properties_is_purged_an
     assert task.status is Status.SUCCESS
     assert ours(world) == set()
     assert json.loads(task.task_payload)["operation_parameters"]["properties"] == properties
+    receipt = json.loads(world.plans.objects[f"{task.plan_segments[-1].id}/receipt.json"])
+    assert receipt["request"]["operation_parameters"]["properties"] == properties
+    assert "vended" not in json.dumps(receipt)
 
 
 @pytest.mark.parametrize(

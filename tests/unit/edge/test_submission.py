@@ -233,8 +233,14 @@ def test_a_dry_run_plans_and_deletes_nothing_beside_a_live_purge(world: World) -
     task = world.tasks.get(accepted.task_id)
     assert (task.status, task.task_type) == (Status.SUCCESS, "TABLE_PURGE_PLAN")
     assert task.files_planned
+    told = json.loads(task.result_extended or "")
+    assert (told["files"], told["engine"]) == (task.files_planned, "inline")
+    assert told["by_type"]["metadata"] == {"files": 1, "bytes": 0}
+    assert "executing the plan takes about 1 s and less than 0.01 USD" in (task.result_summary or "")
     assert set(world.lake.uris()) == before
     assert accepted.task_id != task_of(world)
+    again = world.submit(world.body("orders", **{"dry-run": "true"}))
+    assert again.task_id != accepted.task_id
 
 
 def test_a_key_expires_a_lifetime_after_its_answer_was_first_read(world: World) -> None:

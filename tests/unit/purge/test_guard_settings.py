@@ -13,6 +13,7 @@ from delegation.purge.errors import (
     PathsOutsideTable,
     PlanNotAllowed,
     PlanOfAnotherTable,
+    UnsupportedLocation,
     VersionedBucket,
 )
 from delegation.purge.estimate import estimate
@@ -111,6 +112,16 @@ def test_what_a_plan_kept_is_refused_by_a_request_that_refuses_it(bench: Bench) 
     with pytest.raises(PathsOutsideTable) as refused:
         purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, outside="refuse")))
     assert refused.value.sample == (ELSEWHERE,)
+    assert set(bench.lake.uris()) == before
+
+
+@pytest.mark.parametrize("path", ["file:///etc/passwd", "file:/etc/passwd"])
+def test_outside_delete_does_not_reach_into_another_kind_of_storage(bench: Bench, path: str) -> None:
+    bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": path, "file-size-in-bytes": 3}]})
+    before = set(bench.lake.uris())
+    settings = dataclasses.replace(bench.context("t").settings, vended=False)
+    with pytest.raises(UnsupportedLocation):
+        purge_table(bench.context("t", options=PurgeOptions(outside="delete"), settings=settings))
     assert set(bench.lake.uris()) == before
 
 

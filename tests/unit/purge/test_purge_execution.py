@@ -279,9 +279,19 @@ def test_a_file_that_stays_fails_the_purge_and_keeps_the_map(bench: Bench, code:
     assert ctx.attempt.reported.files_failed == 1
     (failures,) = [data for key, data in bench.plans.objects.items() if "/failed/" in key]
     assert json.loads(gzip.decompress(failures)) == {"path": stubborn, "code": code}
+    (told,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
+    assert (told["status"], told["files_failed"], told["files_deleted"]) == ("INCOMPLETE", 1, told_deleted(ctx))
+    assert told["failures"]["sample"] == [{"path": stubborn, "code": code}]
+    assert [key for key in bench.plans.objects if "/failed/" in key] == told["failures"]["lists"]
     result = purge_table(bench.context("t"))
     assert ours(bench) == set()
     assert result.files_deleted == result.files_planned
+    (told,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
+    assert (told["status"], told["files_failed"], told["attempts"]) == ("PURGED", 0, 2)
+
+
+def told_deleted(ctx: Any) -> int:
+    return int(ctx.attempt.reported.files_deleted)
 
 
 def test_a_root_that_stays_is_no_success(bench: Bench) -> None:
@@ -375,6 +385,14 @@ def test_the_receipt_lies_beside_the_plan(bench: Bench) -> None:
     assert receipt["options"]["outside"] == "keep"
     assert receipt["finished_at"] == NOW.isoformat()
     assert receipt["snapshots"] == 5
+    assert (receipt["status"], receipt["attempts"], receipt["files_failed"], receipt["failures"]) == (
+        "PURGED",
+        1,
+        0,
+        None,
+    )
+    assert receipt["seconds_since_planned"] == 0.0
+    assert receipt["request"] == {}
     assert "secret" not in json.dumps(receipt)
 
 

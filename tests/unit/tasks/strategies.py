@@ -71,6 +71,7 @@ def tasks(draw: st.DrawFn) -> Task:
         bytes_deleted=draw(COUNTS),
         progress_ts=draw(maybe(MOMENTS)),
         eta_ts=draw(maybe(MOMENTS)),
+        files_per_second=draw(maybe(st.integers(0, 10**6))),
         purged_identifier=draw(maybe(TEXT)),
         purged_metadata_location=draw(maybe(TEXT)),
         due_at=None if terminal else draw(maybe(MOMENTS)),

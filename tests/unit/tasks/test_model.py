@@ -46,6 +46,7 @@ DESIGN_FIELDS = {
     "files_deleted",
     "files_failed",
     "bytes_deleted",
+    "files_per_second",
     "progress_ts",
     "eta_ts",
     "purged_identifier",

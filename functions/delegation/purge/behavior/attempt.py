@@ -1,7 +1,7 @@
 """A purge's attempt over the task store: fencing, plan publication, progress."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from delegation.purge import attempt as seam
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskNotFound
@@ -19,6 +19,7 @@ class TaskAttempt:
         self._tasks = tasks
         self._run = HeldRun(tasks, task, hand_over_at=hand_over_at, monotonic=monotonic)
         self._seen = len(task.plan_segments)
+        self._began: tuple[datetime, int] | None = None
         self.task_id = task.task_id
         self.attempt = task.attempt_count
 
@@ -50,14 +51,19 @@ class TaskAttempt:
 
     def begin_deleting(self) -> None:
         """See Attempt.begin_deleting."""
-        self._fenced(lambda: self._tasks.start(self.task_id, self.attempt, first_delete=True))
+        task = self._fenced(lambda: self._tasks.start(self.task_id, self.attempt, first_delete=True))
+        self._began = (self._tasks.clock(), task.files_deleted)
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
         """See Attempt.progress."""
-        eta = eta_of(self._run.task, files_deleted, self._tasks.clock())
+        pace, eta = pace_of(self._began, self._run.task.files_planned, files_deleted, self._tasks.clock())
         try:
             self._run.report(
-                files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, eta_ts=eta
+                files_deleted=files_deleted,
+                files_failed=files_failed,
+                bytes_deleted=bytes_deleted,
+                files_per_second=pace,
+                eta_ts=eta,
             )
         except (LeaseLost, TaskNotFound) as lost:
             raise seam.LeaseLost(str(lost)) from None
@@ -73,9 +79,17 @@ class TaskAttempt:
             raise seam.LeaseLost(str(lost)) from None
 
 
-def eta_of(task: Task, files_deleted: int, now: datetime) -> datetime | None:
-    """When the last planned file should be gone at the pace since the first delete; None while that says nothing."""
-    if task.first_delete_ts is None or not task.files_planned or files_deleted <= 0 or now <= task.first_delete_ts:
-        return None
-    left = max(task.files_planned - files_deleted, 0)
-    return now + (now - task.first_delete_ts) * left / files_deleted
+def pace_of(
+    began: tuple[datetime, int] | None, planned: int | None, deleted: int, now: datetime
+) -> tuple[int | None, datetime | None]:
+    """Files a second since this attempt began (when, and with how many gone), and when the last one should be gone.
+
+    Only this attempt's own time counts: what passed between attempts says nothing of the store. None where nothing can
+    be said.
+    """
+    if began is None or now <= began[0] or deleted <= began[1]:
+        return None, None
+    pace = (deleted - began[1]) / (now - began[0]).total_seconds()
+    if not planned:
+        return round(pace), None
+    return round(pace), now + timedelta(seconds=max(planned - deleted, 0) / pace)

@@ -7,6 +7,7 @@ from delegation.purge.attempt import Cancelled, HandOver
 from delegation.purge.behavior.parameters import identifier_text
 from delegation.purge.context import PurgeResult
 from delegation.purge.errors import FilesThrottled
+from delegation.purge.forecast import Forecast
 from delegation.tasks import transitions as t
 from delegation.tasks.outcomes import AttemptError, ErrorClass
 
@@ -30,7 +31,11 @@ def success_fields(result: PurgeResult) -> tuple[str, dict[str, Any]]:
     """The summary of a SUCCESS and the fields that go with it."""
     if result.status == "PLANNED":
         summary = f"planned {result.files_planned} files, {result.bytes_planned} bytes; nothing was deleted"
-        return summary, {"files_planned": result.files_planned}
+        fields: dict[str, Any] = {"files_planned": result.files_planned, "engine": result.engine}
+        if result.forecast is not None:
+            summary += f"; executing the plan takes {result.forecast.text()}"
+            fields["result_extended"] = _bounded(result.forecast)
+        return summary, fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
     freed = "; the bucket keeps versions, nothing was freed" if result.bytes_freed is None else ""
     summary = (
@@ -45,3 +50,9 @@ def success_fields(result: PurgeResult) -> tuple[str, dict[str, Any]]:
         "purged_identifier": identifier_text(result.identifier),
         "purged_metadata_location": result.metadata_location,
     }
+
+
+def _bounded(told: Forecast) -> str:
+    """The forecast for a task's record, without the samples of paths; `estimate.json` beside the plan has them."""
+    findings = tuple(finding.model_copy(update={"sample": ()}) for finding in told.findings)
+    return told.model_copy(update={"findings": findings}).model_dump_json()

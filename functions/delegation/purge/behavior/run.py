@@ -1,5 +1,6 @@
 """Purging as a task behavior: choose the engine, run one attempt, record its outcome."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class PurgeBehavior:
             now=self.monotonic,
             sleep=self.sleep,
             find_plan=self._published,
+            request=json.loads(purge.to_payload()),
         )
 
     def prepare(self, task: Task) -> str | None:
