@@ -8,6 +8,7 @@ from typing import Any
 import boto3
 from moto import mock_aws
 
+from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DUE_INDEX, DynamoDbTaskStore
 
@@ -53,6 +54,18 @@ def create_task_table(client: Any) -> str:
         ],
     )
     return table
+
+
+def record_store(tasks: DynamoDbTaskStore) -> DynamoDbIdempotencyStore:
+    """Idempotency records in a table of their own beside the tasks'."""
+    table = f"{tasks.table}-idempotency"
+    tasks.dynamodb.client.create_table(
+        TableName=table,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "scope", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "scope", "KeyType": "HASH"}],
+    )
+    return DynamoDbIdempotencyStore(tasks, table)
 
 
 def no_wait(_seconds: float) -> None:

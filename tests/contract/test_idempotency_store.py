@@ -7,35 +7,22 @@ from typing import Any
 import pytest
 
 from delegation.idempotency import record as records
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.record import Record, Scope, State, StoredAnswer
 from delegation.idempotency.store import IdempotencyStore, RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
-from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.errors import StaleTask, TaskExists
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.store import Advance, Create, Expect, TaskStore
-from tests.contract.task_tables import local_task_store, moto_task_store
+from tests.contract.task_tables import local_task_store, moto_task_store, record_store
 from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
 
 SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
 ANSWER = StoredAnswer(202, '{"status":"QUEUED"}')
 Stores = tuple[TaskStore, IdempotencyStore]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
-
-
-def with_records(tasks: DynamoDbTaskStore) -> Stores:
-    table = f"{tasks.table}-idempotency"
-    tasks.dynamodb.client.create_table(
-        TableName=table,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "scope", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "scope", "KeyType": "HASH"}],
-    )
-    return tasks, DynamoDbIdempotencyStore(tasks, table)
 
 
 @pytest.fixture(params=["memory", "moto", LOCAL])
@@ -46,10 +33,10 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
             yield tasks, MemoryIdempotencyStore(tasks)
         case "moto":
             with moto_task_store() as store:
-                yield with_records(store)
+                yield store, record_store(store)
         case "local":
             with local_task_store(request.getfixturevalue("dynamodb_local").url) as store:
-                yield with_records(store)
+                yield store, record_store(store)
 
 
 def bound(task: Task, **changes: Any) -> Record:

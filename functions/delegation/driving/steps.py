@@ -9,14 +9,17 @@ from uuid import UUID
 from delegation.driving.jobs import JobRefused, JobService
 from delegation.errors import DelegationError
 from delegation.tasks import outcomes
-from delegation.tasks.behaviors import Behaviors
+from delegation.tasks.behaviors import INLINE, Behaviors
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.model import Status, Task, isoformat
 from delegation.tasks.outcomes import AttemptError, ErrorClass
 from delegation.tasks.service import Lease, TaskService
+from delegation.tasks.transitions import held_by
 
 AFTER_DEADLINE: Final = timedelta(seconds=10)
 """An attempt inside a Lambda is lost this long after the invocation's deadline (DESIGN §4)."""
+NEXT_STEP: Final = timedelta(seconds=60)
+"""Acquire takes the lease for Prepare too, which then need not renew it: a write less in every life."""
 HAND_OVER_BEFORE: Final = timedelta(seconds=60)
 """An inline run starts no batch later than this before its deadline, or than a fifth of its time if that is less."""
 MAX_TURNS: Final = 1_500
@@ -116,7 +119,7 @@ class Steps:
             task = self._tasks.get(step.task_id)
             if task.task_type not in self._kinds:
                 return step.to("stop")
-            task = self._tasks.acquire(step.task_id, step.execution, _until(deadline), task=task)
+            task = self._tasks.acquire(step.task_id, step.execution, _until(deadline + NEXT_STEP), task=task)
         except TaskNotFound:
             return step.to("stop")
         if task.lease_owner == step.execution:
@@ -137,7 +140,7 @@ class Steps:
     def run_inline(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Do the work in this invocation."""
         try:
-            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline))
+            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
         except LeaseLost:
             return step.to("complete")
         margin = min(HAND_OVER_BEFORE, (deadline - self._tasks.clock()) / 5)
@@ -147,15 +150,16 @@ class Steps:
     def start_job(self, step: Step) -> dict[str, Any]:
         """Start this attempt's job run, once all runs of former attempts have ended."""
         try:
-            self._tasks.heartbeat(step.task_id, step.attempt, self._lasting)
+            held_by(self._tasks.get(step.task_id), step.attempt)
             former = [run for run in self._jobs_.active(f"{step.task_id}-") if run.name != step.job]
             for run in former:
                 self._jobs_.cancel(run.id)
             if former:
+                self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             run_id = self._jobs_.start(step.job, arguments)
-            self._tasks.note(step.task_id, step.attempt, job_run_id=run_id)
+            self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
             return step.to("complete")
         except JobRefused as refused:

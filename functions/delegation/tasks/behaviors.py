@@ -40,6 +40,7 @@ class TaskBehavior(Protocol):
     def prepare(self, task: Task) -> str | None:
         """Choose the engine for a held task (`inline` or `spark`), None when the attempt ended already.
 
+        Who runs the attempt notes the choice on the task, in a write that it makes anyway.
         Errors of the work are recorded on the task, not raised; TaskError is.
         """
 

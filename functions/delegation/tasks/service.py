@@ -166,7 +166,7 @@ class TaskService:
         return self.change(task_id, decide, task=task)
 
     def heartbeat(self, task_id: str, attempt: int, lease: Callable[[datetime], Lease], **fields: Any) -> Task:
-        """Renew the lease, and set other fields of the head with it."""
+        """Renew the lease, and set other fields of the head with it; writes nothing if it lasts that long already."""
 
         def decide(task: Task, now: datetime) -> Task:
             granted = lease(now)
@@ -247,9 +247,9 @@ class TaskService:
                 return task
             return t.dispatched(task, due_at=self.policies.dispatch.next_look(task, now))
 
-        before = task.dispatch_count if task else self.get(task_id).dispatch_count
-        after = self.change(task_id, decide, task=task)
-        if after.dispatch_count > before and not after.is_terminal:
+        before = task or self.get(task_id)
+        after = self.change(task_id, decide, task=before)
+        if after.dispatch_count > before.dispatch_count and not after.is_terminal:
             self.queue.send(task_id, after.dispatch_count)
         return after
 

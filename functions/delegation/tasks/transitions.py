@@ -66,10 +66,15 @@ def acquire(task: Task, owner: str, now: datetime, *, lost_not_before: datetime,
 
 
 def renew(task: Task, attempt: int, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
-    """A heartbeat: the holder's deadlines move, never backwards; no version. Raises LeaseLost."""
+    """A heartbeat: the holder's deadlines move, never backwards; no version. The same task when none moves.
+
+    Raises LeaseLost.
+    """
     held_by(task, attempt)
     lost = max(lost_not_before, task.lost_not_before or lost_not_before)
     recheck = max(recheck_not_before, task.recheck_not_before or recheck_not_before)
+    if (lost, recheck) == (task.lost_not_before, task.recheck_not_before):
+        return task
     return task.evolve(lost_not_before=lost, recheck_not_before=recheck, due_at=lost)
 
 

@@ -116,6 +116,18 @@ def test_acquire_takes_the_lease_until_after_the_deadline(driven: Driven) -> Non
     answer = driven.acquire()
     assert (answer["next"], answer["attempt"]) == ("prepare", 1)
     assert driven.task.lease_owner == f"{driven.task_id}-1"
+    assert driven.task.lost_not_before == driven.clock() + 2 * MINUTE + 10 * SECOND
+
+
+def test_prepare_goes_on_with_the_lease_of_acquire(driven: Driven) -> None:
+    """Unless it comes so late that the lease would end before its own invocation."""
+    driven.acquire()
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([Chooses("inline")]), jobs=driven.jobs)
+    acquired = driven.task
+    for after, renewed in ((30 * SECOND, False), (31 * SECOND, True)):
+        driven.clock.advance(after)
+        steps.prepare(driven.step, driven.clock() + MINUTE)
+        assert (driven.task != acquired) == renewed
     assert driven.task.lost_not_before == driven.clock() + MINUTE + 10 * SECOND
 
 
@@ -323,7 +335,7 @@ def test_make_due_gives_back_only_what_its_execution_holds(driven: Driven) -> No
 def test_steps_of_a_stale_attempt_write_nothing(driven: Driven) -> None:
     driven.acquire()
     stale = driven.step
-    driven.clock.advance(2 * MINUTE)
+    driven.clock.advance(3 * MINUTE)
     driven.tasks.acquire(driven.task_id, "somebody", lambda now: Lease.lasting(HOUR, now))
     before = driven.task
     assert before.attempt_count == 2

@@ -12,6 +12,7 @@ from delegation.edge.models import TaskPayload
 from delegation.edge.submission import Answer, Submission, Submissions
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
+from delegation.idempotency.store import IdempotencyStore
 from delegation.polaris.model import LoadedTable, TableIdentifier
 from delegation.purge.behavior import KINDS, Limits, PurgeBehavior
 from delegation.purge.context import PurgeSettings
@@ -21,6 +22,7 @@ from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.policy import Policies, default_properties
 from delegation.tasks.service import TaskService
+from delegation.tasks.store import TaskStore
 from tests.unit.purge.lake import FAST, Lake, LakeSource
 from tests.unit.tasks.builders import Clock
 
@@ -68,12 +70,18 @@ class Queue:
 class World:
     """Everything but AWS; `drive` plays the state machine for what was dispatched."""
 
-    def __init__(self, *, inline_max_files: int = 1_000, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        inline_max_files: int = 1_000,
+        properties: Mapping[str, str] | None = None,
+        stores: tuple[TaskStore, IdempotencyStore] | None = None,
+    ) -> None:
         self.clock = Clock()
         self.lake = Lake()
         self.tables = Tables(self.lake)
         self.queue = Queue()
-        self.store = MemoryTaskStore()
+        self.store: Any = stores[0] if stores else MemoryTaskStore()
         self.plans = MemoryPlanStore()
         self.objects = MemoryObjectStore()
         self.objects.objects = self.lake.objects
@@ -93,7 +101,7 @@ class World:
             self.sleep,
             Limits.from_properties(properties or {}),
         )
-        self.records = MemoryIdempotencyStore(self.store)
+        self.records: Any = stores[1] if stores else MemoryIdempotencyStore(self.store)
         self.acceptance = Acceptance(
             self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks.nonce
         )

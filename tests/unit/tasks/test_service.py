@@ -203,9 +203,17 @@ def test_a_heartbeat_renews_and_notes_in_one_write(house: House) -> None:
     assert len(house.store.applied) == before + 1
 
 
+def test_a_heartbeat_that_moves_nothing_writes_nothing(house: House) -> None:
+    task_id = house.running()
+    before = house.store.calm.get(task_id)
+    assert house.service.heartbeat(task_id, 1, lambda now: Lease.lasting(HOUR - SECOND, now)) == before
+    assert house.store.calm.get(task_id) == before
+
+
 def test_a_heartbeat_and_a_cancellation_do_not_overwrite_each_other(house: House) -> None:
     task_id = house.running()
     house.race(lambda: house.rival.cancel(task_id))
+    house.clock.advance(MINUTE)
     assert house.service.heartbeat(task_id, 1, an_hour).cancel_requested
 
 
@@ -246,6 +254,7 @@ def test_a_worker_reassigned_while_it_writes_changes_nothing(
         house.clock.advance(HOUR)
         house.rival.acquire(task_id, "run-2", an_hour)
 
+    house.clock.advance(MINUTE)
     house.race(reassign)
     with pytest.raises(LeaseLost):
         act(house.service, task_id)

@@ -85,8 +85,7 @@ class PurgeBehavior:
     def prepare(self, task: Task) -> str | None:
         """See TaskBehavior.prepare: from the manifest lists' own counts, before any manifest is read."""
         try:
-            engine = estimate(self.context(task)).engine
-            self.tasks.note(task.task_id, task.attempt_count, engine=engine)
+            engine: str = estimate(self.context(task)).engine
         except (TaskLeaseLost, LeaseLost):
             return None
         except TaskError:
