@@ -24,14 +24,17 @@ def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str:
     Memory is bounded by a chunk for each sorted run. Raises PlanTampered.
     """
     digest = hashlib.sha256()
-    kinds = (Phase.DATA, Phase.META, Phase.ROOT)
-    runs = [
-        _paths(store, plan_id, run) for index in indexes for kind in kinds for plan_id, run in sorted_runs(index, kind)
-    ]
-    merged = heapq.merge(*runs)
+    merged = planned_in_order(store, indexes)
     while some := list(islice(merged, _AT_ONCE)):
         digest.update(("\n".join(some) + "\n").encode())
     return digest.hexdigest()
+
+
+def planned_in_order(store: PlanStore, indexes: Sequence[PlanIndex]) -> Iterator[str]:
+    """Every planned path that is not kept, sorted; raises PlanTampered."""
+    kinds = (Phase.DATA, Phase.META, Phase.ROOT)
+    runs = [run for index in indexes for kind in kinds for run in sorted_runs(index, kind)]
+    return heapq.merge(*(_paths(store, plan_id, chunks) for plan_id, chunks in runs))
 
 
 def _paths(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[str]:

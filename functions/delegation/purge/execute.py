@@ -298,8 +298,8 @@ class Execution:
     def _finish_unlisted(self) -> None:
         """Delete the root of a table that left the catalog when only its root was left.
 
-        Not being listed says nothing of the file, so it needs the store's word, and the plan names all that is needed for
-        it but credentials: those come from loading the table, so only a process that still holds some can do it.
+        Not being listed says nothing of the file, so it needs the store's word, and the plan names all that is needed
+        for it but credentials: those come from loading the table, so only a process that still holds some can do it.
         """
         left = self._left(Phase.ROOT)
         if not left:

@@ -198,6 +198,8 @@ class PlanGuard:
         self._roots = Roots(index.roots)
         self._covered = None if index.covered is None else Roots(index.covered)
         self._anywhere = index.outside == "delete"
+        # The directory markers of the locations themselves have just these keys.
+        self._own = frozenset(index.roots)
 
     def check_all(self, paths: list[str], chunk: str) -> None:
         """Raise PlanTampered, AmbiguousPath or UnsupportedLocation."""
@@ -210,9 +212,9 @@ class PlanGuard:
                 self._check(path, chunk)
 
     def _check(self, path: str, chunk: str) -> None:
-        if not (self._anywhere or self._roots.contains(path)):
+        if not (self._anywhere or self._roots.contains(path) or path in self._own):
             raise PlanTampered(chunk, "holds a path outside the table's locations")
-        if self._covered is not None and not self._covered.contains(path):
+        if self._covered is not None and not (self._covered.contains(path) or path in self._covered.uris):
             raise PlanTampered(chunk, "holds a path that the credentials did not cover")
 
 

@@ -47,6 +47,7 @@ class FileType(StrEnum):
     MANIFEST = "manifest"
     STATISTICS = "statistics"
     PARTITION_STATISTICS = "partition-statistics"
+    DIRECTORY_MARKER = "directory-marker"
     POSITION_DELETES = "position-deletes"
     EQUALITY_DELETES = "equality-deletes"
     DATA = "data"

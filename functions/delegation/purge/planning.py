@@ -23,6 +23,7 @@ from delegation.purge.guards import (
     table_roots,
 )
 from delegation.purge.locations import uri_of
+from delegation.purge.markers import with_markers
 from delegation.purge.metadata import TableMetadata, parse_metadata
 from delegation.purge.neighbours import neighbours_of, reach_of_neighbour
 from delegation.purge.objectstore import PlanStore
@@ -255,4 +256,6 @@ def finish_plan(
         findings=tuple(findings),
         neighbours=tuple(found.asked),
     )
+    if ctx.options.delete_markers:
+        index = with_markers(ctx, index, earlier)
     return index, store_index(ctx.plans, index)

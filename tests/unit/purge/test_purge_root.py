@@ -1,4 +1,4 @@
-"""A purge that died between its mark "ROOT next" and the end, and what the catalog says of the table since (DESIGN §5)."""
+"""A purge that died between its mark "ROOT next" and the end; what the catalog says of the table since (DESIGN §5)."""
 
 from collections.abc import Callable, Sequence
 
