@@ -38,6 +38,8 @@ T = TypeVar("T")
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 _ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound", "404"})
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
+# What all of them are called in a BatchResult: to be tried again with another credential (`delete.PASSING`).
+EXPIRED = "ExpiredToken"
 _DENIED = frozenset(
     {
         "AccessDenied",
@@ -76,7 +78,7 @@ class S3ObjectStore:
         self._settings = settings
         self._connections = connections
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, bool], S3Client] = {}
+        self._clients: dict[tuple[str, str, bool], S3Client] = {}
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         return self._call(location.uri, lambda client: _read(client, location, limit))
@@ -106,7 +108,7 @@ class S3ObjectStore:
                 deleted.extend(result.deleted)
                 failed.extend(result.failed)
                 markers = markers or result.markers
-                if credential is not None and any(failure.code in _EXPIRED for failure in result.failed):
+                if credential is not None and any(failure.code == EXPIRED for failure in result.failed):
                     self._replace(f"s3://{bucket}/{group[0]}", credential)
         return BatchResult(tuple(deleted), tuple(failed), markers)
 
@@ -189,7 +191,9 @@ class S3ObjectStore:
         return list(groups.values())
 
     def _client(self, credential: StorageCredential | None, *, deleting: bool = False) -> "S3Client":
-        name = ("" if credential is None else credential.access_key_id, deleting)
+        # A renewed token may come under the same key id.
+        who = ("", "") if credential is None else (credential.access_key_id, credential.session_token or "")
+        name = (*who, deleting)
         with self._lock:
             client = self._clients.get(name)
             if client is None:
@@ -284,7 +288,8 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchR
     deleted = {one["Key"] for one in confirmed}
     codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in asked}
     deleted.update(key for key, code in codes.items() if code in _ABSENT)
-    failed = tuple(KeyFailure(key, codes.get(key, "NoAnswer")) for key in keys if key not in deleted)
+    left = {key: codes.get(key, "NoAnswer") for key in keys if key not in deleted}
+    failed = tuple(KeyFailure(key, EXPIRED if code in _EXPIRED else code) for key, code in left.items())
     return BatchResult(tuple(deleted), failed, markers=any(one.get("DeleteMarker") for one in confirmed))
 
 
@@ -302,7 +307,7 @@ def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
 def _all_failed(keys: Sequence[str], code: str) -> BatchResult:
     if code in _ABSENT:  # the bucket itself
         return BatchResult(tuple(keys))
-    return BatchResult((), tuple(KeyFailure(key, code) for key in keys))
+    return BatchResult((), tuple(KeyFailure(key, EXPIRED if code in _EXPIRED else code) for key in keys))
 
 
 def _code(error: ClientError) -> str:

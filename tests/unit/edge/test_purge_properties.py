@@ -3,6 +3,7 @@
 import gzip
 import json
 import subprocess
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
 from delegation.idempotency.errors import TaskConflict
+from delegation.purge.behavior import Limits
 from delegation.tasks.model import Status, Task
 from tests.unit.edge.world import World
 from tests.unit.purge.lake import busy_table, rows
@@ -116,7 +118,7 @@ def test_settings_that_became_stricter_hold_for_what_was_accepted_before(world: 
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     accepted = world.submit(world.body("orders", shared="subtract"))
     before = set(world.lake.uris())
-    world.become(properties={"delegation.purge.shared": "refuse"})
+    world.become(replace(world.behavior, limits=Limits.from_properties({"delegation.purge.shared": "refuse"})))
     world.drive()
     task = world.tasks.get(accepted.task_id)
     assert (task.status, task.error_code) == (Status.FAILURE, "FILES_SHARED")

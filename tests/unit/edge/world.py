@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -105,23 +105,23 @@ class World:
         self.acceptance = Acceptance(
             self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks.nonce
         )
+        self.become(self.behavior)
+        self.calls = 0
+
+    def become(self, behavior: PurgeBehavior) -> None:
+        """The service is deployed anew, with a behavior that differs."""
+        self.behavior = behavior
         self.submissions = Submissions(
             self.tasks,
             self.acceptance,
-            self.behavior,
-            self.tables,
+            behavior,
+            behavior.catalog,
             realm=REALM,
             budget=timedelta(seconds=25),
             sleep=self.sleep,
-            limits=self.behavior.limits,
+            limits=behavior.limits,
         )
-        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]))
-        self.calls = 0
-
-    def become(self, *, properties: Mapping[str, str]) -> None:
-        """The operator changes the service's properties."""
-        self.behavior = replace(self.behavior, limits=Limits.from_properties(properties))
-        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]))
+        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([behavior]))
 
     def seconds(self) -> float:
         return self.clock.now.timestamp()
