@@ -7,22 +7,17 @@ machine.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Protocol
 
 from delegation.tasks.behaviors import INLINE, Behaviors
-from delegation.tasks.errors import (
-    LeaseLost,
-    MalformedRecord,
-    RunHandedOver,
-    TaskError,
-    TaskNotFound,
-)
+from delegation.tasks.errors import LeaseLost, RunHandedOver, TaskError
 from delegation.tasks.leases import LeaseKeeper, WorkOutlivedLease
+from delegation.tasks.leasing import Lookout, lease_next_available_task
 from delegation.tasks.model import Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass
 from delegation.tasks.runs import elapsed
@@ -31,8 +26,6 @@ from delegation.tasks.transitions import HANDED_OVER
 
 logger = logging.getLogger(__name__)
 UNEXPECTED: str = "UNEXPECTED_ERROR"
-_WIDER: Final = 8
-"""By how much more of the due tasks is looked at when all that were seen belong to a newer deployment."""
 
 
 class Engine(Protocol):
@@ -49,51 +42,6 @@ class WorkerSettings:
     owner: str
     poll: timedelta = timedelta(seconds=5)
     candidates: int = 50
-
-
-def lease_next_available_task(
-    tasks: TaskService,
-    owner: str,
-    kinds: Collection[str],
-    lease: Callable[[datetime], Lease],
-    *,
-    candidates: int = 50,
-    foreign: set[str] | None = None,
-) -> Task | None:
-    """Acquire the oldest due task of a known kind; None when there is none to be had.
-
-    Due are: SUBMITTED, RETRY_SCHEDULED whose time has come, and held ones whose holder is lost. The index only hints;
-    the conditional write decides, so of several workers one wins each task. Unknown kinds are left to who knows them;
-    however many of them are due, they hide no task of a known kind. Their ids are kept in `foreign`, so that the next
-    call need not read them again. A task that cannot be read stops no other.
-    """
-    foreign = set() if foreign is None else foreign
-    seen: set[str] = set()
-    while True:
-        entries = tasks.store.due(tasks.clock(), limit=candidates)
-        for entry in entries:
-            if entry.task_id in seen or entry.task_id in foreign:
-                continue
-            seen.add(entry.task_id)
-            try:
-                head = tasks.store.get(entry.task_id)
-                if head is None:
-                    continue
-                if head.task_type not in kinds:
-                    foreign.add(entry.task_id)
-                    continue
-                task = tasks.acquire(entry.task_id, owner, lease, task=head)
-            except TaskNotFound:
-                continue
-            except MalformedRecord as error:
-                logger.warning("skipped", extra={"action": "lease", "task_id": entry.task_id, "error_code": error.code})
-                continue
-            # A worker runs one task at a time: what it held before, it holds no more.
-            if task.is_held and task.lease_owner == owner and task.attempt_count > head.attempt_count:
-                return task
-        if len(entries) < candidates:
-            return None
-        candidates *= _WIDER
 
 
 class Worker:
@@ -120,7 +68,7 @@ class Worker:
         self._stop = stop or threading.Event()
         self._engines = engines
         self._monotonic = monotonic
-        self._foreign: set[str] = set()
+        self._lookout = Lookout(settings.candidates)
 
     def run(self) -> None:
         """Work until `stop` is called; an outage of the store is waited out. Raises WorkOutlivedLease."""
@@ -143,12 +91,7 @@ class Worker:
     def run_once(self) -> Task | None:
         """Lease and run one task; None when none was due. Returns the task after its attempt."""
         task = lease_next_available_task(
-            self._tasks,
-            self._settings.owner,
-            self._behaviors,
-            self._lasting,
-            candidates=self._settings.candidates,
-            foreign=self._foreign,
+            self._tasks, self._settings.owner, self._behaviors, self._lasting, lookout=self._lookout
         )
         if task is None:
             return None

@@ -11,13 +11,14 @@ from pydantic import BaseModel
 from delegation.tasks.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.leases import WorkOutlivedLease, renew_every
+from delegation.tasks.leasing import Lookout, lease_next_available_task
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import LeasePolicy, Policies
 from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
 from delegation.tasks.store import Create
 from delegation.tasks.tasks import Tasks
-from delegation.tasks.worker import Worker, WorkerSettings, lease_next_available_task
+from delegation.tasks.worker import Worker, WorkerSettings
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
 
 KIND = "TABLE_PURGE"
@@ -75,11 +76,12 @@ def test_tasks_of_a_newer_deployment_hide_no_others_however_many_they_are() -> N
     for task_id in foreign:
         store.apply(Create(submitted(task_id, task_type="NEWER", due_at=NOW)))
     store.apply(Create(submitted("mine", due_at=NOW + MINUTE)))
-    seen: set[str] = set()
-    task = lease_next_available_task(service(store), "w", {KIND}, lasting, candidates=5, foreign=seen)
+    lookout = Lookout(candidates=5)
+    task = lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
     assert task is not None
     assert task.task_id == "mine"
-    assert seen == foreign
+    assert len(lookout.foreign & foreign) >= 5
+    assert lookout.foreign <= foreign
     heads = [store.get(task_id) for task_id in foreign]
     assert {(head.status, head.version, head.revision) for head in heads} == {(Status.SUBMITTED, 1, 1)}
 
@@ -87,11 +89,11 @@ def test_tasks_of_a_newer_deployment_hide_no_others_however_many_they_are() -> N
 def test_a_task_once_known_to_be_of_a_newer_deployment_is_not_read_again() -> None:
     store = MemoryTaskStore()
     store.apply(Create(submitted("newer", task_type="NEWER", due_at=NOW)))
-    seen: set[str] = set()
-    lease_next_available_task(service(store), "w", {KIND}, lasting, foreign=seen)
+    lookout = Lookout()
+    lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
     read: list[str] = []
     store.fault = read.append
-    assert lease_next_available_task(service(store), "w", {KIND}, lasting, foreign=seen) is None
+    assert lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout) is None
     assert read == ["before due"]
 
 

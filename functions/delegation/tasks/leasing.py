@@ -1,0 +1,114 @@
+"""Which task a worker leases next: the index hints, the conditional write decides.
+
+`lease_next_available_task` is the proposal's (delegation-service.txt, "Task Retry" §2.1).
+"""
+
+import logging
+import zlib
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from delegation.tasks.errors import MalformedRecord, TaskNotFound
+from delegation.tasks.model import Task
+from delegation.tasks.service import Lease, TaskService
+from delegation.tasks.store import DueEntry
+
+logger = logging.getLogger(__name__)
+_WIDER: Final = 8
+"""By how much more of the due tasks is looked at when all that were seen belong to a newer deployment."""
+_FRESH: Final = timedelta(seconds=5)
+"""For so long what a look at the index found is used up before the next look."""
+
+
+class Lookout:
+    """What a worker remembers of due tasks from one lease to the next.
+
+    A look costs a query a shard, so what it found serves several leases. `foreign` are tasks of a newer deployment.
+    """
+
+    def __init__(self, candidates: int = 50) -> None:
+        self.candidates = candidates
+        self.foreign: set[str] = set()
+        self._hints: deque[DueEntry] = deque()
+        self._looked: datetime | None = None
+
+    def remembered(self, now: datetime) -> deque[DueEntry]:
+        """What is left of the last look, nothing when that was too long ago."""
+        if self._looked is None or not timedelta(0) <= now - self._looked < _FRESH:
+            self._hints.clear()
+        return self._hints
+
+    def look(self, tasks: TaskService, owner: str, limit: int) -> tuple[deque[DueEntry], bool]:
+        """Look at the index; also whether there may be more than was asked for."""
+        self._looked = tasks.clock()
+        entries = tasks.store.due(self._looked, limit=limit)
+        self._hints = deque(in_own_order(entries, owner))
+        return self._hints, len(entries) >= limit
+
+
+def lease_next_available_task(
+    tasks: TaskService,
+    owner: str,
+    kinds: Collection[str],
+    lease: Callable[[datetime], Lease],
+    *,
+    lookout: Lookout | None = None,
+) -> Task | None:
+    """Acquire one of the oldest due tasks of a known kind; None when a look just now found none to be had.
+
+    Due are: SUBMITTED, RETRY_SCHEDULED whose time has come, and held ones whose holder is lost. The index only hints;
+    the conditional write decides, so of several workers one wins each task. Unknown kinds are left to who knows them;
+    however many of them are due, they hide no task of a known kind. A task that cannot be read stops no other.
+    """
+    lookout = lookout or Lookout()
+    seen: set[str] = set()
+    limit = lookout.candidates
+    hints, more = lookout.remembered(tasks.clock()), True
+    while True:
+        while hints:
+            entry = hints.popleft()
+            if entry.task_id in seen or entry.task_id in lookout.foreign:
+                continue
+            seen.add(entry.task_id)
+            task = _leased(tasks, owner, entry.task_id, kinds=kinds, lease=lease, foreign=lookout.foreign)
+            if task is not None:
+                return task
+        if not more:
+            return None
+        hints, more = lookout.look(tasks, owner, limit)
+        limit *= _WIDER
+
+
+def _leased(
+    tasks: TaskService,
+    owner: str,
+    task_id: str,
+    *,
+    kinds: Collection[str],
+    lease: Callable[[datetime], Lease],
+    foreign: set[str],
+) -> Task | None:
+    """The task as a new attempt of `owner`, None when it is not to be had."""
+    try:
+        head = tasks.store.get(task_id)
+        if head is None:
+            return None
+        if head.task_type not in kinds:
+            foreign.add(task_id)
+            return None
+        task = tasks.acquire(task_id, owner, lease, task=head)
+    except TaskNotFound:
+        return None
+    except MalformedRecord as error:
+        logger.warning("skipped", extra={"action": "lease", "task_id": task_id, "error_code": error.code})
+        return None
+    # A worker runs one task at a time: what it held before, it holds no more.
+    is_new = task.is_held and task.lease_owner == owner and task.attempt_count > head.attempt_count
+    return task if is_new else None
+
+
+def in_own_order(entries: Sequence[DueEntry], owner: str) -> list[DueEntry]:
+    """The entries of a look in an order of the owner's: workers that look alike do not all run for the same task."""
+    return sorted(entries, key=lambda entry: zlib.crc32(f"{owner}/{entry.task_id}".encode()))

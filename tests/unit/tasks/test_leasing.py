@@ -1,0 +1,151 @@
+"""Which task a worker leases next, and what that costs the index."""
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from delegation.tasks import codec
+from delegation.tasks.leasing import Lookout, lease_next_available_task
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.model import Task
+from delegation.tasks.policy import Policies, RetryPolicy
+from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
+from delegation.tasks.store import Create, DueEntry
+from tests.contract.task_tables import moto_task_store
+from tests.unit.tasks.builders import HOUR, NOW, SECOND, Clock, acquired, submitted
+
+KINDS = {"TABLE_PURGE"}
+
+
+class CountingStore(MemoryTaskStore):
+    """Counts looks at the index and writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[int] = []
+        self.writes = 0
+
+    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+        self.looks.append(limit)
+        return super().due(now, limit=limit)
+
+    def apply(self, change: Any) -> Task:
+        self.writes += 1
+        return super().apply(change)
+
+
+class Fleet:
+    """Workers of one store, by number."""
+
+    def __init__(self, tasks: int) -> None:
+        self.store = CountingStore()
+        self.clock = Clock()
+        policies = Policies(default=RetryPolicy(), by_type={})
+        self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.lookouts: dict[str, Lookout] = {}
+        for n in range(tasks):
+            self.store.apply(Create(submitted(f"task-{n:03}", due_at=NOW)))
+        self.store.writes = 0
+
+    def lease(self, owner: str) -> Task | None:
+        lookout = self.lookouts.setdefault(owner, Lookout())
+        return lease_next_available_task(
+            self.service, owner, KINDS, lambda now: Lease.lasting(HOUR, now), lookout=lookout
+        )
+
+
+def test_one_look_serves_many_leases() -> None:
+    fleet = Fleet(50)
+    leased = {task.task_id for _ in range(50) if (task := fleet.lease("w"))}
+    assert len(leased) == 50
+    assert len(fleet.store.looks) == 1
+    assert fleet.lease("w") is None
+
+
+def test_what_was_seen_long_ago_is_not_believed_any_more() -> None:
+    """A task that is older than what is left of the last look comes first again."""
+    fleet = Fleet(10)
+    fleet.lease("w")
+    fleet.clock.advance(6 * SECOND)
+    fleet.lease("w")
+    assert len(fleet.store.looks) == 2
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_look_for_ever() -> None:
+    fleet = Fleet(10)
+    fleet.lease("w")
+    fleet.clock.advance(-HOUR)
+    assert fleet.lease("w") is None  # by this clock nothing is due yet
+    assert len(fleet.store.looks) == 2
+
+
+def test_nothing_left_of_a_look_is_no_reason_to_wait() -> None:
+    """What became due since is found at once, not at the next poll."""
+    fleet = Fleet(1)
+    assert fleet.lease("w") is not None
+    fleet.store.apply(Create(submitted("later", due_at=NOW)))
+    task = fleet.lease("w")
+    assert task is not None
+    assert task.task_id == "later"
+
+
+def test_workers_that_look_alike_run_for_different_tasks() -> None:
+    """All have looked before any of them leased; still hardly anybody is refused."""
+    fleet = Fleet(48)
+    workers = [f"worker-{n}" for n in range(8)]
+    first = set()
+    for worker in workers:
+        lookout = fleet.lookouts.setdefault(worker, Lookout())
+        first.add(lookout.look(fleet.service, worker, 50)[0][0].task_id)
+    assert len(first) >= 6
+    leased = [task.task_id for _ in range(6) for worker in workers if (task := fleet.lease(worker))]
+    assert sorted(leased) == [f"task-{n:03}" for n in range(48)]
+
+
+def test_threads_lease_every_task_once() -> None:
+    fleet = Fleet(120)
+    found: dict[str, list[str]] = {f"w{n}": [] for n in range(6)}
+
+    def work(owner: str) -> None:
+        while (task := fleet.lease(owner)) is not None:
+            found[owner].append(task.task_id)
+
+    threads = [threading.Thread(target=work, args=(owner,)) for owner in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    leased = [task_id for tasks in found.values() for task_id in tasks]
+    assert sorted(leased) == [f"task-{n:03}" for n in range(120)]
+    assert all(len(fleet.store.history(task_id)) == 2 for task_id in leased)
+
+
+def test_all_shards_are_asked_at_once_and_none_gets_much_more_than_its_part() -> None:
+    with moto_task_store() as store:
+        asked: list[tuple[str, str]] = []
+        barrier = threading.Barrier(2)
+        real = store.dynamodb.client.query
+
+        def query(**arguments: Any) -> Any:
+            bucket = arguments["ExpressionAttributeValues"][":bucket"]["S"]
+            if len(asked) < 2:
+                barrier.wait(timeout=30)  # only passes when a second shard is asked before the first has answered
+            asked.append((bucket, arguments["IndexName"]))
+            return real(**arguments)
+
+        store.dynamodb.client.query = query
+        for n in range(3):
+            store.apply(Create(submitted(f"task-{n}", due_at=NOW - timedelta(minutes=n))))
+        assert [entry.task_id for entry in store.due(NOW)] == ["task-2", "task-1", "task-0"]
+    assert sorted(asked) == [(bucket, "due") for bucket in codec.due_buckets()]
+    shares = [codec.due_bucket(submitted().task_id) for _ in range(8_000)]
+    assert max(shares.count(bucket) for bucket in set(shares)) < 2 * 8_000 / codec.SHARDS
+
+
+def test_an_entry_moves_with_every_lease_so_no_shard_holds_what_nobody_can_take() -> None:
+    """The head of a held task stands in its shard under `lost_not_before`, not at the front."""
+    first = submitted(due_at=NOW)
+    held = acquired(first)
+    assert codec.head_item(held)["due_bucket"] == codec.head_item(first)["due_bucket"]
+    assert codec.head_item(held)["due_at"] > codec.head_item(first)["due_at"]
