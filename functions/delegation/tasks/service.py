@@ -215,8 +215,8 @@ class TaskService:
         """End the attempt with an error: RETRY_SCHEDULED (after `wait` if stated) or FAILURE, as policies decide."""
 
         def decide(task: Task, now: datetime) -> Task:
-            if task.attempt_count == attempt and not task.is_held and task.error_code == error.code:
-                return task  # a repetition after a lost answer
+            if task.attempt_count == attempt and not task.is_held and task.error_code in {error.code, t.CANCELLED}:
+                return task  # a repetition after a lost answer; a cancelled task ends as that, whatever the error
             return outcomes.after_error(t.held_by(task, attempt), error, now, self.policies, wait=wait)
 
         return self.change(task_id, decide)
