@@ -17,7 +17,15 @@ from delegation.polaris.model import S3Settings
 from delegation.purge import guards
 from delegation.purge.context import PurgeOptions, PurgeResult
 from delegation.purge.direct import DirectPurge, DirectRun, DirectWorkplace, default_place
-from delegation.purge.errors import CorruptMetadata, FilesNotDeleted, ManifestMissing, PlanTampered, PurgeRefused
+from delegation.purge.errors import (
+    CorruptMetadata,
+    FilesNotDeleted,
+    FilesShared,
+    ManifestMissing,
+    PathsOutsideTable,
+    PlanTampered,
+    PurgeRefused,
+)
 from delegation.purge.manifest_errors import CorruptManifestError, ManifestMismatchError
 
 REFUSED: Final = 3
@@ -138,8 +146,8 @@ def _told(
         "files_deleted": result.files_deleted if result else attempt.reported.files_deleted if attempt else 0,
         "bytes_deleted": result.bytes_deleted if result else attempt.reported.bytes_deleted if attempt else 0,
         "files_failed": problem.count if isinstance(problem, FilesNotDeleted) else 0,
-        "files_outside": counts.get(guards.OUTSIDE, 0),
-        "files_protected": counts.get(guards.SHARED, 0),
+        "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(guards.OUTSIDE, 0),
+        "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(guards.SHARED, 0),
         "seconds": round(seconds, 3),
         "error_code": None if problem is None else problem.code,
     } | ({"estimate": result.forecast.model_dump(mode="json")} if result and result.forecast else {})

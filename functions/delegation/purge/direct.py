@@ -22,7 +22,7 @@ from delegation.purge.engine import purge_table
 from delegation.purge.errors import PlanOfAnotherTable, PlanTampered
 from delegation.purge.files import FilePlanStore
 from delegation.purge.local import FileObjectStore
-from delegation.purge.locations import canonical, parse
+from delegation.purge.locations import LOCAL, canonical, parse
 from delegation.purge.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.purge.objectstore import ObjectNotFound, ObjectStore, PlanStore
 from delegation.purge.s3 import S3ObjectStore, S3PlanStore
@@ -36,7 +36,7 @@ _TASK = "direct"
 class DirectWorkplace:
     """`workplace.Workplace` of an operator: own credentials as boto3 finds them; `place` is where plan and receipt lie.
 
-    A place is a directory, or `s3://bucket/prefix`.
+    A place is a directory, also as `file:///…`, or `s3://bucket/prefix`.
     """
 
     place: str
@@ -52,6 +52,8 @@ class DirectWorkplace:
         if "://" not in self.place:
             return FilePlanStore(Path(self.place))
         where = parse(self.place.rstrip("/") + "/" + HEAD)
+        if where.bucket == LOCAL:
+            return FilePlanStore(Path("/", where.key.removesuffix(HEAD)))
         client = boto3.session.Session().client(
             "s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region
         )

@@ -190,6 +190,9 @@ class Execution:
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
             self._planned_here = segments == (segment,)
         self._take(segments)
+        if not self._planned_here and not self._done():
+            for index in self._indexes:
+                check_plan(index, ctx.options)
 
     def _take(self, segments: tuple[PlanSegment, ...]) -> None:
         """Read what is published, which need not be what this attempt wrote."""

@@ -177,6 +177,48 @@ def test_an_unknown_format_can_be_tried(bucket: Bucket) -> None:
     assert bucket.left("wh/t/") == set()
 
 
+def test_a_plan_that_does_more_or_kept_more_than_asked_is_not_executed(bucket: Bucket) -> None:
+    bucket.lake.objects["lake", "x/stats.puffin"] = b"x"
+    changed(statistics=ELSEWHERE)(bucket)
+    before = bucket.fill().left()
+    assert bucket.purge("--dry-run", "--outside", "delete")[1]["estimate"]["by_type"]["statistics"]["files"] == 1
+    status, told = bucket.purge()
+    assert (status, told["error_code"]) == (3, "PLAN_NOT_ALLOWED")
+    assert bucket.left() == before
+    assert bucket.purge("--outside", "delete")[0] == 0
+    assert "x/stats.puffin" not in bucket.left()
+
+
+def test_what_a_plan_kept_is_refused_when_that_is_asked_for_later(bucket: Bucket) -> None:
+    changed(statistics=ELSEWHERE)(bucket)
+    before = bucket.fill().left()
+    assert bucket.purge("--dry-run")[1]["files_outside"] == 1
+    status, told = bucket.purge("--outside", "refuse")
+    assert (status, told["error_code"], told["files_outside"]) == (3, "PATHS_OUTSIDE_TABLE", 1)
+    assert bucket.left() == before
+    assert bucket.purge()[0] == 0
+
+
+def test_a_table_to_protect_that_was_not_known_to_the_plan_stops_it(bucket: Bucket) -> None:
+    bucket.lake.pointers["clone"] = bucket.lake.pointers["t"]
+    bucket.lake.table("clone").append(rows(9))
+    before = bucket.fill().left()
+    planned = bucket.purge("--dry-run")[1]["files_planned"]
+    status, told = bucket.purge("--protect", bucket.lake.pointers["clone"])
+    assert (status, told["error_code"], told["files_protected"]) == (3, "FILES_SHARED", planned)
+    assert bucket.left() == before
+
+
+def test_a_place_is_a_directory_by_name_or_by_uri(bucket: Bucket) -> None:
+    bucket.fill()
+    directory = bucket.place
+    assert bucket.purge("--dry-run")[0] == 0
+    bucket.place = f"file://{directory}"  # type: ignore[assignment]
+    assert bucket.purge()[0] == 0
+    assert len(list(directory.rglob("index.json"))) == 1
+    assert bucket.left("wh/t/") == set()
+
+
 def test_another_tables_plan_is_refused(bucket: Bucket) -> None:
     bucket.fill()
     bucket.purge("--dry-run", table="sibling")

@@ -1,6 +1,7 @@
 """Guards that an operator or a request can set: what each setting makes of the same table."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from delegation.purge.errors import (
     PathsOutsideTable,
     PlanNotAllowed,
     PlanOfAnotherTable,
+    PurgeRefused,
     UnsupportedLocation,
     VersionedBucket,
 )
@@ -131,3 +133,14 @@ def test_a_clones_plan_is_another_tables_although_the_uuid_is_the_same(bench: Be
     with pytest.raises(PlanOfAnotherTable, match=r"cat\.ns\.clone"):
         purge_table(bench.context("t", options=PurgeOptions(execute_plan=planned(bench, "clone"))))
     assert set(bench.lake.uris()) == before
+
+
+def test_every_refusal_of_a_guard_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert {kind.code for kind in PurgeRefused.__subclasses__() if f"`{kind.code}`" not in page} == set()
+
+
+def test_every_setting_of_a_guard_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    settings = {"outside", "uncovered", "shared", "overlap-scan", "versioned", "delete-marker-files", "gc-disabled"}
+    assert {name for name in settings | {"delete-probe", "experimental-format"} if name not in page} == set()
