@@ -11,7 +11,7 @@ from delegation.polaris.model import LoadedTable, TableIdentifier
 from delegation.purge.attempt import Attempt, PlanSegment
 from delegation.purge.delete import DeletePolicy
 from delegation.purge.objectstore import ObjectStore, PlanStore
-from delegation.purge.plan import Finding
+from delegation.purge.plan import Finding, segment_of
 from delegation.purge.sorting import RUN_RECORDS
 
 if TYPE_CHECKING:
@@ -125,6 +125,10 @@ class PurgeContext:
     nonce: Callable[[], str] = random_nonce
     find_plan: Callable[[str], PlanSegment] | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
+
+    def named_plan(self, plan_id: str) -> PlanSegment:
+        """A plan made before, by its id; raises PlanTampered."""
+        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
 
 
 @dataclass(frozen=True, slots=True)

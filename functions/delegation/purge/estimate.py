@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from delegation.purge.attempt import PlanSegment
 from delegation.purge.context import Engine, PurgeContext
-from delegation.purge.errors import TooLargeForInline
+from delegation.purge.errors import PlanOutdated, TooLargeForInline
 from delegation.purge.guards import check_table, covered_roots
+from delegation.purge.locations import canonical
 from delegation.purge.metadata import parse_metadata
 from delegation.purge.plan import Phase, load_index
 from delegation.purge.progress import Marks
@@ -35,10 +37,10 @@ def estimate(ctx: PurgeContext) -> Estimate:
     """Choose the engine: inline up to `inline_max_files` entries (added + existing + deleted), else Spark.
 
     With a published plan, what is left of that decides, and no table is loaded. What the options ask for goes first.
-    Raises TooLargeForInline and what guards and corrupt metadata raise, so a table that must not be purged starts no
-    job.
+    Raises TooLargeForInline, PlanOutdated, and what guards and corrupt metadata raise, so a table that must not be
+    purged starts no job.
     """
-    segments = ctx.attempt.plan()
+    segments = ctx.attempt.plan() or _plan_asked_for(ctx)
     most = ctx.settings.inline_max_files
     if segments:
         left = 0
@@ -51,6 +53,17 @@ def estimate(ctx: PurgeContext) -> Estimate:
     found = _manifests(ctx, most)
     files = _entries(found)
     return Estimate(files, len(found.manifests), _engine(ctx, files), planned=False)
+
+
+def _plan_asked_for(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
+    """The plan that the options name and that is about to be taken, if the table is still what it was made from."""
+    if ctx.options.execute_plan is None:
+        return ()
+    segment = ctx.named_plan(ctx.options.execute_plan)
+    index = load_index(ctx.plans, segment)
+    if canonical(ctx.tables.load().metadata_location) != canonical(index.metadata_location):
+        raise PlanOutdated(index.plan_id)
+    return (segment,)
 
 
 def _engine(ctx: PurgeContext, files: int) -> Engine:

@@ -10,7 +10,6 @@ deleted one.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from typing import Literal, Protocol
 
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
@@ -40,7 +39,7 @@ from delegation.purge.locations import canonical, parse
 from delegation.purge.metadata import parse_metadata
 from delegation.purge.neighbours import check_still_not_shared
 from delegation.purge.objectstore import PlanStore
-from delegation.purge.plan import SAMPLE, Chunk, Phase, PlanIndex, load_index, read_chunk, segment_of
+from delegation.purge.plan import SAMPLE, Chunk, Phase, PlanIndex, load_index, read_chunk
 from delegation.purge.planning import check_not_replaced
 from delegation.purge.progress import Marks
 from delegation.purge.receipt import merge_findings, receipt_key, store_receipt
@@ -178,8 +177,7 @@ class Execution:
         ctx = self._ctx
         segments = ctx.attempt.plan()
         if not segments and ctx.options.execute_plan is not None:
-            find = ctx.find_plan or partial(segment_of, ctx.plans)
-            segment = find(ctx.options.execute_plan)
+            segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_index(ctx.plans, segment)
             self._check_owner(index)
             check_plan(index, ctx.options)

@@ -438,6 +438,17 @@ def test_estimate_of_a_planned_purge_is_what_is_left(bench: Bench) -> None:
     assert estimate(bench.context("t")).nothing_left
 
 
+def test_estimate_of_a_plan_by_id_is_that_plans_and_no_job_is_started_for_an_outdated_one(bench: Bench) -> None:
+    asked = PurgeOptions(execute_plan=plan_dry(bench))
+    faults = Faults()
+    told = estimate(bench.context("t", options=asked, faults=faults))
+    assert (told.files, told.planned) == (len(ours(bench)), True)
+    assert "read" not in faults.names
+    bench.lake.table("t").append(rows(9))
+    with pytest.raises(PlanOutdated):
+        estimate(bench.context("t", options=asked))
+
+
 def test_a_table_that_must_not_be_purged_is_not_estimated(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     with pytest.raises(GcDisabled):
