@@ -25,7 +25,7 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
     """The figures of one contender, `tree_mb` among them; the table is whole before it and has to be gone after it.
 
     `tree_mb` is the peak of the memory of the process and all that it started, pages shared between them counted once
-    (PSS).
+    (PSS), `java_mb` what of it was Java's; `tree_cpu` their seconds of CPU.
     """
     server.reset()
     script = Path(__file__).with_name("contenders.py")
@@ -37,7 +37,7 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
         watch = _Watch(process.pid)
         watch.start()
         code = process.wait()
-        peak = watch.finish()
+        seen = watch.finish()
         if code:
             err.seek(0)
             raise SystemExit(f"{name} ended with {code}:\n{err.read()[-4_000:]}")
@@ -46,24 +46,36 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
     left, strange, calls = server.state()
     if whole and "--dry-run" not in options and (left or strange > (name != "ours")):
         raise SystemExit(f"{name} left {left} objects and deleted {strange} others")
-    return figures | {"tree_mb": peak, "left": left, "calls": calls}
+    return figures | seen | {"left": left, "calls": calls}
 
 
 class _Watch(threading.Thread):
+    """Looks at a process and all below it until told to finish."""
+
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._pid = pid
         self._over = threading.Event()
-        self._peak = 0.0
+        self._peak = (0.0, 0.0)
+        self._cpu: dict[int, float] = {}
 
     def run(self) -> None:
         while not self._over.wait(_EVERY):
-            self._peak = max(self._peak, sum(map(_megabytes, _tree(self._pid))))
+            java = python = 0.0
+            for pid in list(_tree(self._pid)):
+                name, cpu = _process(pid)
+                self._cpu[pid] = max(cpu, self._cpu.get(pid, 0.0))
+                if name == "java":
+                    java += _megabytes(pid)
+                else:
+                    python += _megabytes(pid)
+            self._peak = max(self._peak, (java, python), key=sum)
 
-    def finish(self) -> float:
+    def finish(self) -> dict[str, float]:
         self._over.set()
         self.join()
-        return self._peak
+        java, python = self._peak
+        return {"tree_mb": java + python, "java_mb": java, "tree_cpu": sum(self._cpu.values())}
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -77,9 +89,20 @@ def _tree(pid: int) -> Iterator[int]:
         yield from _tree(int(child))
 
 
+def _process(pid: int) -> tuple[str, float]:
+    """Its program and the seconds of CPU it used."""
+    try:
+        _, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")
+    except OSError:  # it ended meanwhile
+        return "", 0.0
+    name, _, fields = rest.rpartition(") ")
+    user, system = fields.split()[11:13]
+    return name, (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def _megabytes(pid: int) -> float:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it ended meanwhile
+    except OSError:
         return 0.0
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)

@@ -1,9 +1,9 @@
-"""The Spark engine: the same plan, made and executed by executors. Only this and `spark_tasks` import pyspark.
+"""The Spark engine: the same plan, made and executed by executors. Nothing else imports pyspark.
 
-Planning: manifests → `mapInArrow` (read entries) → rows (path, rank, size, mark) → repartition by path, sort →
-`mapInArrow` (drop duplicates, judge, write chunks). Only chunk names and counts come back, never a path. Deleting:
-chunks → `mapInArrow` (verify, delete, mark done). Executors open their own stores (`workplace`): no credential is
-ever an argument. Every task may run twice: a partition writes the same bytes under the same names, and an absent
+Planning: manifests → `mapInArrow` (read entries, spread them over parts, sort) → packed runs → repartition by part →
+`mapInArrow` (merge, drop duplicates, judge, write chunks). Only chunk names and counts come back, never a path.
+Deleting: chunks → `mapInArrow` (verify, delete, mark done). Executors open their own stores (`workplace`): no
+credential is ever an argument. Every task may run twice: a part is the same bytes under the same names, and an absent
 object is a deleted one. The driver watches meanwhile: it asks the attempt whether to go on and reports progress from
 the done-marks.
 """
@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread, SparkContext
@@ -37,22 +37,24 @@ from delegation.purge.planning import (
 )
 from delegation.purge.progress import Marks
 from delegation.purge.reach import read_limit
+from delegation.purge.shuffle import RUNS, pack, part_keys
 from delegation.purge.spark_tasks import (
     OURS,
     RESULTS,
-    ROWS,
     SHARED,
     DeleteChunks,
-    ReadChunks,
-    ReadManifests,
+    ReadSources,
+    Source,
     WriteChunks,
     decode_error,
 )
 from delegation.purge.workplace import ServiceWorkplace, Workplace
 
+T = TypeVar("T")
+
 POLL_SECONDS = 1.0
-# A partition is sorted by one executor process; below the second number starting a task costs more than it saves.
-_ROWS_PER_PARTITION = 250_000
+# A part is merged by one executor process; below the second number starting a task costs more than it saves.
+_ROWS_PER_PART = 250_000
 _WORTH_A_TASK = 5_000
 
 
@@ -81,19 +83,20 @@ class SparkEngine:
     ) -> tuple[PlanIndex, PlanSegment]:
         found = survey(ctx, table, earlier)
         plan_id = new_plan_id(ctx)
-        rows = self._reached(ctx, found, earlier)
-        partitions = self._partitions(found)
+        keys = tuple(part_keys(self._parts(found)))
+        runs = self._reached(ctx, found, earlier, keys)
         writing = WriteChunks(
             workplace=self._workplace,
             plan_id=plan_id,
+            keys=keys,
             chunk_paths=ctx.settings.chunk_paths,
             roots=found.guard.roots.uris,
             covered=None if found.guard.covered is None else found.guard.covered.uris,
             foreign=found.foreign,
             options=ctx.options,
         )
-        ordered = rows.repartition(partitions, "path").sortWithinPartitions("path", "rank", "size", "mark")
-        results = self._run(ctx, ordered.mapInArrow(writing, RESULTS))
+        parted = runs.repartition(len(keys), "key")
+        results = self._run(ctx, parted.mapInArrow(writing, RESULTS))
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
         accounted = Accounted(ctx)
@@ -114,15 +117,15 @@ class SparkEngine:
         start = max(policy.rate.start / self._parallelism, policy.rate.floor)
         share = replace(policy, rate=replace(policy.rate, start=start))
         plans = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
+        chunks = [(one.index.plan_id, one.chunk.model_dump_json()) for one in work]
+        shares = self._shares(chunks)
         deleting = DeleteChunks(
             workplace=self._workplace,
             identifier=ctx.identifier,
             settings=replace(ctx.settings, delete=share),
             plans={plan_id: index.model_dump_json() for plan_id, index in plans.items()},
+            shares=tuple(pack(share) for share in shares),
         )
-        rows = [(one.index.plan_id, one.chunk.model_dump_json()) for one in work]
-        frame = self._spark.createDataFrame(rows, "plan_id string, chunk string")
-        frame = frame.repartition(min(len(rows), self._parallelism * 8))
         reported: set[tuple[str, str]] = set()
 
         def poll() -> int:
@@ -135,42 +138,51 @@ class SparkEngine:
                         report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
             return len(reported)
 
-        for result in self._run(ctx, frame.mapInArrow(deleting, RESULTS), poll):
+        for result in self._run(ctx, self._numbered(len(shares)).mapInArrow(deleting, RESULTS), poll):
             if (result["plan_id"], result["chunk"]) not in reported:
                 tally = result["tally"]
                 report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
 
-    def _reached(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex]) -> DataFrame:
-        """Rows of everything reached, duplicates and all."""
+    def _reached(
+        self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], keys: tuple[int, ...]
+    ) -> DataFrame:
+        """Runs of everything reached, duplicates and all."""
         limit = ctx.settings.max_file_bytes
-        reading = [(0, path, limit, found.manifests[path]) for path, limit in found.readable_manifests(limit)]
-        rows = [(record.path, record.rank, record.size, OURS) for record in found.small]
+        reading = [(0, found.manifests[path], path, most) for path, most in found.readable_manifests(limit)]
+        rows = [(OURS, *record) for record in found.small]
         identifiers = [ctx.identifier]
         near, found.asked = neighbours_of(ctx, found.guard.roots, earlier)
         for neighbour in near:
             identifiers.append(neighbour.table.identifier)
             small, manifests = survey_neighbour(ctx, neighbour)
-            rows.extend((record.path, record.rank, record.size, SHARED) for record in small)
+            rows.extend((SHARED, *record) for record in small)
             number = len(identifiers) - 1
-            reading.extend((number, path, read_limit(one, limit), one) for path, one in manifests.items())
-        frame = self._spark.createDataFrame(rows, ROWS)
-        if reading:
-            manifests_frame = self._spark.createDataFrame(
-                [(number, path, most, one.manifest_length, one.entries) for number, path, most, one in reading],
-                "number int, path string, most long, length long, entries long",
-            ).repartition(max(1, min(len(reading), self._parallelism * 8, _expected_rows(found) // _WORTH_A_TASK)))
-            task = ReadManifests(self._workplace, tuple(identifiers), ctx.settings.read_threads)
-            frame = frame.unionByName(manifests_frame.mapInArrow(task, ROWS))
-        planned = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
-        if planned:
-            chunks = self._spark.createDataFrame(planned, "plan_id string, chunk string")
-            frame = frame.unionByName(chunks.mapInArrow(ReadChunks(self._workplace), ROWS))
-        return frame
+            reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
+        manifests_to_read = [(of, path, most, one.manifest_length, one.entries) for of, one, path, most in reading]
+        chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
+        most = max(1, _expected_rows(found) // _WORTH_A_TASK)
+        sources = [
+            *(Source(manifests=share) for share in self._shares(manifests_to_read, most)),
+            *(Source(chunks=share) for share in self._shares(chunks)),
+            Source(rows=rows),
+        ]
+        packed = tuple(source.packed() for source in sources)
+        task = ReadSources(self._workplace, tuple(identifiers), ctx.settings.read_threads, keys, packed)
+        return self._numbered(len(sources)).mapInArrow(task, RUNS)
 
-    def _partitions(self, found: Survey) -> int:
-        """How many partitions to shuffle into, given explicitly: left alone, adaptive execution makes two of them."""
+    def _numbered(self, count: int) -> DataFrame:
+        """The numbers from 0 on, one to a task: what to do travels with the function, so no data has to."""
+        return self._spark.range(0, count, 1, count)
+
+    def _shares(self, items: Sequence[T], most: int | None = None) -> list[Sequence[T]]:
+        """Split into shares for tasks, several to a core, so that slow ones even out."""
+        count = min(len(items), self._parallelism * 8, len(items) if most is None else most)
+        return [items[first::count] for first in range(count)]
+
+    def _parts(self, found: Survey) -> int:
+        """How many parts a plan has, given explicitly: left alone, adaptive execution makes two of them."""
         rows = _expected_rows(found)
-        return max(1, min(self._parallelism, math.ceil(rows / _WORTH_A_TASK)), math.ceil(rows / _ROWS_PER_PARTITION))
+        return max(1, min(self._parallelism, math.ceil(rows / _WORTH_A_TASK)), math.ceil(rows / _ROWS_PER_PART))
 
     def _run(self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
         """Collect the results of a job while asking the attempt whether to go on; a job that must not is cancelled.

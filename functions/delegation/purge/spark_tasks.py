@@ -8,15 +8,11 @@ import base64
 import functools
 import json
 import pickle
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from delegation.errors import DelegationError
 from delegation.polaris.model import TableIdentifier
@@ -30,76 +26,85 @@ from delegation.purge.locations import Roots
 from delegation.purge.plan import Chunk, PlanIndex, read_chunk
 from delegation.purge.planning import PlanWriter
 from delegation.purge.reach import Fetcher, entries
-from delegation.purge.sorting import Row, distinct
+from delegation.purge.shuffle import Gathered, Spread, pack, unpack
+from delegation.purge.sorting import Row, common, without
 from delegation.purge.workplace import Workplace
 
-ROWS = "path string, rank int, size long, mark int"
 RESULTS = "result string"
 
-# What a row says of its path; all rows of a path are read before it is judged.
+# What a row says of its path; all rows of a path come to one part, and are read before it is judged.
 OURS, SHARED, KNOWN = 0, 1, 2
 # Rows that are not paths: a manifest that is not there, a typed error on its way to the driver.
 MISSING, ERROR = 8, 9
 
 
 @dataclass(frozen=True, slots=True)
-class ReadManifests:
-    """Manifests in, rows of their entries out."""
+class Source:
+    """What one task reads. A `manifest` is (number of its table, path, most bytes, length and entries by its list), a
+    `chunk` of an earlier segment (plan id, the chunk as JSON), a `row` is known already: a mark, then path, rank, size.
+    """
+
+    manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
+    chunks: Sequence[tuple[str, str]] = ()
+    rows: Sequence[tuple[int, str, int, int]] = ()
+
+    def packed(self) -> bytes:
+        return pack((self.manifests, self.chunks, self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSources:
+    """Numbers of `sources` in, runs of the rows that they hold out. Table 0 is ours."""
 
     workplace: Workplace
     identifiers: tuple[TableIdentifier, ...]
     threads: int
+    keys: tuple[int, ...]
+    sources: tuple[bytes, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in range(len(self.identifiers)):
-                wanted = {row["path"]: row for row in batch.to_pylist() if row["number"] == number}
-                if wanted:
-                    yield from self._read(number, wanted)
+        spread = Spread(self.keys)
+        for number in _numbers(batches):
+            source = Source(*unpack(self.sources[number]))
+            try:
+                for rows, mark in self._rows(source):
+                    yield from spread.add(rows, mark)
+            except DelegationError as error:
+                yield from spread.add([(encode_error(error), 0, 0)], ERROR)
+        yield from spread.flush()
 
-    def _read(self, number: int, wanted: dict[str, dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-        store = _store(self.workplace, self.identifiers[number])
-        fetcher = Fetcher(store, threads=self.threads, checkpoint=_go_on)
-        mark = OURS if number == 0 else SHARED
-        try:
-            for path, data in fetcher.fetch((path, row["most"]) for path, row in wanted.items()):
+    def _rows(self, source: Source) -> Iterator[tuple[Sequence[Row], int]]:
+        for mark, path, rank, size in source.rows:
+            yield [(path, rank, size)], mark
+        for plan_id, chunk in source.chunks:
+            yield read_chunk(_plans(self.workplace), plan_id, Chunk.model_validate_json(chunk)), KNOWN
+        for number, identifier in enumerate(self.identifiers):
+            listed = (one[1:] for one in source.manifests if one[0] == number)
+            wanted = {path: (most, length, counted) for path, most, length, counted in listed}
+            if not wanted:
+                continue
+            fetcher = Fetcher(_store(self.workplace, identifier), threads=self.threads, checkpoint=_go_on)
+            for path, data in fetcher.fetch((path, most) for path, (most, _, _) in wanted.items()):
                 if data is None:
-                    yield _batch([(path, 0, 0)], MISSING)
+                    yield [(path, 0, 0)], MISSING
                     continue
-                row = wanted[path]
+                _, length, counted = wanted[path]
                 # The list's three counts are one number here; only their sum is compared.
-                counts = {} if row["entries"] is None else {"added_files_count": row["entries"]} | _NO_MORE
-                for rows in entries(path, ManifestFile(path, row["length"], **counts), data):
-                    yield _batch(rows, mark)
-        except DelegationError as error:
-            yield _batch([(encode_error(error), 0, 0)], ERROR)
+                counts = {} if counted is None else {"added_files_count": counted} | _NO_MORE
+                for rows in entries(path, ManifestFile(path, length, **counts), data):
+                    yield rows, OURS if number == 0 else SHARED
 
 
 _NO_MORE = {"existing_files_count": 0, "deleted_files_count": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class ReadChunks:
-    """Chunks of earlier segments in, rows of their paths out."""
-
-    workplace: Workplace
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                try:
-                    chunk = Chunk.model_validate_json(row["chunk"])
-                    yield _batch(read_chunk(_plans(self.workplace), row["plan_id"], chunk), KNOWN)
-                except DelegationError as error:
-                    yield _batch([(encode_error(error), 0, 0)], ERROR)
-
-
-@dataclass(frozen=True, slots=True)
 class WriteChunks:
-    """Sorted rows of one partition in, its chunks written, one row about them out."""
+    """Runs of one part or several in, their chunks written, one row about each part out."""
 
     workplace: Workplace
     plan_id: str
+    keys: tuple[int, ...]
     chunk_paths: int
     roots: tuple[str, ...]
     covered: tuple[str, ...] | None
@@ -107,47 +112,50 @@ class WriteChunks:
     options: PurgeOptions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        part = f"p{TaskContext.get().partitionId():05d}-"  # type: ignore[union-attr]
+        runs = Gathered(batches)
+        for key in runs.keys:
+            try:
+                yield _result(self._write(runs, key))
+            except DelegationError as error:
+                yield _result({"error": encode_error(error)})
+                return
+
+    def _write(self, runs: Gathered, key: int) -> dict[str, Any]:
+        failed = next(runs.paths(key, ERROR), None)
+        if failed is not None:
+            return {"error": failed}
         guard = PathGuard(Roots(self.roots), None if self.covered is None else Roots(self.covered), self.options)
-        missing: list[str] = []
-        try:
-            writer = PlanWriter(_plans(self.workplace), self.plan_id, chunk_paths=self.chunk_paths, part=part)
-            for rows, others in _whole_paths(batches):
-                for path in sorted(others[ERROR]):
-                    yield _result({"error": path})
-                missing.extend(sorted(others[MISSING]))
-                if rows:
-                    for verdict, group in guard.judge_all(rows, shared=others[SHARED], foreign=self.foreign):
-                        writer.write(group, verdict)
-            chunks, totals = writer.close()
-        except DelegationError as error:
-            yield _result({"error": encode_error(error)})
-            return
-        yield _result(
-            {
-                "chunks": [chunk.model_dump(mode="json") for chunk in chunks],
-                "totals": {name: total.model_dump() for name, total in totals.items()},
-                "kept": [(verdict, finding.model_dump()) for verdict, finding in guard.counted()],
-                "missing": missing,
-            }
-        )
+        part = f"p{self.keys.index(key):05d}-"
+        writer = PlanWriter(_plans(self.workplace), self.plan_id, chunk_paths=self.chunk_paths, part=part)
+        fresh = without(runs.rows(key, OURS), runs.paths(key, KNOWN))
+        for rows, shared in common(fresh, runs.paths(key, SHARED)):
+            for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign):
+                writer.write(group, verdict)
+        chunks, totals = writer.close()
+        return {
+            "chunks": [chunk.model_dump(mode="json") for chunk in chunks],
+            "totals": {name: total.model_dump() for name, total in totals.items()},
+            "kept": [(verdict, finding.model_dump()) for verdict, finding in guard.counted()],
+            "missing": list(runs.paths(key, MISSING)),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteChunks:
-    """Chunks in, one row on the outcome of each out."""
+    """Numbers of `shares` (plan ids and chunks) in, one row on the outcome of each chunk out."""
 
     workplace: Workplace
     identifier: TableIdentifier
     settings: PurgeSettings
     plans: dict[str, str]
+    shares: tuple[bytes, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plans = _plans(self.workplace)
-        for batch in batches:
-            for row in batch.to_pylist():
-                chunk = Chunk.model_validate_json(row["chunk"])
-                index = PlanIndex.model_validate_json(self.plans[row["plan_id"]])
+        for number in _numbers(batches):
+            for plan_id, stored in unpack(self.shares[number]):
+                chunk = Chunk.model_validate_json(stored)
+                index = PlanIndex.model_validate_json(self.plans[plan_id])
                 try:
                     deleter = _deleter(self.workplace, self.identifier, self.settings)
                     tally = delete_chunk(plans, Work(index, chunk), deleter, _go_on)
@@ -158,40 +166,9 @@ class DeleteChunks:
                 yield _result({"plan_id": index.plan_id, "chunk": chunk.name, "tally": fields})
 
 
-def _whole_paths(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Row], Mapping[int, Set[str]]]]:
-    """Sorted rows in lists that part no path: ours once each, unless a plan knows it, and the paths by other marks."""
-    rows: list[Row] = []
-    marks: list[int] = []
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     for batch in batches:
-        paths, ranks, sizes, more = (batch.column(number).to_pylist() for number in range(4))
-        rows += zip(paths, ranks, sizes, strict=True)
-        marks += more
-        if rows:
-            end = bisect_left(rows, rows[-1][0], key=itemgetter(0))
-            yield _resolve(rows[:end], marks[:end])
-            rows, marks = rows[end:], marks[end:]
-    yield _resolve(rows, marks)
-
-
-def _resolve(rows: list[Row], marks: list[int]) -> tuple[list[Row], Mapping[int, Set[str]]]:
-    others: defaultdict[int, set[str]] = defaultdict(set)
-    if any(marks):
-        for row, mark in zip(rows, marks, strict=True):
-            if mark != OURS:
-                others[mark].add(row[0])
-        known = others[KNOWN]
-        rows = [row for row, mark in zip(rows, marks, strict=True) if mark == OURS and row[0] not in known]
-    return (next(distinct([rows])) if rows else []), others
-
-
-def _batch(rows: Sequence[Row], mark: int) -> pa.RecordBatch:
-    columns = [
-        pa.array([path for path, _, _ in rows], pa.string()),
-        pa.array([rank for _, rank, _ in rows], pa.int32()),
-        pa.array([size for _, _, size in rows], pa.int64()),
-        pa.array([mark] * len(rows), pa.int32()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["path", "rank", "size", "mark"])
+        yield from batch.column(0).to_pylist()
 
 
 def _result(result: dict[str, Any]) -> pa.RecordBatch:
