@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from delegation.settings import policies_of
+from delegation.tasks.policy import InvalidProperty
 
 PREFIX = "delegation:"
 
@@ -33,6 +36,8 @@ class Settings(BaseModel):
     - `package`: what was made by `python -m infra.package`; without it templates are complete but their code
       lacks its dependencies.
     - `alarm_topic_arn`: an SNS topic told of every alarm.
+    - `properties`: the service's properties, `delegation.retry.*` and so on; `delegation.purge.*` limit what requests
+      may choose (docs/architecture.md §5).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -76,6 +81,16 @@ class Settings(BaseModel):
         if (self.token_jwks_url is None) == (self.token_public_key is None):
             raise ValueError("exactly one of delegation:token-jwks-url and delegation:token-public-key is needed")
         return self
+
+    @field_validator("properties")
+    @classmethod
+    def _properties_of_the_service(cls, value: dict[str, str]) -> dict[str, str]:
+        try:
+            policies_of(value)
+        except InvalidProperty as error:
+            # Said here, for the functions would only say so in their logs.
+            raise ValueError(str(error)) from error
+        return value
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
