@@ -1,11 +1,16 @@
 """Deleting: every key accounted for, retries by kind, and a rate that finds the store's limit."""
 
-from collections.abc import Callable, Sequence
+import heapq
+import itertools
+import statistics
+import threading
+from collections.abc import Sequence
+from random import Random
 from threading import Lock
 
 import pytest
 
-from delegation.purge.attempt import LeaseLost
+from delegation.purge.attempt import HandOver, LeaseLost
 from delegation.purge.delete import DeletePolicy, Deleter
 from delegation.purge.memory import MemoryObjectStore
 from delegation.purge.objectstore import BatchResult, KeyFailure
@@ -98,11 +103,9 @@ def test_silence_is_not_success() -> None:
 def test_a_checkpoint_that_raises_stops_before_the_next_batch() -> None:
     files = records(40)
     store = store_with(files)
-    passed = []
 
     def checkpoint() -> None:
-        passed.append(None)
-        if len(passed) > 3:
+        if len(store.objects) <= 40 - 3 * 4:
             raise LeaseLost("another attempt holds the task")
 
     with deleter(store, DeletePolicy(batch=4, threads=1)) as run:
@@ -170,51 +173,163 @@ def test_the_rate_settles_just_below_the_limit_and_leaves_nothing() -> None:
     with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:  # type: ignore[arg-type]
         outcome = run.delete(records(200_000), nothing)
     assert (outcome.files, outcome.failures) == (200_000, [])
-    assert store.done / clock.now > 0.85 * 3500
-    assert store.refused < 60
+    assert store.done / clock.now > 0.97 * 3500
 
 
-def test_several_processes_share_a_limit_without_talking() -> None:
-    now = 0.0
-    rates = [AdaptiveRate(RatePolicy(), now=now) for _ in range(4)]
-    due = [0.0] * 4
-    tokens, at, done = 3500.0, 0.0, 0
-    while now < 120:
-        turn = due.index(min(due))
-        now = max(now, due[turn])
-        tokens, at = min(3500.0, tokens + (now - at) * 3500), now
-        if tokens >= 250:
-            tokens -= 250
-            done += 250
-            rates[turn].succeeded(250)
+def test_told_to_stop_while_the_store_throttles_it_stops_within_a_look_up() -> None:
+    clock = Clock()
+    store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: "SlowDown")
+
+    def checkpoint() -> None:
+        if clock.now > 20:
+            raise HandOver("time is up")
+
+    policy = DeletePolicy(threads=16)
+    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run, pytest.raises(HandOver):
+        run.delete(records(20_000), checkpoint)
+    assert 20 < clock.now <= 20 + policy.look_up
+    assert len(store.objects) == 20_000
+
+
+def test_a_store_that_only_asks_to_slow_down_is_left_for_later() -> None:
+    clock = Clock()
+    store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: "SlowDown")
+    policy = DeletePolicy(throttled_tries=1_000_000)
+    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:
+        outcome = run.delete(records(20_000), nothing)
+    assert len(outcome.failures) == len({failure.path for failure in outcome.failures}) == 20_000
+    assert {failure.code for failure in outcome.failures} == {"SlowDown"}
+    assert policy.patience < clock.now < policy.patience + 10
+
+
+def test_after_being_told_to_stop_nothing_is_sent() -> None:
+    sent = threading.Event()
+    told = threading.Event()
+
+    class Slow(MemoryObjectStore):
+        def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+            sent.set()
+            assert told.wait(30)
+            return super().delete(bucket, keys)
+
+    store = Slow({("b", f"k{number:05d}"): b"" for number in range(100)})
+
+    def checkpoint() -> None:
+        if sent.is_set():
+            told.set()
+            raise LeaseLost("another attempt holds the task")
+
+    policy = DeletePolicy(batch=4, threads=8, rate=RatePolicy(start=1.0))
+    with Deleter(store, policy, now=lambda: 0.0) as run, pytest.raises(LeaseLost):
+        run.delete(records(100), checkpoint)
+    assert len(store.objects) == 99
+
+
+def test_a_batch_refused_for_its_size_is_cut() -> None:
+    most: list[int] = []
+
+    class Small(MemoryObjectStore):
+        def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+            most.append(len(keys))
+            if len(keys) > 20:
+                return BatchResult((), tuple(KeyFailure(key, "SlowDown") for key in keys))
+            return super().delete(bucket, keys)
+
+    clock = Clock()
+    store = Small({("b", f"k{number:05d}"): b"" for number in range(3_000)})
+    with Deleter(store, DeletePolicy(rate=RatePolicy(start=1e6)), now=clock.read, sleep=clock.sleep) as run:
+        outcome = run.delete(records(3_000), nothing)
+    assert (outcome.files, outcome.failures, store.objects) == (3_000, [], {})
+    assert most[0] == 1_000
+
+
+def shared(processes: int, keys: int, limit: float, seed: int) -> tuple[float, float]:
+    """(share of the limit used, share of keys refused) of processes that do not talk, on a virtual clock.
+
+    The store is a token bucket of a second; answers take 14 to 26 ms. What was in the bucket at first is not counted.
+    """
+    draw = Random(seed)
+    rates = [AdaptiveRate(RatePolicy(), now=0.0) for _ in range(processes)]
+    left, under_way, planned = [keys] * processes, [0] * processes, [True] * processes
+    tokens, at, now, refused, sent = limit, 0.0, 0.0, 0, 0
+    order = itertools.count()
+    events = [(draw.random() / 10, next(order), who, 0) for who in range(processes)]
+    while events:
+        now, _, who, answered = heapq.heappop(events)
+        rate = rates[who]
+        if answered:
+            tokens, at = min(limit, tokens + (now - at) * limit), now
+            taken = answered if answered <= tokens else 0
+            tokens -= taken
+            rate.answered(taken, now, throttled=not taken)
+            refused += answered - taken
+            left[who] += answered - taken
+            under_way[who] -= 1
         else:
-            rates[turn].slowed_down(now)
-        due[turn] = now + rates[turn].reserve(250, now) + 1e-9
-    assert done / now > 0.85 * 3500
+            planned[who] = False
+        if planned[who] or left[who] <= 0 or under_way[who] >= 16:
+            continue
+        if rate.wait(now) <= 1e-9:
+            batch = min(rate.batch(1_000), left[who])
+            rate.sent(batch, now)
+            left[who] -= batch
+            sent += batch
+            under_way[who] += 1
+            heapq.heappush(events, (now + draw.uniform(0.014, 0.026), next(order), who, batch))
+        planned[who] = True
+        heapq.heappush(events, (now + rate.wait(now), next(order), who, 0))
+    return (processes * keys - limit) / now / limit, refused / sent
 
 
-def test_the_rate_falls_at_most_once_a_second_and_never_to_nothing() -> None:
-    rate = AdaptiveRate(RatePolicy(), now=0.0)
+@pytest.mark.parametrize("processes", [1, 4])
+def test_processes_that_do_not_talk_use_nearly_all_a_store_takes(processes: int) -> None:
+    runs = [shared(processes, 70_000, 3_500, seed) for seed in range(3)]
+    assert statistics.median(used for used, _ in runs) >= 0.97
+    assert max(refused for _, refused in runs) < 0.15
+
+
+def test_the_rate_falls_at_most_once_an_interval_and_never_to_nothing() -> None:
+    policy = RatePolicy()
+    rate = AdaptiveRate(policy, now=0.0)
     for _ in range(10):
-        rate.slowed_down(0.5)
-    assert rate.keys_per_second == pytest.approx(1400)
-    for second in range(1, 60):
-        rate.slowed_down(second + 0.5)
-    assert rate.keys_per_second == RatePolicy().floor
+        rate.answered(0, 0.5, throttled=True)
+    assert rate.keys_per_second == pytest.approx(policy.start / 2 * (1 - policy.decrease))
+    for turn in range(1, 60):
+        rate.answered(0, 0.5 + turn * policy.interval, throttled=True)
+    assert rate.keys_per_second == policy.floor
 
 
-@pytest.mark.parametrize(("slowed", "gain"), [(False, 2000.0), (True, 200.0)], ids=["searching", "settled"])
-def test_growth_in_a_second_of_good_batches(slowed: bool, gain: float) -> None:
-    rate = AdaptiveRate(RatePolicy(decrease=1.0), now=0.0)
-    if slowed:
-        rate.slowed_down(0.0)
-    for _ in range(8):  # 8 batches of 250 at 2,000 keys/s are one second
-        rate.succeeded(250)
-    assert rate.keys_per_second == pytest.approx(2000 + gain, rel=0.01)
+def test_the_rate_doubles_in_a_second_until_the_store_says_slow_down() -> None:
+    rate = AdaptiveRate(RatePolicy(), now=0.0)
+    for turn in range(8):  # 8 batches of 250 at 2,000 keys/s are one second
+        rate.answered(250, turn / 8, throttled=False)
+    assert rate.keys_per_second == pytest.approx(4_000)
 
 
-def test_reserving_spaces_batches_by_the_rate() -> None:
-    rate = AdaptiveRate(RatePolicy(start=1000.0), now=5.0)
-    waits: list[Callable[[], float] | float] = [rate.reserve(250, 5.0) for _ in range(3)]
-    assert waits == [0.0, 0.25, 0.5]
-    assert rate.reserve(250, 9.0) == 0.0
+def test_after_a_step_back_the_rate_returns_and_then_looks_for_more() -> None:
+    policy = RatePolicy(add_per_second=0.0)
+    rate = AdaptiveRate(policy, now=0.0)
+    rate.answered(2_000, 1.0, throttled=False)
+    full = rate.keys_per_second
+    rate.answered(4_000, 1.0, throttled=True)
+    assert rate.keys_per_second == pytest.approx(full * (1 - policy.decrease))
+    rate.answered(1, 1.0 + policy.recovery, throttled=False)
+    assert rate.keys_per_second == pytest.approx(full)
+    rate.answered(1, 1.0 + 5 * policy.recovery, throttled=False)
+    assert rate.keys_per_second > 3 * full
+
+
+@pytest.mark.parametrize("numbers", [{"start": 0.0}, {"decrease": 1.0}, {"decrease": 0.0}, {"floor": 0.0}])
+def test_a_rate_that_cannot_work_is_refused(numbers: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"positive|between"):
+        RatePolicy(**numbers)
+
+
+def test_batches_are_spaced_by_the_rate_and_hold_little_while_it_is_low() -> None:
+    rate = AdaptiveRate(RatePolicy(start=1_000.0, batch_seconds=0.03), now=5.0)
+    assert rate.batch(1_000) == 30
+    assert rate.wait(5.0) == 0.0
+    rate.sent(250, 5.0)
+    rate.sent(250, 5.0)
+    assert rate.wait(5.0) == pytest.approx(0.5)
+    assert rate.wait(9.0) == 0.0
