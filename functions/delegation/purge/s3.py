@@ -14,6 +14,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 from botocore.exceptions import ConnectionError as EndpointError
+from botocore.parsers import ResponseParserError
 
 from delegation.polaris.errors import CredentialVendingFailed
 from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential
@@ -28,6 +29,7 @@ from delegation.purge.objectstore import (
     ObjectStoreUnavailable,
     ObjectTooLarge,
 )
+from delegation.purge.s3_delete import quicken
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -101,9 +103,9 @@ class S3ObjectStore:
         markers = False
         for credential, group in self._by_credential(bucket, keys):
             client = self._client(credential, deleting=True)
-            plain = [key for key in group if not _NOT_IN_XML.search(key)]
+            plain, alone = _by_wire(group)
             results = [_delete_many(client, bucket, plain)] if plain else []
-            results.extend(_delete_one(client, bucket, key) for key in group if _NOT_IN_XML.search(key))
+            results.extend(_delete_one(client, bucket, key) for key in alone)
             for result in results:
                 deleted.extend(result.deleted)
                 failed.extend(result.failed)
@@ -219,7 +221,7 @@ class S3ObjectStore:
             response_checksum_validation="when_required",
             s3={"addressing_style": "path"} if settings.path_style else None,
         )
-        return boto3.session.Session().client(
+        client = boto3.session.Session().client(
             "s3",
             endpoint_url=settings.endpoint,
             region_name=settings.region,
@@ -228,6 +230,9 @@ class S3ObjectStore:
             aws_session_token=None if credential is None else credential.session_token,
             config=config,
         )
+        if deleting:
+            quicken(client)
+        return client
 
 
 class S3PlanStore:
@@ -276,6 +281,14 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int) -> bytes:
     raise broken
 
 
+def _by_wire(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """(keys that XML can carry, the others); looking at them one by one costs, and is rarely needed."""
+    if not _NOT_IN_XML.search("".join(keys)):
+        return keys, ()
+    alone = [key for key in keys if _NOT_IN_XML.search(key)]
+    return [key for key in keys if not _NOT_IN_XML.search(key)], alone
+
+
 def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
     try:
         answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]})
@@ -283,6 +296,8 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchR
         return _all_failed(keys, _code(error))
     except BotoCoreError:
         return _all_failed(keys, "ConnectionFailed")
+    except ResponseParserError:  # an answer cut short by something in between: what it confirmed is not known
+        return _all_failed(keys, "NoAnswer")
     asked = set(keys)
     confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in asked]
     deleted = {one["Key"] for one in confirmed}

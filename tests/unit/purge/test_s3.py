@@ -12,6 +12,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     ReadTimeoutError,
 )
+from botocore.parsers import ResponseParserError
 
 from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential, TableIdentifier
 from delegation.purge.locations import ObjectLocation
@@ -146,6 +147,7 @@ def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
         (refusal("AccessDenied", 403), "AccessDenied"),
         (ReadTimeoutError(endpoint_url="http://x"), "ConnectionFailed"),
         ({}, "NoAnswer"),
+        (ResponseParserError("no element found: line 1, column 0"), "NoAnswer"),
     ],
 )
 def test_a_call_that_fails_as_a_whole_fails_for_each_key(answer: Any, code: str) -> None:

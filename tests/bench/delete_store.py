@@ -1,0 +1,182 @@
+"""A store over HTTP that only deletes, cheap enough not to be what is measured; every call takes 20 ms.
+
+    PYTHONPATH=functions:. python tests/bench/delete_store.py
+
+Unlimited, or a token bucket of so many keys a second, as S3 has one per partition of a prefix: a request that finds too
+few tokens is answered 503 SlowDown, or (`per_key`) 200 with SlowDown for the keys beyond. It starts empty of tokens, so
+nothing is counted that was saved up before. A process of its own: `with DeleteStore() as store: store.url`.
+"""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any
+
+LATENCY = 0.02
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_NAMESPACE = b'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+_HEAD = b'<?xml version="1.0" encoding="UTF-8"?>\n<DeleteResult ' + _NAMESPACE + b">"
+_SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_SLOW_KEY = b"<Error><Key>%b</Key><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+
+@dataclass
+class Rules:
+    """`limit` keys a second, 0 for none; `burst` keys that can be saved up."""
+
+    limit: float = 0.0
+    burst: float = 0.0
+    per_key: bool = False
+
+
+@dataclass
+class Counts:
+    """What happened since the last reset, and the seconds of CPU that the store itself took."""
+
+    distinct: int = 0
+    calls: int = 0
+    refused_calls: int = 0
+    refused_keys: int = 0
+    cpu: float = 0.0
+
+
+class Store:
+    """The state behind all connections."""
+
+    def __init__(self) -> None:
+        self.reset(Rules())
+
+    def reset(self, rules: Rules) -> None:
+        self.rules, self.counts = rules, Counts()
+        self._gone: set[bytes] = set()
+        self._tokens, self._at = 0.0, time.monotonic()
+        self._cpu = time.process_time()
+
+    def read(self) -> Counts:
+        self.counts.distinct, self.counts.cpu = len(self._gone), time.process_time() - self._cpu
+        return self.counts
+
+    def delete(self, keys: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """(deleted, refused)."""
+        taken = self._take(len(keys))
+        deleted, refused = keys[:taken], keys[taken:]
+        self._gone.update(deleted)
+        self.counts.calls += 1
+        self.counts.refused_calls += bool(refused)
+        self.counts.refused_keys += len(refused)
+        return deleted, refused
+
+    def _take(self, wanted: int) -> int:
+        rules = self.rules
+        if not rules.limit:
+            return wanted
+        now = time.monotonic()
+        self._tokens, self._at = min(rules.burst, self._tokens + (now - self._at) * rules.limit), now
+        taken = min(wanted, int(self._tokens)) if rules.per_key else wanted * (self._tokens >= wanted)
+        self._tokens -= taken
+        return taken
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection: requests one after the other."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._buffer = bytearray()
+        self._missing = 0
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) < self._missing:
+            return
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = bytes(self._buffer[:end])
+        length = _LENGTH.search(head)
+        self._missing = end + 4 + (int(length[1]) if length else 0)
+        if len(self._buffer) < self._missing:
+            if b"100-continue" in head.lower() and len(self._buffer) == end + 4:
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return
+        body = bytes(self._buffer[end + 4 : self._missing])
+        self._buffer.clear()
+        self._missing = 0
+        target = head.split(b" ", 2)[1]
+        if target.startswith(b"/-/"):
+            self._transport.write(_answer(b"200 OK", self._control(target.decode())))
+        else:
+            self._delete(body)
+
+    def _control(self, target: str) -> bytes:
+        path, _, query = target.partition("?")
+        if path == "/-/reset":
+            self._store.reset(Rules(**json.loads(urllib.parse.unquote(query))))
+        return json.dumps(asdict(self._store.read())).encode()
+
+    def _delete(self, body: bytes) -> None:
+        deleted, refused = self._store.delete(_KEY.findall(body))
+        if refused and not deleted:
+            answer = _answer(b"503 Slow Down", _SLOW_DOWN)
+        else:
+            parts = [_HEAD]
+            if deleted:
+                parts += b"<Deleted><Key>", b"</Key></Deleted><Deleted><Key>".join(deleted), b"</Key></Deleted>"
+            parts += (_SLOW_KEY % key for key in refused)
+            answer = _answer(b"200 OK", b"".join(parts) + b"</DeleteResult>")
+        asyncio.get_running_loop().call_later(LATENCY, self._transport.write, answer)
+
+
+def _answer(status: bytes, body: bytes) -> bytes:
+    head = b"HTTP/1.1 %b\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n"
+    return head % (status, len(body)) + body
+
+
+class DeleteStore:
+    """The store's process, while the block runs."""
+
+    def __enter__(self) -> "DeleteStore":
+        self._process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        self.url = f"http://127.0.0.1:{int(line)}"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.terminate()
+        self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def reset(self, rules: Rules) -> None:
+        """Forget everything and go by these rules."""
+        self._ask(f"reset?{urllib.parse.quote(json.dumps(asdict(rules)))}")
+
+    def counts(self) -> Counts:
+        return self._ask("counts")
+
+    def _ask(self, what: str) -> Counts:
+        with urllib.request.urlopen(f"{self.url}/-/{what}") as answer:
+            return Counts(**json.loads(answer.read()))
+
+
+async def serve() -> None:
+    store = Store()
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(store), "127.0.0.1", 0, backlog=256)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())
