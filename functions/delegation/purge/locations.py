@@ -4,7 +4,7 @@
 URI. The key is what stands after the bucket, to the letter: nothing is percent-decoded, no slash is folded or
 stripped, because Iceberg's S3FileIO does not either (Iceberg `S3URI`). What S3FileIO would cut off (`#`, `?`) is
 refused, for there the name in the metadata is not the name of the object. Files of this machine (`file:///`, which
-Hadoop also writes `file:/`) are the other kind of storage; LOCAL stands for their bucket.
+Hadoop also writes `file:/` or without a scheme) are the other kind of storage; LOCAL stands for their bucket.
 """
 
 import re
@@ -21,7 +21,7 @@ LOCAL = "file:"
 # long way.
 _PLAIN = re.compile(r"s3://(?![^/]*--table-s3/)[a-z0-9][a-z0-9.\-_]*/[^#?]+", re.ASCII)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/]*)(?:/(.*))?", re.DOTALL)
-_SHORT_FILE = re.compile(r"file:/(?!/)(.*)", re.DOTALL | re.IGNORECASE)
+_SHORT_FILE = re.compile(r"(?:file:)?/(?!/)(.*)", re.DOTALL | re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]*", re.ASCII)
 
 
@@ -94,7 +94,8 @@ def uri_of(bucket: str, key: str) -> str:
 
 def same_storage(one: str, other: str) -> bool:
     """Whether two locations are in the same kind of storage."""
-    return one.lower().startswith("file:") == other.lower().startswith("file:")
+    local = ("file:", "/")
+    return one.lower().startswith(local) == other.lower().startswith(local)
 
 
 @dataclass(frozen=True, slots=True)

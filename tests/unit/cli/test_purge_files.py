@@ -63,10 +63,11 @@ def test_a_table_on_disk_is_purged_and_its_neighbour_stays(disk: Disk) -> None:
     assert sorted(stays.scan().to_arrow()["id"].to_pylist()) == [2, 3]
 
 
-def test_hadoops_spelling_of_the_same_metadata_file_goes_on_with_the_same_plan(disk: Disk) -> None:
+@pytest.mark.parametrize("spelling", ["file:/", "/"])
+def test_another_spelling_of_the_same_metadata_file_goes_on_with_the_same_plan(disk: Disk, spelling: str) -> None:
     doomed = disk.table("doomed")
     assert disk.purge(doomed, "--dry-run")[0] == 0
-    assert disk.purge(doomed.metadata_location.replace("file:///", "file:/"))[0] == 0
+    assert disk.purge(doomed.metadata_location.replace("file:///", spelling))[0] == 0
     assert disk.files() == set()
     assert len(list(disk.plan.rglob("index.json"))) == 1
 
