@@ -10,6 +10,7 @@ EXTRAS := cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
 SEEDS ?= 500
+BENCH ?= *
 MUTATION ?= none
 
 .PHONY: help venv demo up test check format bench crash-matrix simulate clean
@@ -44,8 +45,8 @@ format: $(STAMP) ## Let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time
-	@for script in tests/bench/bench_*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
+bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time. BENCH=spark ARGS="--rounds 1" for one
+	@for script in tests/bench/bench_$(BENCH).py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
 
 crash-matrix: $(STAMP) ## Kill a purge before and after each of its calls and run it again; totals on the last line
 	@PYTHONPATH=functions:. $(BIN)/python tests/faults/crash_matrix.py $(ARGS)

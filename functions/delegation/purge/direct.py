@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable, S3Settings, TableIdentifier
 from delegation.purge.attempt import MemoryAttempt, PlanHead, PlanSegment
+from delegation.purge.aws import new_session
 from delegation.purge.context import Engine, Neighbour, PurgeContext, PurgeOptions, PurgeResult, PurgeSettings
 from delegation.purge.engine import purge_table
 from delegation.purge.errors import PlanOfAnotherTable, PlanTampered
@@ -54,9 +53,7 @@ class DirectWorkplace:
         where = parse(self.place.rstrip("/") + "/" + HEAD)
         if where.bucket == LOCAL:
             return FilePlanStore(Path("/", where.key.removesuffix(HEAD)))
-        client = boto3.session.Session().client(
-            "s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region
-        )
+        client = new_session().client("s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region)
         return S3PlanStore(client, where.bucket, where.key.removesuffix(HEAD))
 
 

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 from botocore.exceptions import ConnectionError as EndpointError
@@ -18,6 +17,7 @@ from botocore.parsers import ResponseParserError
 
 from delegation.polaris.errors import CredentialVendingFailed
 from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential
+from delegation.purge.aws import new_session
 from delegation.purge.errors import UnsupportedLocation
 from delegation.purge.locations import LOCAL, ObjectLocation, split, uri_of
 from delegation.purge.objectstore import (
@@ -221,7 +221,7 @@ class S3ObjectStore:
             response_checksum_validation="when_required",
             s3={"addressing_style": "path"} if settings.path_style else None,
         )
-        client = boto3.session.Session().client(
+        client = new_session().client(
             "s3",
             endpoint_url=settings.endpoint,
             region_name=settings.region,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-import boto3
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -18,6 +17,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import S3Settings, TableIdentifier
 from delegation.polaris.settings import PolarisSettings
+from delegation.purge.aws import new_session
 from delegation.purge.catalog import Catalog
 from delegation.purge.context import utc_now
 from delegation.purge.objectstore import ObjectStore, PlanStore
@@ -73,22 +73,20 @@ class OwnWorkplace:
         return S3ObjectStore(settings=self.settings)
 
     def plans(self) -> PlanStore:
-        client = boto3.session.Session().client(
-            "s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region
-        )
+        client = new_session().client("s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region)
         return S3PlanStore(client, self.plans_bucket, self.plans_prefix)
 
 
 @functools.cache
 def service_polaris() -> PolarisClient:
     """One client per process, with settings and secret of the environment; raises pydantic's ValidationError."""
-    return PolarisSettings().client(boto3.session.Session().client("secretsmanager"))
+    return PolarisSettings().client(new_session().client("secretsmanager"))
 
 
 @functools.cache
 def service_plans() -> S3PlanStore:
     """The plan bucket named by the environment; raises pydantic's ValidationError."""
-    return S3PlanStore(boto3.session.Session().client("s3"), PlanSettings().bucket)
+    return S3PlanStore(new_session().client("s3"), PlanSettings().bucket)
 
 
 def vended_store(catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime]) -> S3ObjectStore:
