@@ -3,11 +3,14 @@
 from collections import defaultdict
 from datetime import datetime, timedelta
 
+from delegation.idempotency.record import StoredAnswer
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import Policies
+from delegation.tasks.runs import CHECK_EVERY
 from delegation.tasks.store import Advance, Change, Create, Expect, Revise
+from tests.faults.scheduler import World
 
 ARROWS = {
     "SUBMITTED": {"ACQUIRING_RESOURCES", "RUNNING", "FAILURE"},
@@ -30,15 +33,20 @@ class Violation(AssertionError):
 class Ledger:
     """Watches one store from beside it."""
 
-    def __init__(self, store: MemoryTaskStore, policies: Policies) -> None:
+    def __init__(self, store: MemoryTaskStore, policies: Policies, world: World) -> None:
         self.store = store
         self.policies = policies
+        self.world = world
         self.written: dict[str, list[Task]] = defaultdict(list)
         self.rows: dict[str, list[Task]] = defaultdict(list)
         self.nonces: set[str] = set()
         self.deletes: dict[str, int] = defaultdict(int)
         self.accepted: set[str] = set()
         self.seen: list[Task] = []
+        self.moved_at: dict[str, datetime] = {}
+        self.gone: set[str] = set()
+        self.final: dict[str, StoredAnswer] = {}
+        self.lives: list[list[Task]] = []
 
     # ---- writes
 
@@ -57,10 +65,12 @@ class Ledger:
         former.append(task)
         steps = change.rows if isinstance(change, Advance) else (task,)
         if not isinstance(change, Revise):
-            self.rows[task.task_id] += steps
+            self.moved_at[task.task_id] = now
+            self.rows[task.task_id] += [step.evolve(due_at=None) for step in steps]
         for step in steps:
             self._check_step(before, step)
             self._check_budget(step)
+            self._check_family(step)
             before = step
         self._check_stored(task, now)
 
@@ -98,7 +108,7 @@ class Ledger:
         self._require(task.unexcused_attempts <= limit, task, f"{task.unexcused_attempts} unexcused attempts")
 
     def _check_stored(self, task: Task, now: datetime) -> None:
-        if task.status is Status.SUCCESS:
+        if task.status is Status.SUCCESS and task.task_type == "TABLE_PURGE":
             told = f"attempt {task.attempt_count}"
             self._require(task.result_summary == told, task, f"success of attempt {task.attempt_count} says otherwise")
         if task.status is Status.FAILURE and task.first_delete_ts is None:
@@ -114,42 +124,101 @@ class Ledger:
         head = self.store._heads[task_id]
         self._require(head == written[-1], head, "the head is not what was written last")
         stored = [row for _, row in sorted(self.store._rows[task_id].items())]
-        self._require(stored == [row.evolve(due_at=None) for row in rows], head, "rows were lost or rewritten")
+        self._require(stored == rows, head, "rows were lost or rewritten")
         self._require([row.version for row in stored] == list(range(1, len(stored) + 1)), head, "versions have a gap")
         self._require(head.version == len(stored), head, f"the head has no row among {len(stored)}")
         self._require(head.status is stored[-1].status, head, "the head and its row have two statuses")
 
+    def _check_family(self, task: Task) -> None:
+        """A parent ends after its children, and by them."""
+        if not task.children or task.error_code not in {None, "CHILD_FAILED", "CANCELLED"} or not task.is_terminal:
+            return
+        children = [self.store._heads[child] for child in task.children if child in self.store._heads]
+        open_ = [child.task_id for child in children if not child.is_terminal]
+        self._require(not open_, task, f"ended before its children {open_}")
+        failed = any(child.status is Status.FAILURE for child in children)
+        if task.error_code != "CANCELLED":
+            self._require(failed == (task.status is Status.FAILURE), task, "ended otherwise than its children")
+
+    def removed(self, task: Task, now: datetime) -> None:
+        """A task was removed for good: it had an outcome for long enough, and nobody is to be told by it any more."""
+        task_id = task.task_id
+        self._require(task == self.written[task_id][-1], task, "removed although it had moved on")
+        self._require(task.is_terminal, task, "removed without an outcome")
+        age = now - task.last_status_change_ts + self.world.drift
+        self._require(age >= self.policies.maintenance.retention, task, f"removed after {age}")
+        parent = None if task.parent_id is None else self.store._heads.get(task.parent_id)
+        self._require(parent is None or parent.is_terminal, task, "removed before its parent was told")
+        self._require(task_id not in self.store._rows, task, "removed but for its rows")
+        self.lives.append(self.rows.pop(task_id))
+        self.nonces -= {version.nonce for version in self.written.pop(task_id)}
+        self.gone.add(task_id)
+
     # ---- work and answers
 
+    def works(self, task_id: str, attempt: int, who: str) -> Task:
+        """A holder works: it has to be the only one. What it last saw of the task may be a second old."""
+        head = self.store._heads.get(task_id)
+        if head is None:
+            raise Violation(f"{who} works for {task_id}, which is gone")
+        self._require(head.attempt_count == attempt, head, f"{who} works as attempt {attempt}: two holders")
+        late = self.world.now - self.moved_at[task_id]
+        self._require(head.status in HELD or late <= CHECK_EVERY, head, f"{who} works {late} after its attempt ended")
+        return head
+
     def delete(self, task_id: str, attempt: int, who: str) -> None:
-        """A holder deletes something: it has to be the only one, and it has to have said so first."""
-        head = self.store._heads[task_id]
-        holds = head.status in HELD and head.attempt_count == attempt
-        self._require(holds, head, f"{who} deletes as attempt {attempt}: two holders")
+        """A holder deletes something: it has to have said so first."""
+        head = self.works(task_id, attempt, who)
         self._require(head.first_delete_ts is not None, head, f"{who} deletes before first_delete_ts")
         self.deletes[task_id] += 1
 
     def told(self, outcome: Task) -> None:
         """A caller was told this outcome."""
         self._require(outcome.is_terminal, outcome, "told as an outcome")
+        self._on_record(outcome)
         self.seen.append(outcome)
+
+    def answered(self, key: str, task_id: str, answer: StoredAnswer, *, terminal: bool) -> None:
+        """A request with a key was answered for good: once and for all, and as the record says."""
+        former = self.final.setdefault(key, answer)
+        if former != answer:
+            raise Violation(f"key {key[:8]} was answered {former} and then {answer}")
+        rows = self.rows.get(task_id, [])
+        recorded = {answer_of(row) for row in rows if row.is_terminal}
+        if terminal and answer not in recorded and task_id not in self.gone:
+            raise Violation(f"key {key[:8]} was answered {answer}, which is no outcome of {task_id}")
 
     # ---- at the end
 
     def check_end(self) -> None:
         """Nothing that was accepted is lost, and every outcome that was told is on record."""
         for task_id in sorted(self.accepted):
+            if task_id in self.gone and task_id not in self.written:
+                continue
             self._require(bool(self.written[task_id]), None, f"{task_id} was accepted and is not there")
             head = self.store._heads[task_id]
             self._require(head.is_terminal, head, "never came to an end")
             self.check_store(task_id)
         for outcome in self.seen:
-            row = self.store._rows[outcome.task_id].get(outcome.version)
-            same = row is not None and row == outcome.evolve(due_at=None)
-            self._require(same, row, f"the outcome {outcome.status} told at version {outcome.version} is not on record")
+            self._on_record(outcome)
+
+    def _on_record(self, outcome: Task) -> None:
+        if outcome.task_id in self.gone:
+            return
+        row = self.store._rows[outcome.task_id].get(outcome.version)
+        same = row is not None and row == outcome.evolve(due_at=None)
+        self._require(same, row, f"the outcome {outcome.status} told at version {outcome.version} is not on record")
 
     @staticmethod
     def _require(holds: bool, task: Task | None, what: str) -> None:
         if not holds:
             where = f"{task.task_id} v{task.version} r{task.revision} {task.status}: " if task else ""
             raise Violation(where + what)
+
+
+def answer_of(outcome: Task) -> StoredAnswer:
+    """How an outcome is told in HTTP, in short: what passes is 5xx and never stored."""
+    body = f"{outcome.task_id} v{outcome.version} {outcome.error_code}"
+    if outcome.status is Status.SUCCESS:
+        return StoredAnswer(200, body)
+    return StoredAnswer(409 if outcome.error_code in {"CANCELLED", "PERMANENT"} else 502, body)

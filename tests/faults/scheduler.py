@@ -26,6 +26,7 @@ class Actor:
         self.skew = skew
         self.wake = world.now
         self.cut_off_until = world.now
+        self.deadline: datetime | None = None
         self.done = False
         self.error: BaseException | None = None
         self._work = work

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 
+from delegation.driving import steps
 from delegation.tasks import transitions
 from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.memory import MemoryTaskStore
@@ -58,6 +59,17 @@ def without_fencing() -> Iterator[Mutation]:
         transitions.held_by = fence
 
 
+@contextlib.contextmanager
+def short_executions() -> Iterator[None]:
+    """Long runs go on in a new execution after a few heartbeats, not after 1,500."""
+    turns = steps.MAX_TURNS
+    steps.MAX_TURNS = 4
+    try:
+        yield
+    finally:
+        steps.MAX_TURNS = turns
+
+
 MUTATIONS: dict[str, Callable[[], contextlib.AbstractContextManager[Mutation]]] = {
     "none": lambda: contextlib.nullcontext(Mutation()),
     "drift": lambda: contextlib.nullcontext(Mutation(drift_margin=timedelta(0))),
@@ -81,7 +93,7 @@ class Run:
 
 def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
     """Play one seed to its end or to its first violation."""
-    with MUTATIONS[mutation]() as changed:
+    with MUTATIONS[mutation]() as changed, short_executions():
         world = World(seed, DRIFT)
         world.log = [] if keep_log else None
         house = House(world, changed)
@@ -96,7 +108,7 @@ def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
         finally:
             house.closing = True
             world.close()
-        lives = house.ledger.rows.values()
+        lives = [*house.ledger.lives, *house.ledger.rows.values()]
         arrows = {(one.status.value, other.status.value) for rows in lives for one, other in pairwise(rows)}
         errors = {row.error_code for rows in lives for row in rows if row.error_code}
         log = tuple(world.log or ())

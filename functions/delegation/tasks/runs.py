@@ -73,6 +73,9 @@ class HeldRun:
             if now - self._checked >= CHECK_EVERY.total_seconds() or now >= self._fenced_at:
                 self._see(self.tasks.get(self.task_id))
                 self._checked = self._monotonic()
+            # Before the checks: this write may take longer than the lease.
+            if moved and self._monotonic() - self._reported >= self._alive_every:
+                self._note()
             task = self.task
             if not task.is_held or task.attempt_count != self.attempt or self._monotonic() >= self._fenced_at:
                 raise LeaseLost(self.task_id, attempt=self.attempt, current=task.attempt_count, status=task.status)
@@ -82,8 +85,6 @@ class HeldRun:
                 raise RunHandedOver(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
-            if moved and self._monotonic() - self._reported >= self._alive_every:
-                self._note()
 
     def report(self, **fields: Any) -> None:
         """Write progress; what comes too soon is left to the next report or the outcome. Raises LeaseLost."""

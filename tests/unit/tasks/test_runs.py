@@ -100,3 +100,21 @@ def test_a_lease_renewed_since_the_last_look_is_not_over() -> None:
     held.clock.advance(timedelta(milliseconds=600))
     held.run.checkpoint()
     assert held.run.task.lost_not_before == NOW + HOUR
+
+
+def test_a_sign_of_life_that_takes_longer_than_the_lease_is_no_leave_to_go_on() -> None:
+    """The process is paused between the write and its answer; somebody else has the task when it wakes up."""
+    held = Held()
+    held.poll(1, moved=True)
+    held.clock.advance(ALIVE_EVERY)
+
+    def pause(point: str) -> None:
+        if point == "after apply":
+            held.store.fault = lambda _point: None
+            held.clock.advance(2 * HOUR)
+            held.service.acquire(held.run.task_id, "another", lambda now: Lease.lasting(HOUR, now))
+
+    held.store.fault = pause
+    with pytest.raises(LeaseLost):
+        held.run.checkpoint()
+    assert held.service.get(held.run.task_id).attempt_count == 2

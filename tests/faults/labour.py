@@ -1,0 +1,223 @@
+"""The work of the simulation: a purge that deletes, parents with children, and jobs that run, hang and get killed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+
+from delegation.driving.jobs import JobRun, JobServiceUnavailable
+from delegation.errors import DelegationError
+from delegation.tasks.behaviors import Behavior, Run
+from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.model import PlanSegment, Task
+from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.runs import HeldRun
+from delegation.tasks.service import Lease, TaskService
+from delegation.tasks.tasks import Parent, Tasks
+from delegation.tasks.transitions import CANCELLED, HANDED_OVER
+from tests.faults.faulty import Faulty
+from tests.faults.scheduler import START, Actor
+
+if TYPE_CHECKING:
+    from tests.faults.house import House
+
+PURGE: Final = "TABLE_PURGE"
+FAMILY: Final = "FAMILY"
+CHILD: Final = "CHILD"
+STOPPED = AttemptError(CANCELLED, "stopped on request", ErrorClass.PERMANENT)
+OVER = AttemptError(HANDED_OVER, "time is up", ErrorClass.HANDED_OVER)
+
+
+class Purge:
+    """TaskBehavior that deletes piece by piece; each attempt errs, hangs or succeeds as the dice say."""
+
+    kinds = frozenset({PURGE})
+
+    def __init__(self, house: "House", actor: Actor, service: TaskService) -> None:
+        self.house = house
+        self.actor = actor
+        self.service = service
+        self.dice = house.world.dice
+
+    def prepare(self, task: Task) -> str | None:
+        if self._errs(task, 0.05):
+            return None
+        return self.dice.choice(("inline", "inline", "spark"))
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        run = HeldRun(self.service, task, hand_over_at=hand_over_at, monotonic=self.house.monotonic)
+        try:
+            self._work(task, run, keeps_lease=hand_over_at is None and task.lease_owner == self.actor.name)
+        except LeaseLost:
+            self.house.world.note(f"{self.actor.name} lost attempt {task.attempt_count} of {task.task_id}")
+        except RunCancelled:
+            self._give_back(task, STOPPED)
+        except RunHandedOver:
+            self._give_back(task, OVER)
+        return self.service.get(task.task_id)
+
+    def _work(self, task: Task, run: HeldRun, *, keeps_lease: bool) -> None:
+        task_id, attempt = task.task_id, task.attempt_count
+        run.checkpoint()
+        segment = PlanSegment(id=f"{attempt}", sha256="00")
+        run.write(lambda: self.service.publish_plan(task_id, attempt, segment, seen=0, files_planned=1))
+        if self._errs(task, 0.1):
+            return
+        run.write(lambda: self.service.start(task_id, attempt, first_delete=True))
+        for _ in range(self.dice.choice((1, 2, 3, 8))):
+            for _ in range(self.dice.randrange(1, 8)):
+                self.actor.sleep(self.house.world.seconds(0.2, 4))
+                run.checkpoint()
+                self.house.ledger.delete(task_id, attempt, self.actor.name)
+            run.report(files_deleted=1)
+            if keeps_lease:
+                run.write(lambda: self.service.heartbeat(task_id, attempt, self.house.lasting))
+        if not self._errs(task, 0.2):
+            self.service.succeed(task_id, attempt, f"attempt {attempt}")
+
+    def _errs(self, task: Task, probability: float) -> bool:
+        """Whether the attempt ends in an error here."""
+        if not self.house.world.chance(probability):
+            return False
+        kind = self.dice.choice((ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.PERMANENT))
+        kind = self.dice.choice((kind, ErrorClass.TRANSIENT, ErrorClass.HANDED_OVER))
+        self._give_back(task, AttemptError(kind.name, "it broke", kind))
+        return True
+
+    def _give_back(self, task: Task, error: AttemptError) -> None:
+        try:
+            self.service.give_back(task.task_id, task.attempt_count, error)
+        except LeaseLost:
+            return
+
+
+class Size(BaseModel):
+    """How many children; `name` makes the id, so that a seed replays exactly."""
+
+    name: str
+    children: int = 0
+
+
+class ChildBroke(DelegationError):
+    """The work of a child failed for good."""
+
+    code = "CHILD_BROKE"
+
+
+def child(house: "House", actor: Actor) -> Behavior[Size, BaseModel]:
+    def work(_parameters: Size, run: Run) -> None:
+        for _ in range(house.world.dice.randrange(1, 4)):
+            actor.sleep(house.world.seconds(0.2, 10))
+            run.checkpoint()
+            house.ledger.works(run.task.task_id, run.task.attempt_count, actor.name)
+        if house.world.chance(0.1):
+            raise ChildBroke("it broke")
+
+    return Behavior(CHILD, Size, work, identify=lambda parameters: parameters.name)
+
+
+def family(house: "House", actor: Actor, service: TaskService) -> Behavior[Size, BaseModel]:
+    """A parent: it submits its children and ends after them."""
+
+    def work(parameters: Size, run: Run) -> None:
+        parent = Parent(run.task.task_id, run.task.attempt_count)
+        for n in range(parameters.children):
+            run.checkpoint()
+            name = f"{parameters.name}/{run.task.version}/{n}"
+            Tasks(service).submit(child(house, actor), Size(name=name), parent=parent)
+
+    return Behavior(FAMILY, Size, work, identify=lambda parameters: parameters.name)
+
+
+@dataclass
+class Job:
+    """One job run: an actor from the moment it starts."""
+
+    name: str
+    state: str = "SUBMITTED"
+    actor: Actor | None = None
+
+
+class SimulatedJobs(Faulty):
+    """JobService as one process sees it: runs start late, hang, die; calls fail before or after they took effect."""
+
+    def start(self, name: str, arguments: object) -> str:
+        def begin() -> str:
+            if name not in self.house.jobs:
+                self.house.jobs[name] = Job(name)
+                work = lambda actor: play(self.house, actor, name)  # noqa: E731 - one line says it
+                self.house.world.spawn("job", work, after=self.house.world.seconds(1, 40))
+            return name
+
+        return self._called(begin)
+
+    def get(self, run_id: str) -> JobRun | None:
+        job = self._called(lambda: self.house.jobs.get(run_id))
+        return job and JobRun(job.name, job.name, job.state)
+
+    def active(self, prefix: str) -> list[JobRun]:
+        found = self._called(lambda: [job for job in self.house.jobs.values() if job.name.startswith(prefix)])
+        runs = [JobRun(job.name, job.name, job.state) for job in found]
+        return [run for run in runs if not run.has_ended]
+
+    def cancel(self, run_id: str) -> None:
+        def end() -> None:
+            job = self.house.jobs[run_id]
+            if job.state == "SUBMITTED":
+                job.state = "CANCELLED"
+            elif job.state == "RUNNING":
+                job.state = "CANCELLING"
+                self.house.world.spawn("cancel", lambda _actor: stop(job), after=self.house.world.seconds(1, 30))
+
+        self._called(end)
+
+    def _called(self, act: Callable[[], Any]) -> Any:
+        self.point()
+        if self.house.chaos and self.house.world.chance(0.03):
+            raise JobServiceUnavailable("the job service did not answer")
+        answer = act()
+        if self.house.chaos and self.house.world.chance(0.02):
+            raise JobServiceUnavailable("the job service's answer was lost")
+        self.point()
+        return answer
+
+
+def stop(job: Job) -> None:
+    if job.actor is not None and not job.actor.done:
+        job.actor.kill()
+    job.state = "CANCELLED"
+
+
+def play(house: "House", actor: Actor, name: str) -> None:
+    """A job run: the driver's process, whose lease somebody else renews as long as it shows progress."""
+    job = house.jobs[name]
+    if job.state != "SUBMITTED":
+        return
+    job.state, job.actor = "RUNNING", actor
+    ended = "FAILED"
+    try:
+        task_id, _, attempt = name.rpartition("-")
+        service = house.service(actor)
+        if house.chaos and house.world.chance(0.1):
+            house.world.note(f"{actor.name} hangs")
+            actor.sleep(timedelta(hours=6))
+        try:
+            task = service.note(task_id, int(attempt), progress_ts=service.clock())
+            Purge(house, actor, service).run(task, hand_over_at=None)
+            ended = "SUCCESS"
+        except TaskError as error:
+            house.world.note(f"{actor.name} breaks: {error.code}")
+    finally:
+        if job.state == "RUNNING":
+            job.state = ended
+
+
+def monotonic_of(now: datetime) -> float:
+    """Seconds that nobody sets: the same for all, whatever their wall clocks say."""
+    return (now - START).total_seconds()
+
+
+def lasting(lost_timeout: timedelta) -> Callable[[datetime], Lease]:
+    return lambda now: Lease.lasting(lost_timeout, now)
