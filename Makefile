@@ -12,8 +12,10 @@ ARGS ?=
 SEEDS ?= 500
 BENCH ?= *
 MUTATION ?= none
+TASKS ?= 500
+SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix simulate clean
+.PHONY: help venv demo up test check format bench crash-matrix simulate drill clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +63,9 @@ endif
 simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift to see one caught
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
 	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulate --seeds $(SEEDS) --mutation $(MUTATION)
+
+drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; totals on the last line
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
 
 clean: ## Remove .venv, .local and what tools left behind
 	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \

@@ -32,16 +32,16 @@ class Queue:
     arn: str
 
 
-def create_tables(dynamodb: Any) -> None:
+def create_tables(dynamodb: Any, tasks: str = TASKS_TABLE, idempotency: str = IDEMPOTENCY_TABLE) -> None:
     """The task table with its sparse index `due`, and the idempotency table with its time to live (DESIGN §2, §3).
 
     Tables that exist already, in a DynamoDB that outlives the stack, are used as they are.
     """
-    _create_table(dynamodb, TASKS_TABLE, {"task_id": "S", "version": "N"}, {"due_bucket": "S", "due_at": "S"})
-    _create_table(dynamodb, IDEMPOTENCY_TABLE, {"scope": "S"}, {})
+    _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, {"due_bucket": "S", "due_at": "S"})
+    _create_table(dynamodb, idempotency, {"scope": "S"}, {})
     ttl = {"Enabled": True, "AttributeName": "expires_at"}
     try:
-        dynamodb.update_time_to_live(TableName=IDEMPOTENCY_TABLE, TimeToLiveSpecification=ttl)
+        dynamodb.update_time_to_live(TableName=idempotency, TimeToLiveSpecification=ttl)
     except dynamodb.exceptions.ClientError as exc:
         # Already enabled, says real DynamoDB.
         if exc.response["Error"]["Code"] != "ValidationException":

@@ -68,6 +68,7 @@ def worker_command(
             output_of(ctx).problem(error)
             raise typer.Exit(MISUSE) from error
         _log_to_stderr()
+        logger.info("started", extra={"action": "start", "owner": stop.worker.owner})
         _ensure_maintenance(tasks)
         try:
             stop.worker.run()

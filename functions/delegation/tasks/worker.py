@@ -70,6 +70,11 @@ class Worker:
         self._monotonic = monotonic
         self._lookout = Lookout(settings.candidates)
 
+    @property
+    def owner(self) -> str:
+        """The name under which it holds tasks."""
+        return self._settings.owner
+
     def run(self) -> None:
         """Work until `stop` is called; an outage of the store is waited out. Raises WorkOutlivedLease."""
         while not self._stop.is_set():

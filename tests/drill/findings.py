@@ -1,0 +1,126 @@
+"""What a drill has to show, read off the task table and off what the work was seen to do."""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from delegation.tasks.model import Status, Task
+from delegation.tasks.service import TaskService
+from delegation.tasks.tasks import Submitted
+from delegation.tasks.transitions import ARROWS
+from tests.drill.observed import END, START, Done, Line, Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Figures, and every violation in words."""
+
+    tasks: int
+    outcomes: int
+    succeeded: int
+    attempts: int
+    most_attempts: int
+    interrupted: int
+    duplicates: int
+    violations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tasks} tasks, {self.outcomes} outcomes, {self.succeeded} with exactly one SUCCESS; "
+            f"{self.attempts} attempts, at most {self.most_attempts} of one task, {self.interrupted} cut off in their "
+            f"work, {self.duplicates} seen twice; {len(self.violations)} violations"
+        )
+
+
+def examine(
+    tasks: TaskService, submitted: Sequence[Submitted[Piece, Done]], lines: Iterable[Line], *, kills: int
+) -> Findings:
+    """Hold everything that is known against everything that was promised; `kills` is what was killed or stopped."""
+    seen = list(lines)
+    by_task: defaultdict[str, list[Line]] = defaultdict(list)
+    for line in seen:
+        by_task[line.task_id].append(line)
+    violations: list[str] = []
+    heads: list[Task] = []
+    succeeded = 0
+    for each in submitted:
+        head = tasks.get(each.task_id)
+        rows = _rows(tasks, each.task_id)
+        wrong = [*_history(head, rows), *_work(by_task[each.task_id]), *_result(head, each, by_task[each.task_id])]
+        violations += [f"{each.task_id}: {what}" for what in wrong]
+        succeeded += sum(row.status is Status.SUCCESS for row in rows) == 1
+        heads.append(head)
+    attempts = sum(head.attempt_count for head in heads)
+    if attempts - len(heads) > kills:
+        violations.append(f"{attempts - len(heads)} attempts too many for {kills} kills")
+    ours = {head.task_id for head in heads}
+    later = tasks.clock() + timedelta(days=1)
+    violations += [
+        f"{entry.task_id}: still due" for entry in tasks.store.due(later, limit=1_000) if entry.task_id in ours
+    ]
+    violations += [f"{task_id}: worked on and never submitted" for task_id in by_task.keys() - ours]
+    starts = Counter((line.task_id, line.attempt) for line in seen if line.what == START)
+    ends = {(line.task_id, line.attempt) for line in seen if line.what == END}
+    return Findings(
+        tasks=len(submitted),
+        outcomes=sum(head.is_terminal for head in heads),
+        succeeded=succeeded,
+        attempts=attempts,
+        most_attempts=max(head.attempt_count for head in heads),
+        interrupted=len(starts.keys() - ends),
+        duplicates=sum(count > 1 for count in starts.values()),
+        violations=tuple(violations),
+    )
+
+
+def _rows(tasks: TaskService, task_id: str) -> list[Task]:
+    rows: list[Task] = []
+    while more := tasks.store.history(task_id, after=len(rows)):
+        rows += more
+    return rows
+
+
+def _history(head: Task, rows: Sequence[Task]) -> Iterator[str]:
+    """Gap-free, every arrow legal, ended once, and the head is the last of it."""
+    if head.status is not Status.SUCCESS:
+        yield f"ended as {head.status} {head.error_code}"
+    if [row.version for row in rows] != list(range(1, head.version + 1)):
+        yield f"versions {[row.version for row in rows]} under a head at {head.version}"
+    if not rows or (rows[-1].status, rows[-1].attempt_count) != (head.status, head.attempt_count):
+        yield "the head is not its last version"
+    for before, after in itertools.pairwise(rows):
+        if after.status not in ARROWS[before.status]:
+            yield f"{before.status} became {after.status}"
+        taken = before.status in {Status.SUBMITTED, Status.RETRY_SCHEDULED} and after.status is not Status.FAILURE
+        if after.attempt_count != before.attempt_count + taken:
+            yield f"attempt {after.attempt_count} after {before.attempt_count} from {before.status} to {after.status}"
+    successes = [row.version for row in rows if row.status is Status.SUCCESS]
+    if len(successes) != 1:
+        yield f"{len(successes)} SUCCESS versions"
+
+
+def _work(lines: Sequence[Line]) -> Iterator[str]:
+    """Each attempt begins once, in one process, and is over before the next one begins."""
+    for attempt, starts in Counter(line.attempt for line in lines if line.what == START).items():
+        if starts > 1:
+            yield f"attempt {attempt} was seen to begin {starts} times"
+    processes = {(line.attempt, line.pid) for line in lines}
+    if len(processes) != len({line.attempt for line in lines}):
+        yield f"an attempt was worked on by several processes: {sorted(processes)}"
+    order = [line.attempt for line in lines]
+    if order != sorted(order):
+        yield f"attempts overlap: {order}"
+
+
+def _result(head: Task, submitted: Submitted[Piece, Done], lines: Sequence[Line]) -> Iterator[str]:
+    """What a caller is told is what was done, by the attempt that the record names."""
+    if submitted.completion.poll() is None:
+        yield "its caller still waits"
+        return
+    done = submitted.completion.wait()
+    if done is None or done.attempt != head.attempt_count:
+        yield f"the result {done} is not of attempt {head.attempt_count}"
+    elif Line(head.task_id, done.attempt, done.pid, END) not in lines:
+        yield f"the result {done} was never seen to be reached"

@@ -1,0 +1,161 @@
+"""Tasks submitted all the while, and processes and executions ended at random while they are worked on."""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from botocore.exceptions import ClientError
+
+from delegation.tasks.tasks import Submitted, Tasks
+from tests.drill import observed
+from tests.drill.findings import Findings, examine
+from tests.drill.observed import END, PIECE, START, Done, Piece
+from tests.drill.site import StateMachine, Store, WorkerProcess
+from tests.integration.local_stack_process import descendants
+
+KILLS_A_SECOND = 1.5
+PATIENCE_SECONDS = 240
+FUNCTION = b"AWS_LAMBDA_FUNCTION_NAME="
+
+
+class Kills(Counter[str]):
+    """How much of what was ended."""
+
+    def __str__(self) -> str:
+        what = ", ".join(f"{count} {name}" for name, count in sorted(self.items()))
+        return f"{self.total()} kills ({what})"
+
+
+class Drill:
+    """Three workers (or more) and the state machine, on tasks that half of the clients tell the queue of.
+
+    Whom it hits next, when, and what each task is like follows from the dice; what the processes make of it does not.
+    """
+
+    def __init__(self, store: Store, machine: StateMachine, dice: random.Random, *, tasks: int, workers: int) -> None:
+        self._store = store
+        self._machine = machine
+        self._dice = dice
+        self._pieces = [
+            Piece(name=f"task {n}", steps=dice.randrange(2, 9), pause_seconds=dice.uniform(0.05, 0.15))
+            for n in range(tasks)
+        ]
+        self._clients = (Tasks(store.tasks()), Tasks(machine.tasks()))
+        self._submitted: list[Submitted[Piece, Done]] = []
+        self._pause = threading.Event()
+        self._names = iter(range(1_000_000))
+        self._workers: list[WorkerProcess] = []
+        self._number = workers
+        self.kills = Kills()
+
+    def __enter__(self) -> Self:
+        self._workers = [self._worker() for _ in range(self._number)]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not all(worker.said() for worker in self._workers):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the workers do not come up")
+            self._pause.wait(0.05)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.kill()
+
+    def kill_for(self, seconds: float) -> None:
+        """Kill at random times while tasks come in; executions in the first half only, they are missed the longest."""
+        with ThreadPoolExecutor(1) as clients:
+            submitting = clients.submit(self._submit_within, seconds * 0.9)
+            began = time.monotonic()
+            while (now := time.monotonic() - began) < seconds:
+                self._pause.wait(min(self._dice.expovariate(KILLS_A_SECOND), seconds - now))
+                self._strike(executions=now < seconds / 2)
+            submitting.result()
+
+    def settle(self) -> None:
+        """Wait for an outcome of every task; RuntimeError when there are none to be expected any more."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        waiting = list(self._submitted)
+        while waiting := [each for each in waiting if each.completion.poll() is None]:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no outcome of {', '.join(each.task_id for each in waiting)}")
+            self._pause.wait(0.2)
+
+    def findings(self) -> Findings:
+        """What came of it."""
+        tasks = self._store.tasks()
+        return examine(tasks, self._submitted, observed.read(self._store.log), kills=self.kills.total())
+
+    def _submit_within(self, seconds: float) -> None:
+        """All tasks, evenly; now and then by both clients at once: the second attaches."""
+        began = time.monotonic()
+        for n, piece in enumerate(self._pieces):
+            self._pause.wait(max(began + seconds * n / len(self._pieces) - time.monotonic(), 0))
+            one, other = self._clients[n % 2], self._clients[(n + 1) % 2]
+            self._submitted.append(one.submit(PIECE, piece))
+            if n % 5 == 0:
+                other.submit(PIECE, piece)
+
+    def _worker(self) -> WorkerProcess:
+        return self._store.worker(f"worker-{next(self._names)}")
+
+    def _strike(self, *, executions: bool) -> None:
+        """End an execution, a worker or a function's process; mostly one that is at work."""
+        if executions and self._dice.random() < 0.2 and self._stop_execution():
+            return
+        busy = {line.pid: line.what for line in observed.read(self._store.log) if line.what in {START, END}}
+        functions = dict(_functions(descendants(os.getpid())))
+        workers = {worker.pid: at for at, worker in enumerate(self._workers)}
+        processes = list(workers) if self._dice.random() < 0.5 or not functions else list(functions)
+        working = [pid for pid in processes if busy.get(pid) == START]
+        victim = self._dice.choice(working if working and self._dice.random() < 0.7 else processes)
+        if victim in functions:
+            self.kills["functions"] += _kill(victim)
+            return
+        self._workers[workers[victim]].kill()
+        self._workers[workers[victim]] = self._worker()
+        self.kills["workers"] += 1
+
+    def _stop_execution(self) -> bool:
+        running = self._machine.running()
+        if not running:
+            return False
+        with contextlib.suppress(ClientError):  # it may have ended by itself meanwhile
+            self._machine.states.stop_execution(executionArn=self._dice.choice(running))
+            self.kills["executions"] += 1
+            return True
+        return False
+
+
+def _functions(pids: set[int]) -> Iterator[tuple[int, str]]:
+    """The workers of functions among these processes, with their function's name."""
+    for pid in sorted(pids):
+        try:
+            variables = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        for each in variables:
+            if each.startswith(FUNCTION):
+                yield pid, each.removeprefix(FUNCTION).decode()
+
+
+def _kill(pid: int) -> bool:
+    """kill -9 for a process below this one; False when it was gone."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if pid not in descendants(os.getpid()):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,214 @@
+"""Both drivers on one DynamoDB: the state machine as the local stack runs it, and `delegation worker` processes."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import boto3
+
+from delegation.driving.dispatch import SqsDispatchQueue
+from delegation.tasks.conditional import ConditionalTable, client_config
+from delegation.tasks.dynamodb import DynamoDbTaskStore
+from delegation.tasks.policy import Policies
+from delegation.tasks.service import NoDispatchQueue, TaskService
+from delegation.wiring import utc_now
+from infra.environment import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS, Resources, environment
+from infra.local import resources
+from infra.local.aws import ACCOUNT, REGION, MotoAws
+from infra.local.clock import Clock
+from infra.local.endpoints import AwsKeys, Endpoints
+from infra.local.lambdas import FunctionSpec, LambdaPool
+from infra.local.poller import Mapping as QueueMapping
+from infra.local.poller import Poller
+from infra.local.process import import_path
+from tests.drill import observed
+
+NOT_DRIVEN = frozenset({"api", "authorizer"})
+"""Functions of requests, which nobody makes here."""
+STEP_SECONDS = 8
+"""Time-out of every function: an attempt of a stopped execution is lost ten seconds after it (DESIGN §4)."""
+PROPERTIES = {
+    "delegation.task.lease.lost-timeout-duration": "6s",
+    "delegation.task.lease.clock-drift-duration": "500ms",
+    "delegation.dispatch.grace-duration": "2s",
+    "delegation.retry.default.max-attempts": "1000",
+    "delegation.retry.default.initial-backoff-duration": "100ms",
+    "delegation.retry.default.max-backoff-duration": "1s",
+}
+_NOBODY = "http://127.0.0.1:9"
+"""Where nobody listens: for settings that have to be there and are not used."""
+_COMMAND = (
+    "from infra.local.tether import die_with_parent; die_with_parent()\n"
+    "from delegation.cli.main import build; build([])()"
+)
+
+
+class WorkerProcess:
+    """A `delegation worker`; `kill` is kill -9."""
+
+    def __init__(self, variables: Mapping[str, str], log: Path, *arguments: str) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-c", _COMMAND, "worker", "--poll", "100ms", *arguments],
+                env=dict(variables),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def kill(self) -> None:
+        self._popen.kill()
+        self._popen.wait()
+
+    def signal(self, number: int) -> None:
+        self._popen.send_signal(number)
+
+    def wait(self, timeout_seconds: float = 60) -> int:
+        """The exit status, once it has ended."""
+        return self._popen.wait(timeout_seconds)
+
+    def said(self) -> list[dict[str, Any]]:
+        """What it logged."""
+        lines = self.log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A task table in a running DynamoDB, and what a process needs to work on it."""
+
+    url: str
+    folder: Path
+    properties: Mapping[str, str]
+    tasks_table: str = field(default_factory=lambda: f"tasks-{uuid.uuid4()}")
+    idempotency_table: str = field(default_factory=lambda: f"idempotency-{uuid.uuid4()}")
+
+    @property
+    def log(self) -> Path:
+        """Where work is seen."""
+        return self.folder / "observed.jsonl"
+
+    def create_tables(self) -> Self:
+        with contextlib.closing(self._client()) as client:
+            resources.create_tables(client, self.tasks_table, self.idempotency_table)
+        return self
+
+    def tasks(self, queue: Any = None) -> TaskService:
+        """Tasks as this process sees them: a client instance."""
+        store = DynamoDbTaskStore(ConditionalTable(self._client()), self.tasks_table)
+        policies = Policies.from_properties(self.properties)
+        return TaskService(store, policies, queue or NoDispatchQueue(), clock=utc_now)
+
+    def described(self) -> Resources:
+        """The deployment, as the table of variables wants it."""
+        return Resources(
+            realm="POLARIS",
+            tasks_table=self.tasks_table,
+            idempotency_table=self.idempotency_table,
+            plan_bucket=resources.PLAN_BUCKET,
+            polaris_url=_NOBODY,
+            polaris_secret_arn="arn:aws:secretsmanager:us-east-1:123456789012:secret:none",
+            emr_application_id="none",
+            emr_job_role_arn="arn:aws:iam::123456789012:role/none",
+            emr_entry_point="s3://none/none.py",
+            properties=self.properties,
+            behaviors="tests.drill.observed:behaviors",
+        )
+
+    def variables(self, aws_url: str = _NOBODY, **more: str) -> dict[str, str]:
+        """What a `delegation worker` gets: the variables of `run_inline`, addresses and keys."""
+        endpoints = Endpoints(aws_url, self.url, aws_url, AwsKeys("local", "local")).environment()
+        path = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": import_path(), observed.LOG: str(self.log)}
+        return {**environment("run_inline", self.described()), **endpoints, **path, **more}
+
+    def worker(self, name: str, *arguments: str, **more: str) -> WorkerProcess:
+        """One more worker process."""
+        return WorkerProcess(self.variables(**more), self.folder / f"{name}.log", *arguments)
+
+    def _client(self) -> Any:
+        return boto3.client(
+            "dynamodb",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id="local",
+            aws_secret_access_key="local",
+            config=client_config(max_pool_connections=32),
+        )
+
+
+class StateMachine:
+    """The other driver beside the workers: queue, dispatcher, state machine, sweeper; one per process."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as cleanup:
+            lambdas = LambdaPool(log_folder=self.store.folder / "functions", region=REGION, account=ACCOUNT)
+            self.aws = MotoAws(lambdas).start()
+            cleanup.callback(self.aws.stop)
+            self.sqs, self.states = self.aws.client("sqs"), self.aws.client("stepfunctions")
+            self.queue = resources.create_queue(self.sqs)
+            arns = {name: lambdas.arn(name) for name in FUNCTIONS}
+            self.arn = resources.create_state_machine(self.states, arns, account=ACCOUNT)
+            self._deploy(lambdas)
+            cleanup.callback(lambdas.stop)
+            mapping = QueueMapping(
+                self.queue.url,
+                self.queue.arn,
+                REGION,
+                batch_size=DISPATCH_BATCH_SIZE,
+                maximum_concurrency=DISPATCH_MAX_CONCURRENCY,
+            )
+            poller = Poller(self.sqs, mapping, lambdas.function("dispatcher"))
+            clock = Clock(lambdas.function("sweeper"), interval_seconds=1, region=REGION, account=ACCOUNT)
+            cleanup.callback(poller.stop)
+            cleanup.callback(clock.stop)
+            cleanup.callback(lambdas.stop)
+            poller.start()
+            clock.start()
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    def tasks(self) -> TaskService:
+        """Tasks of a client instance that tells the state machine."""
+        return self.store.tasks(SqsDispatchQueue(self.sqs, self.queue.url))
+
+    def running(self) -> list[str]:
+        """ARNs of running executions."""
+        pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=self.arn, statusFilter="RUNNING")
+        return [each["executionArn"] for page in pages for each in page["executions"]]
+
+    def _deploy(self, lambdas: LambdaPool) -> None:
+        described = self.store.described()
+        told = {"DELEGATION_QUEUE_URL": self.queue.url, "DELEGATION_STATE_MACHINE_ARN": self.arn}
+        for name, function in FUNCTIONS.items():
+            if name in NOT_DRIVEN:
+                continue
+            variables = {**self.store.variables(self.aws.url), **environment(name, described), **told}
+            lambdas.add(
+                FunctionSpec(
+                    name=name,
+                    handler=function.handler,
+                    timeout_seconds=STEP_SECONDS,
+                    memory_mb=function.memory_mb,
+                    environment=variables,
+                    concurrency=function.reserved_concurrency or 4,
+                )
+            )

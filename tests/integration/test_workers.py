@@ -1,0 +1,175 @@
+"""`delegation worker` as processes on one DynamoDB Local: killed, stopped, paused, hung.
+
+The drill is issue 4's "Must show" 3, beside the other driver: `make drill` is the whole of it, here it is smaller
+(DRILL_TASKS, DRILL_SECONDS).
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from delegation.tasks.model import Status
+from delegation.tasks.tasks import Tasks
+from infra.local.process import import_path
+from tests.drill import observed
+from tests.drill.observed import END, PIECE, START, STEP, Piece
+from tests.drill.site import PROPERTIES, Store
+from tests.integration.acceptance_world import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+EXIT_FENCED = 3
+
+pytestmark = [
+    pytest.mark.dynamodb_local,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
+
+
+class Site:
+    """A store, and the workers on it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store.create_tables()
+        self.tasks = store.tasks()
+        self.gate = store.folder / "gate"
+        self._workers = []
+
+    def worker(self, name, **variables):
+        worker = self.store.worker(name, **variables)
+        self._workers.append(worker)
+        return worker
+
+    def submit(self, name, **piece):
+        return Tasks(self.tasks).submit(PIECE, Piece(name=name, **piece)).task_id
+
+    def lines(self, task_id, attempt=None):
+        found = [line for line in observed.read(self.store.log) if line.task_id == task_id]
+        return [line for line in found if attempt in {None, line.attempt}]
+
+    def began(self, task_id, attempt):
+        return eventually(lambda: [line for line in self.lines(task_id, attempt) if line.what == STEP])
+
+    def succeeded(self, task_id):
+        def head():
+            task = self.tasks.get(task_id)
+            return task if task.status is Status.SUCCESS else None
+
+        return eventually(head)
+
+    def errors(self, task_id):
+        return [row.error_code for row in self.tasks.store.history(task_id) if row.status is Status.RETRY_SCHEDULED]
+
+    def end(self):
+        for worker in self._workers:
+            worker.kill()
+
+
+@pytest.fixture
+def site(dynamodb_local, tmp_path):
+    properties = {**PROPERTIES, "delegation.task.lease.lost-timeout-duration": "4s"}
+    made = Site(Store(dynamodb_local.url, tmp_path, properties))
+    yield made
+    made.end()
+
+
+def test_workers_and_the_state_machine_killed_at_random_do_each_task_once(dynamodb_local, tmp_path):
+    tasks, seconds = os.environ.get("DRILL_TASKS", "40"), os.environ.get("DRILL_SECONDS", "10")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.drill", "--tasks", tasks, "--seconds", seconds),
+            *("--dynamodb", dynamodb_local.url, "--folder", str(tmp_path)),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": import_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    totals = done.stdout.splitlines()[-1]
+    assert f"{tasks} tasks, {tasks} outcomes, {tasks} with exactly one SUCCESS" in totals
+    assert "0 seen twice; 0 violations" in totals
+    assert re.search(r"[1-9]\d* cut off in their work", totals), totals
+
+
+def test_a_worker_told_to_stop_hands_its_task_over_and_ends_with_status_0(site):
+    task_id = site.submit("long", until=site.gate)
+    first = site.worker("first")
+    site.began(task_id, 1)
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 0
+    handed = site.tasks.get(task_id)
+    assert (handed.status, handed.error_code) == (Status.RETRY_SCHEDULED, "HANDED_OVER")
+    assert handed.attempts_excused == 1
+    second = site.worker("second")
+    site.began(task_id, 2)
+    site.gate.touch()
+    assert site.succeeded(task_id).attempt_count == 2
+    assert {line.attempt for line in site.lines(task_id) if line.what == END} == {2}
+    second.signal(signal.SIGINT)
+    assert second.wait() == 0
+
+
+def test_a_worker_paused_beyond_its_lease_does_nothing_more(site):
+    task_id = site.submit("long", until=site.gate)
+    first = site.worker("first")
+    site.began(task_id, 1)
+    first.signal(signal.SIGSTOP)
+    site.worker("second")
+    site.began(task_id, 2)
+    seen = len(site.lines(task_id, 1))
+    first.signal(signal.SIGTERM)
+    first.signal(signal.SIGCONT)
+    # Whether the work asks first or its process notices that the lease is over.
+    assert first.wait() in {0, EXIT_FENCED}
+    site.gate.touch()
+    assert site.succeeded(task_id).attempt_count == 2
+    # One piece at most: what it was about to do when it was paused.
+    assert len(site.lines(task_id, 1)) - seen <= 1
+    assert {line.attempt for line in site.lines(task_id) if line.what == END} == {2}
+    assert site.errors(task_id) == ["LOST"]
+
+
+def test_a_worker_whose_work_does_not_stop_ends_itself_before_another_begins(site):
+    task_id = site.submit("blind", until=site.gate, blind=True)
+    first = site.worker("first")
+    site.began(task_id, 1)
+    second = site.worker("second")
+    assert first.wait() == EXIT_FENCED
+    site.began(task_id, 2)
+    site.gate.touch()
+    assert site.succeeded(task_id).attempt_count == 2
+    order = [line.attempt for line in site.lines(task_id)]
+    assert order == sorted(order)
+    assert [line.attempt for line in site.lines(task_id) if line.what == START] == [1, 2]
+    assert "ending this process" in {each["message"] for each in first.said()}
+    second.kill()
+
+
+def test_a_client_instance_submits_and_waits_and_a_service_instance_works(site, tmp_path):
+    """The code of docs/workers.md, as it stands there: one process submits, another one does it."""
+    declared, client = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "workers.md").read_text(), re.DOTALL)
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "tasks.py").write_text(declared)
+    path = f"{import_path()}{os.pathsep}{tmp_path}"
+    variables = {"DELEGATION_BEHAVIORS": "acme.tasks:behaviors", "PYTHONPATH": path}
+    submits = subprocess.Popen(
+        [sys.executable, "-c", client],
+        env=site.store.variables(**variables),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        (waiting,) = eventually(lambda: site.tasks.store.heads().tasks)
+        assert (waiting.task_type, waiting.status, waiting.attempt_count) == ("SHOUT", Status.SUBMITTED, 0)
+        site.worker("service", **variables)
+        told, _ = submits.communicate(timeout=60)
+    finally:
+        submits.kill()
+    assert told == "text='PSST'\n"
+    assert site.tasks.get(waiting.task_id).attempt_count == 1
