@@ -9,6 +9,7 @@ import logging
 import random
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from infra.local.dynamodb import DynamoDbLocal
@@ -46,11 +47,14 @@ def main() -> int:
         drill = Drill(store, machine, random.Random(options.seed), tasks=options.tasks, workers=options.workers)
         with drill:
             drill.kill_for(options.seconds)
+            settling = time.monotonic()
             drill.settle()
+            settled = time.monotonic() - settling
         findings = drill.findings()
     for violation in findings.violations:
         sys.stdout.write(f"{violation}\n")
-    sys.stdout.write(f"seed {options.seed}, {options.seconds:g} s: {drill.kills}; {findings}\n")
+    told = f"seed {options.seed}, {options.seconds:g} s: {drill.kills}, settled after {settled:.0f} s; {findings}"
+    sys.stdout.write(f"{told}\n")
     return 1 if findings.violations else 0
 
 

@@ -32,8 +32,8 @@ from tests.drill import observed
 
 NOT_DRIVEN = frozenset({"api", "authorizer"})
 """Functions of requests, which nobody makes here."""
-STEP_SECONDS = 8
-"""Time-out of every function: an attempt of a stopped execution is lost ten seconds after it (DESIGN §4)."""
+STEP_SECONDS = 5
+"""Time-out of every function: a stopped execution's attempt is lost ten seconds after the next step's."""
 PROPERTIES = {
     "delegation.task.lease.lost-timeout-duration": "6s",
     "delegation.task.lease.clock-drift-duration": "500ms",

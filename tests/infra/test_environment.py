@@ -107,6 +107,10 @@ def test_the_default_properties_are_the_proposals() -> None:
     )
 
 
+def test_a_lease_that_acquire_takes_lasts_for_prepare() -> None:
+    assert FUNCTIONS["prepare"].timeout_seconds <= FUNCTIONS["acquire"].timeout_seconds
+
+
 def test_the_sweeper_ends_before_its_next_run_and_a_synchronous_call_before_the_gateway_gives_up() -> None:
     assert FUNCTIONS["sweeper"].timeout_seconds <= 60
     assert Resources().synchronous_budget_seconds < 29 < FUNCTIONS["api"].timeout_seconds

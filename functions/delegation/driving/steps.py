@@ -18,8 +18,6 @@ from delegation.tasks.transitions import held_by
 
 AFTER_DEADLINE: Final = timedelta(seconds=10)
 """An attempt inside a Lambda is lost this long after the invocation's deadline (DESIGN §4)."""
-NEXT_STEP: Final = timedelta(seconds=60)
-"""Acquire takes the lease for Prepare too, which then need not renew it: a write less in every life."""
 HAND_OVER_BEFORE: Final = timedelta(seconds=60)
 """An inline run starts no batch later than this before its deadline, or than a fifth of its time if that is less."""
 MAX_TURNS: Final = 1_500
@@ -114,12 +112,16 @@ class Steps:
         self._jobs = jobs
 
     def acquire(self, step: Step, deadline: datetime) -> dict[str, Any]:
-        """Take the lease for this execution, or find out whom to leave the task to."""
+        """Take the lease for this execution, or find out whom to leave the task to.
+
+        For Prepare too, which has as long as this step and then need not renew it: a write less in every life.
+        """
+        prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
             task = self._tasks.get(step.task_id)
             if task.task_type not in self._kinds:
                 return step.to("stop")
-            task = self._tasks.acquire(step.task_id, step.execution, _until(deadline + NEXT_STEP), task=task)
+            task = self._tasks.acquire(step.task_id, step.execution, _until(prepared), task=task)
         except TaskNotFound:
             return step.to("stop")
         if task.lease_owner == step.execution:
