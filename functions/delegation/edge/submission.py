@@ -207,7 +207,7 @@ class Submissions:
             )
             if held.lease_owner != owner:
                 return
-            engine = self._behavior.prepare(held)
+            engine = self._behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
                 error = AttemptError(t.HANDED_OVER, "too large to be run inside the request", ErrorClass.HANDED_OVER)
                 after = self._tasks.give_back(held.task_id, held.attempt_count, error)

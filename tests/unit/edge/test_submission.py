@@ -10,6 +10,7 @@ import pytest
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
 from delegation.polaris.errors import NoSuchTable, PolarisUnavailable
 from delegation.purge.behavior import InvalidPurgeProperty, purge_id
+from delegation.purge.locations import ObjectLocation
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.model import Status
 from tests.unit.edge.world import LIFETIME, REALM, World
@@ -345,3 +346,25 @@ def test_waiting_for_somebody_elses_run_ends_in_time_too(world: World) -> None:
     with pytest.raises(RequestInProgress):
         world.execute(world.body("orders"), late=timedelta(seconds=10))
     assert world.clock() - before <= timedelta(seconds=15)
+
+
+def test_manifest_lists_that_are_read_slowly_do_not_keep_the_caller(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = world.objects.read
+
+    def slowly(location: ObjectLocation, *, limit: int) -> bytes:
+        world.clock.advance(timedelta(seconds=6))
+        return read(location, limit=limit)
+
+    monkeypatch.setattr(world.objects, "read", slowly)
+    before, whole, task_id = world.clock(), dict(world.lake.objects), task_of(world)
+    with pytest.raises(RequestInProgress):
+        world.execute(world.body("orders"))
+    assert world.clock() - before <= timedelta(seconds=27)
+    assert world.lake.objects == whole
+    task = world.tasks.get(task_id)
+    assert (task.error_code, task.attempts_excused) == ("HANDED_OVER", 1)
+    monkeypatch.undo()
+    world.drive()
+    assert world.tasks.get(task_id).status is Status.SUCCESS

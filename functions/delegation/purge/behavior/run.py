@@ -82,10 +82,13 @@ class PurgeBehavior:
             request=json.loads(purge.to_payload()),
         )
 
-    def prepare(self, task: Task) -> str | None:
-        """See TaskBehavior.prepare: from the manifest lists' own counts, before any manifest is read."""
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        """See TaskBehavior.prepare: from the manifest lists' own counts, before any manifest is read.
+
+        At `hand_over_at` no further list is read, and the attempt is handed over.
+        """
         try:
-            engine: str = estimate(self.context(task)).engine
+            engine: str = estimate(self.context(task, hand_over_at=hand_over_at)).engine
         except (TaskLeaseLost, LeaseLost):
             return None
         except TaskError:
