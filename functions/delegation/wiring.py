@@ -29,7 +29,7 @@ from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import Backoff, Transport
 from delegation.purge.behavior import KINDS, PurgeBehavior
 from delegation.purge.context import PurgeSettings
-from delegation.purge.s3 import S3PlanStore
+from delegation.purge.s3 import WHILE_A_CALLER_WAITS, Patience, S3PlanStore
 from delegation.purge.workplace import vended_store
 from delegation.settings import (
     IDEMPOTENCY_LIFETIME,
@@ -111,14 +111,17 @@ def polaris_for_a_caller() -> PolarisClient:
     return polaris(Transport(httpx.Client(timeout=_CALLER_WAITS), backoff=Backoff(patience_seconds=5)))
 
 
-def purge_behavior(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
-    """Purging: table files with vended credentials, plans in the service's bucket with its own role."""
+def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience | None = None) -> PurgeBehavior:
+    """Purging: table files with vended credentials, plans in the service's bucket with its own role.
+
+    `patience` is had with S3, wherever the files and the plans lie; without it as much as a background run can have.
+    """
     settings = PurgeEnvironment()
     return PurgeBehavior(
         tasks=tasks,
         catalog=tables,
-        store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now),
-        plans=S3PlanStore(aws("s3"), settings.plan_bucket),
+        store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, patience=patience),
+        plans=S3PlanStore(aws("s3", patience.config() if patience else _PATIENT), settings.plan_bucket),
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
         limits=settings.limits(),
     )
@@ -187,7 +190,7 @@ def submissions(tasks: TaskService) -> Submissions:
     tables = polaris_for_a_caller()
     records = idempotency_records(tasks)
     acceptance = Acceptance(tasks.store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce)
-    behavior = purge_behavior(tasks, tables)
+    behavior = purge_behavior(tasks, tables, WHILE_A_CALLER_WAITS)
     return Submissions(
         tasks,
         acceptance,

@@ -8,7 +8,8 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
@@ -53,6 +54,29 @@ _DENIED = frozenset(
         "Forbidden",
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for S3, in seconds, and how often to ask; a delete is asked once, for the deleter asks again."""
+
+    connect: float = 10.0
+    read: float = 60.0
+    tries: int = 5
+
+    def config(self, *, asked_once: bool = False, **more: Any) -> Config:
+        """For a boto3 client."""
+        tries = 1 if asked_once else self.tries
+        return Config(
+            connect_timeout=self.connect,
+            read_timeout=self.read,
+            retries={"total_max_attempts": tries, "mode": "standard"},
+            **more,
+        )
+
+
+# An API call is answered within 29 s or not at all, and what begins last may begin at 20 s.
+WHILE_A_CALLER_WAITS = Patience(connect=1.5, read=3.0, tries=2)
 _BODY_TRIES = 3
 _NEVER_ETAG = '"00000000000000000000000000000000"'
 
@@ -74,16 +98,24 @@ class S3ObjectStore:
     """
 
     def __init__(
-        self, credentials: Credentials | None = None, *, settings: S3Settings | None = None, connections: int = 32
+        self,
+        credentials: Credentials | None = None,
+        *,
+        settings: S3Settings | None = None,
+        connections: int = 32,
+        patience: Patience | None = None,
     ) -> None:
         self._credentials = credentials
         self._settings = settings
         self._connections = connections
+        self._patience = patience or Patience()
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str, bool], S3Client] = {}
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        return self._call(location.uri, lambda client: _read(client, location, limit))
+        return self._call(
+            location.uri, lambda client: _read(client, location, limit, min(_BODY_TRIES, self._patience.tries))
+        )
 
     def exists(self, location: ObjectLocation) -> bool:
         def head(client: "S3Client") -> bool:
@@ -210,13 +242,10 @@ class S3ObjectStore:
             settings = self._credentials.table().s3
         settings = settings or S3Settings()
         # Deletes are retried per key and at our own rate, and a million keys need no validation of their types.
-        retries = {"total_max_attempts": 1 if deleting else 5, "mode": "standard"}
-        config = Config(
-            retries=retries,  # type: ignore[arg-type]
+        config = self._patience.config(
+            asked_once=deleting,
             parameter_validation=not deleting,
             max_pool_connections=self._connections,
-            connect_timeout=10,
-            read_timeout=60,
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             s3={"addressing_style": "path"} if settings.path_style else None,
@@ -267,9 +296,9 @@ class S3PlanStore:
             _translate(f"s3://{self._bucket}/{self._prefix}{prefix}", error)
 
 
-def _read(client: "S3Client", location: ObjectLocation, limit: int) -> bytes:
+def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) -> bytes:
     """boto3 retries a call, but not a body that breaks off."""
-    for _ in range(_BODY_TRIES):
+    for _ in range(tries):
         answer = client.get_object(Bucket=location.bucket, Key=location.key)
         if answer["ContentLength"] > limit:
             answer["Body"].close()

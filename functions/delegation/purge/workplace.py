@@ -21,7 +21,7 @@ from delegation.purge.aws import new_session
 from delegation.purge.catalog import Catalog
 from delegation.purge.context import utc_now
 from delegation.purge.objectstore import ObjectStore, PlanStore
-from delegation.purge.s3 import S3ObjectStore, S3PlanStore
+from delegation.purge.s3 import Patience, S3ObjectStore, S3PlanStore
 
 
 class Workplace(Protocol):
@@ -89,6 +89,8 @@ def service_plans() -> S3PlanStore:
     return S3PlanStore(new_session().client("s3"), PlanSettings().bucket)
 
 
-def vended_store(catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime]) -> S3ObjectStore:
+def vended_store(
+    catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime], patience: Patience | None = None
+) -> S3ObjectStore:
     """A table's files with the credentials that Polaris vends for it, loaded again before they expire."""
-    return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock))
+    return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock), patience=patience)

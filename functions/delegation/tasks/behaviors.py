@@ -37,9 +37,10 @@ class TaskBehavior(Protocol):
     def kinds(self) -> frozenset[str]:
         """The stored task types that this behavior runs."""
 
-    def prepare(self, task: Task) -> str | None:
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         """Choose the engine for a held task (`inline` or `spark`), None when the attempt ended already.
 
+        At `hand_over_at` what takes time is given up, and the attempt handed over.
         Who runs the attempt notes the choice on the task, in a write that it makes anyway.
         Errors of the work are recorded on the task, not raised; TaskError is.
         """
@@ -155,7 +156,12 @@ class FunctionBehavior(Generic[P, R]):
         """See TaskBehavior.kinds."""
         return frozenset({self._behavior.kind})
 
-    def prepare(self, task: Task) -> str | None:  # noqa: ARG002 - a function runs anywhere
+    def prepare(
+        self,
+        task: Task,  # noqa: ARG002 - a function runs anywhere
+        *,
+        hand_over_at: datetime | None = None,  # noqa: ARG002 - and at once
+    ) -> str | None:
         """See TaskBehavior.prepare."""
         return INLINE
 

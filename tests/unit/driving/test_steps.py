@@ -58,7 +58,7 @@ class Chooses:
     kinds: frozenset[str] = KINDS
     asked: int = 0
 
-    def prepare(self, task: Task) -> str | None:
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         self.asked += 1
         return self.engine
 

@@ -30,7 +30,7 @@ class Whole:
 
     kinds = frozenset({"WHOLE"})
 
-    def prepare(self, task: Task) -> str | None:
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         raise NotImplementedError
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:

@@ -46,7 +46,7 @@ class Chooses:
     ran: list[Task] = field(default_factory=list)
     kinds: frozenset[str] = frozenset({KIND})
 
-    def prepare(self, task: Task) -> str | None:
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         return self.engine
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
