@@ -90,7 +90,7 @@ class House:
     def disturb(self, actor: Actor) -> None:
         """At a call: crash, pause for longer than a lease, or be cut off from the store for a while."""
         self._expire(actor)
-        if not self.chaos:
+        if not self.chaos or actor.spared:
             return
         dice = self.world.dice.random()
         if dice < 0.008:
@@ -124,7 +124,7 @@ class House:
         return None
 
     def read_fails(self, actor: Actor) -> bool:
-        return self.world.now < actor.cut_off_until or (self.chaos and self.world.chance(0.03))
+        return self.world.now < actor.cut_off_until or (self.chaos and not actor.spared and self.world.chance(0.03))
 
     def write(self, actor: Actor, change: Change) -> Task:
         task = self.memory.apply(change)
@@ -229,7 +229,8 @@ class House:
         self.for_ever("sweeper", self.sweeper)
         self.for_ever("dispatcher", self.dispatcher)
         if not self.queue_is_dead:
-            self.for_ever("worker", self.worker, self.world.seconds(0, 120))
+            for _ in range(1 + self.world.dice.randrange(2)):
+                self.for_ever("worker", self.worker, self.world.seconds(0, 120))
         self.callers.come()
 
     def sweeper(self, actor: Actor) -> None:

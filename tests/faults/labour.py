@@ -56,6 +56,8 @@ class Purge:
             self._give_back(task, STOPPED)
         except RunHandedOver:
             self._give_back(task, OVER)
+        finally:
+            self.actor.spared = False
         return self.service.get(task.task_id)
 
     def _work(self, task: Task, run: HeldRun, *, keeps_lease: bool) -> None:
@@ -66,9 +68,12 @@ class Purge:
         if self._errs(task, 0.1):
             return
         run.write(lambda: self.service.start(task_id, attempt, first_delete=True))
-        for _ in range(self.dice.choice((1, 2, 3, 8))):
-            for _ in range(self.dice.randrange(1, 8)):
-                self.actor.sleep(self.house.world.seconds(0.2, 4))
+        # Whoever keeps the lease may hang while the work goes on unharmed, piece by quick piece.
+        forsaken = keeps_lease and self.house.chaos and self.house.world.chance(0.4)
+        self.actor.spared = forsaken
+        for _ in range(1 if forsaken else self.dice.choice((1, 2, 3, 8))):
+            for _ in range(150 if forsaken else self.dice.randrange(1, 8)):
+                self.actor.sleep(self.house.world.seconds(0.2, 0.8 if forsaken else 4))
                 run.checkpoint()
                 self.house.ledger.delete(task_id, attempt, self.actor.name)
             run.report(files_deleted=1)

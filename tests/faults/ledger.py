@@ -47,6 +47,7 @@ class Ledger:
         self.gone: set[str] = set()
         self.final: dict[str, StoredAnswer] = {}
         self.lives: list[list[Task]] = []
+        self.happened: set[str] = set()
 
     # ---- writes
 
@@ -96,6 +97,10 @@ class Ledger:
         else:
             self._require(after.status is before.status, after, f"{before.status} → {after.status} without a version")
             self._require(not after.is_terminal, after, "an outcome was rewritten")
+        if moved and before.is_terminal and after.recurrence_seconds is not None:
+            self.happened.add("recurred")
+        if not moved and before.lease_owner != after.lease_owner:
+            self.happened.add("continued")
         acquired = moved and after.status is Status.ACQUIRING_RESOURCES
         grown = after.attempt_count - before.attempt_count
         self._require(grown == (1 if acquired else 0), after, f"attempt {before.attempt_count} → {after.attempt_count}")
@@ -137,6 +142,7 @@ class Ledger:
         open_ = [child.task_id for child in children if not child.is_terminal]
         self._require(not open_, task, f"ended before its children {open_}")
         failed = any(child.status is Status.FAILURE for child in children)
+        self.happened.add("reunited")
         if task.error_code != "CANCELLED":
             self._require(failed == (task.status is Status.FAILURE), task, "ended otherwise than its children")
 
@@ -153,15 +159,20 @@ class Ledger:
         self.lives.append(self.rows.pop(task_id))
         self.nonces -= {version.nonce for version in self.written.pop(task_id)}
         self.gone.add(task_id)
+        self.happened.add("removed")
 
     # ---- work and answers
 
     def works(self, task_id: str, attempt: int, who: str) -> Task:
-        """A holder works: it has to be the only one. What it last saw of the task may be a second old."""
+        """A holder works: it has to be the only one, and nobody may presume it lost while it believes in its lease.
+
+        Of an attempt that was ended otherwise it may learn a second later.
+        """
         head = self.store._heads.get(task_id)
         if head is None:
             raise Violation(f"{who} works for {task_id}, which is gone")
         self._require(head.attempt_count == attempt, head, f"{who} works as attempt {attempt}: two holders")
+        self._require(head.status in HELD or head.error_code != "LOST", head, f"{who} works on though presumed lost")
         late = self.world.now - self.moved_at[task_id]
         self._require(head.status in HELD or late <= CHECK_EVERY, head, f"{who} works {late} after its attempt ended")
         return head
@@ -180,6 +191,7 @@ class Ledger:
 
     def answered(self, key: str, task_id: str, answer: StoredAnswer, *, terminal: bool) -> None:
         """A request with a key was answered for good: once and for all, and as the record says."""
+        self.happened.add("replayed" if key in self.final else "answered")
         former = self.final.setdefault(key, answer)
         if former != answer:
             raise Violation(f"key {key[:8]} was answered {former} and then {answer}")

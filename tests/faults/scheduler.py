@@ -27,6 +27,7 @@ class Actor:
         self.wake = world.now
         self.cut_off_until = world.now
         self.deadline: datetime | None = None
+        self.spared = False
         self.done = False
         self.error: BaseException | None = None
         self._work = work

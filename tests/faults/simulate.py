@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
@@ -88,6 +88,7 @@ class Run:
     violation: str | None
     arrows: frozenset[tuple[str, str]]
     errors: frozenset[str]
+    happened: frozenset[str]
     log: tuple[str, ...] = ()
 
 
@@ -112,11 +113,18 @@ def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
         arrows = {(one.status.value, other.status.value) for rows in lives for one, other in pairwise(rows)}
         errors = {row.error_code for rows in lives for row in rows if row.error_code}
         log = tuple(world.log or ())
-        return Run(seed, world.steps, world.digest, violation, frozenset(arrows), frozenset(errors), log)
+        happened = frozenset(house.ledger.happened)
+        return Run(seed, world.steps, world.digest, violation, frozenset(arrows), frozenset(errors), happened, log)
 
 
 def _run_one(job: tuple[int, str]) -> Run:
     return run(*job)
+
+
+def play(seeds: Iterable[int], mutation: str, processes: int) -> Iterator[Run]:
+    """Play seeds in several processes, in their order."""
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(_run_one, ((seed, mutation) for seed in seeds), chunksize=4)
 
 
 def main(arguments: list[str]) -> int:
@@ -137,17 +145,15 @@ def main(arguments: list[str]) -> int:
         return 1 if played.violation else 0
     mutated = options.mutation != "none"
     seeds = range(options.first, options.first + options.seeds)
-    jobs = ((seed, options.mutation) for seed in seeds)
-    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        for done in pool.imap(_run_one, jobs, chunksize=4):
-            if done.violation is None:
-                continue
-            sys.stdout.write(f"seed {done.seed}, step {done.steps}: {done.violation}\n")
-            if mutated:
-                sys.stdout.write(f"caught at seed {done.seed}\n")
-                return 0
-            sys.stdout.write(f"replay with: python -m tests.faults.simulate --replay {done.seed}\n")
-            return 1
+    for done in play(seeds, options.mutation, options.processes):
+        if done.violation is None:
+            continue
+        sys.stdout.write(f"seed {done.seed}, step {done.steps}: {done.violation}\n")
+        if mutated:
+            sys.stdout.write(f"caught at seed {done.seed}\n")
+            return 0
+        sys.stdout.write(f"replay with: python -m tests.faults.simulate --replay {done.seed}\n")
+        return 1
     sys.stdout.write(
         f"{options.mutation} survived {len(seeds)} seeds\n" if mutated else f"{len(seeds)} seeds, 0 violations\n"
     )

@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_no_seed_violates_an_invariant() -> None:
     """And between them they see every arrow that the service takes, and every reason to fail."""
-    runs = [simulate.run(seed) for seed in range(SEEDS)]
+    runs = list(simulate.play(range(SEEDS), "none", processes=2))
+    assert len(runs) == SEEDS
     assert [(run.seed, run.violation) for run in runs if run.violation] == []
     seen = {arrow for run in runs for arrow in run.arrows}
     # Straight to RUNNING goes only what its submitter runs at once.
@@ -24,6 +25,9 @@ def test_no_seed_violates_an_invariant() -> None:
     assert seen | direct == {(source, target) for source, targets in ARROWS.items() for target in targets}
     reasons = {error for run in runs for error in run.errors}
     assert reasons >= {"LOST", "CANCELLED", "TRANSIENT", "PERMANENT", "THROTTLED", "HANDED_OVER", "DISPATCH_FAILED"}
+    assert reasons >= {"EXECUTION_INTERRUPTED", "JOB_FAILED", "CHILDREN_PENDING", "CHILD_FAILED"}
+    happened = {what for run in runs for what in run.happened}
+    assert happened == {"answered", "replayed", "removed", "recurred", "continued", "reunited"}
 
 
 @pytest.mark.parametrize("mutation", ["fencing", "nonce", "drift"])

@@ -8,6 +8,7 @@ from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.purge import errors as purge
 from delegation.tasks import errors as tasks
+from delegation.tasks import policy
 
 _LIST: Final = "`delegation tasks list` shows the tasks there are."
 _REFS: Final = "`delegation persistence refs list` shows references, their recent heads and which are complete."
@@ -53,6 +54,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
         "The full list lies beside the plan, below `failed`; mend the cause and run the same command again.",
     ),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
+    (policy.InvalidProperty, "Correct the property that it names."),
     (tasks.MalformedRecord, "A newer release wrote it: use that release's command."),
     (tasks.StoreUnavailable, "Check the table's name, the endpoint, the region and your AWS credentials."),
     (

@@ -169,12 +169,17 @@ class FunctionBehavior(Generic[P, R]):
         """See TaskBehavior.run."""
         run = HeldRun(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic)
         try:
+            if task.cancel_requested and task.children:
+                return self._after_children(task)
             if task.pending_result is None:
                 task = self._work(task, run)
             return self._after_children(task) if task.children else self._succeed(task)
         except LeaseLost:
             return self._tasks.get(task.task_id)
         except RunCancelled as error:
+            head = self._tasks.get(task.task_id)
+            if head.children:
+                return self._after_children(head)
             return self._end(task, AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT))
         except RunHandedOver as error:
             return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))

@@ -43,16 +43,21 @@ def after_error(
 
     The next attempt is due after the policy's backoff, at once when nothing went wrong with the work, or after `wait`.
 
+    A cancelled task is FAILURE whatever the error; a cancelled parent only says so itself, after its children.
+
     A synchronous task that errs before its first delete is FAILURE at once (DESIGN §3, "Failing before the first
     delete"): its caller is told that it failed and that all is untouched.
     """
     retry = policies.retry(task.task_type)
-    if task.cancel_requested and error.kind is not ErrorClass.WAITING:
+    cancelling = task.cancel_requested and error.kind is not ErrorClass.WAITING
+    has_to_see_to_children = cancelling and bool(task.children) and error.code != t.CANCELLED
+    if cancelling and not has_to_see_to_children:
         return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request", extended=error.summary)
     untouched = task.synchronous and task.first_delete_ts is None and error.kind not in _FREE
     throttled = error.kind is ErrorClass.THROTTLED
-    excuse = error.kind in _EXCUSED or (throttled and task.throttled_count < MAX_EXCUSED)
-    if untouched or error.kind is ErrorClass.PERMANENT or (not excuse and retry.exhausted(task)):
+    excuse = has_to_see_to_children or error.kind in _EXCUSED or (throttled and task.throttled_count < MAX_EXCUSED)
+    over = untouched or error.kind is ErrorClass.PERMANENT or (not excuse and retry.exhausted(task))
+    if over and not has_to_see_to_children:
         return t.fail(task, now, code=error.code, summary=error.summary, extended=error.extended)
     if wait is None:
         # Excused attempts leave the count of the others flat; the wait grows with them all the same.

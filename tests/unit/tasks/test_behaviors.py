@@ -19,7 +19,7 @@ from delegation.tasks.policy import Policies
 from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
 from delegation.tasks.tasks import Parent, Submitted, Tasks
 from delegation.tasks.worker import Worker, WorkerSettings, lease_next_available_task
-from tests.unit.tasks.builders import HOUR, MINUTE, Clock
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 
 
 class Sum(BaseModel):
@@ -407,6 +407,42 @@ def test_cancelling_a_parent_cancels_its_children_and_it_ends_after_them(site: S
     assert site.head(submitted.task_id).status is Status.RETRY_SCHEDULED
     settle(site, worker)
     assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
+    assert site.head(submitted.task_id).error_code == "CANCELLED"
+
+
+def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site) -> None:
+    def interrupted(_parameters: Family, run: Run) -> Total:
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        site.service().cancel(run.task.task_id)
+        site.clock.advance(2 * SECOND)
+        run.checkpoint()
+        return Total(total=7)
+
+    behavior = Behavior("FAMILY", Family, interrupted, result=Total)
+    submitted = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    parent = site.head(submitted.task_id)
+    assert parent.status is Status.RETRY_SCHEDULED
+    assert [site.head(child).error_code for child in parent.children] == ["CANCELLED"]
+    settle(site, worker)
+    assert site.head(submitted.task_id).error_code == "CANCELLED"
+
+
+def test_a_cancelled_parent_whose_holder_is_lost_still_ends_after_its_children(site: Site) -> None:
+    behavior = family(site)
+    submitted = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    children = site.head(submitted.task_id).children
+    site.service().cancel(submitted.task_id)
+    site.clock.advance(2 * MINUTE)
+    site.service().acquire(submitted.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+    site.clock.advance(MINUTE)
+    settle(site, worker)
+    assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
+    ends = [site.head(task_id).last_status_change_ts for task_id in (submitted.task_id, *children)]
+    assert ends[0] == max(ends)
     assert site.head(submitted.task_id).error_code == "CANCELLED"
 
 
