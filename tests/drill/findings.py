@@ -77,7 +77,7 @@ def examine(
 
 def _rows(tasks: TaskService, task_id: str) -> list[Task]:
     rows: list[Task] = []
-    while more := tasks.store.history(task_id, after=len(rows)):
+    while more := tasks.store.history(task_id, after=rows[-1].version if rows else 0):
         rows += more
     return rows
 

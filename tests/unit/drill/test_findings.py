@@ -1,0 +1,105 @@
+"""What a drill is held to: a store and a log made wrong on purpose are found wrong."""
+
+import pytest
+
+from delegation.tasks.memory import MemoryTaskStore
+from delegation.tasks.policy import Policies
+from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
+from delegation.tasks.tasks import Tasks
+from tests.drill.findings import examine
+from tests.drill.observed import END, PIECE, START, STEP, Done, Line, Piece
+from tests.unit.tasks.builders import HOUR, MINUTE, Clock
+
+
+class Site:
+    """One task, lost by its first holder and done by its second, with the lines that belong to that."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = MemoryTaskStore()
+        policies = Policies.from_properties({"delegation.retry.default.max-attempts": "9"})
+        self.tasks = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.submitted = Tasks(self.tasks).submit(PIECE, Piece(name="a"))
+        self.task_id = self.submitted.task_id
+        self.lines = [self.line(1, START), self.line(1, STEP), self.line(2, START), self.line(2, END)]
+
+    def line(self, attempt: int, what: str, pid: int | None = None) -> Line:
+        return Line(self.task_id, attempt, pid or attempt, what)
+
+    def run(self, *, attempt: int = 2) -> None:
+        for owner in ("one", "two"):
+            self.tasks.acquire(self.task_id, owner, lambda now: Lease.lasting(MINUTE, now))
+            self.clock.advance(HOUR)
+        result = Done(attempt=attempt, pid=2).model_dump_json()
+        self.tasks.succeed(self.task_id, 2, "done", result_extended=result)
+
+    def examine(self, kills: int = 1):
+        return examine(self.tasks, [self.submitted], self.lines, kills=kills)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_what_is_as_it_should_be_is_counted(site):
+    site.run()
+    found = site.examine()
+    assert found.violations == ()
+    counted = (found.tasks, found.outcomes, found.succeeded, found.attempts, found.most_attempts)
+    assert counted == (1, 1, 1, 2, 2)
+    assert (found.interrupted, found.duplicates) == (1, 0)
+
+
+def test_more_attempts_than_kills_explain_are_found(site):
+    site.run()
+    assert "1 attempts too many for 0 kills" in site.examine(kills=0).violations
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ((2, START, 2), "attempt 2 was seen to begin 2 times"),
+        ((1, STEP, 1), "attempts overlap: [1, 1, 2, 2, 1]"),
+        ((2, STEP, 7), "worked on by several processes"),
+    ],
+)
+def test_work_that_should_not_have_been_is_found(site, more, words):
+    site.run()
+    attempt, what, pid = more
+    site.lines.append(site.line(attempt, what, pid))
+    assert any(words in violation for violation in site.examine().violations)
+
+
+def test_work_for_a_task_that_nobody_submitted_is_found(site):
+    site.run()
+    site.lines.append(Line("stranger", 1, 1, START))
+    assert "stranger: worked on and never submitted" in site.examine().violations
+
+
+def test_a_task_without_an_outcome_is_found(site):
+    told = site.examine().violations
+    assert any("ended as SUBMITTED" in violation for violation in told)
+    assert any("its caller still waits" in violation for violation in told)
+    assert any("still due" in violation for violation in told)
+
+
+def test_a_result_of_another_attempt_or_never_reached_is_found(site):
+    site.run(attempt=1)
+    assert any("is not of attempt 2" in violation for violation in site.examine().violations)
+    other = Site()
+    other.run()
+    other.lines.pop()
+    assert any("was never seen to be reached" in violation for violation in other.examine().violations)
+
+
+def test_a_gap_in_the_history_and_a_second_success_are_found(site):
+    site.run()
+    rows = site.store._rows[site.task_id]
+    last = max(rows)
+    rows[last + 2] = rows[last].evolve(version=last + 2)
+    site.store._heads[site.task_id] = rows[last + 2]
+    told = " ".join(site.examine().violations)
+    assert f"under a head at {last + 2}" in told
+    assert "SUCCESS became SUCCESS" in told
+    assert "2 SUCCESS versions" in told
