@@ -81,6 +81,10 @@ def _watch_job(grants: Grants) -> iam.PolicyStatement:
     return allow(["emr-serverless:GetJobRun"], grants.spark.job_runs_arn)
 
 
+def _cancel_job(grants: Grants) -> iam.PolicyStatement:
+    return allow(["emr-serverless:CancelJobRun"], grants.spark.job_runs_arn)
+
+
 def _send(grants: Grants) -> iam.PolicyStatement:
     return allow(["sqs:SendMessage"], grants.queue_arn)
 
@@ -94,7 +98,7 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "prepare": lambda grants: [*grants.data.tasks(), *grants.data.read_plans(), *grants.data.polaris()],
     "run_inline": _run_inline,
     "start_job": _start_job,
-    "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _send(grants)],
+    "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), _send(grants)],
     "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants)],
     "make_due": lambda grants: grants.data.tasks(),
 }

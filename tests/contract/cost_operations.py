@@ -171,8 +171,9 @@ def look_again(house: House) -> Act:
 
 
 def hand_on(house: House) -> Act:
-    task_id = running(house)
-    return lambda: house.service.hand_to_next_execution(task_id, 1, lambda n: f"{task_id}-{n}")
+    task = house.put(Status.RUNNING)
+    owner = task.lease_owner or ""
+    return lambda: house.service.hand_to_next_execution(task.task_id, 1, owner, lambda n: f"{task.task_id}-{n}")
 
 
 def child(house: House) -> Act:

@@ -43,7 +43,7 @@ ACTIONS = {
         "emr-serverless:CancelJobRun",
         "iam:PassRole",
     },
-    "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "sqs:SendMessage"},
+    "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "sqs:SendMessage"},
     "complete": _TASKS | {"emr-serverless:GetJobRun"},
     "make_due": _TASKS,
 }

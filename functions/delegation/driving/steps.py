@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-from delegation.driving.jobs import JobRefused, JobService
+from delegation.driving.jobs import JobRefused, JobRun, JobService
 from delegation.errors import DelegationError
 from delegation.tasks import outcomes
 from delegation.tasks.behaviors import INLINE, Behaviors
@@ -188,11 +188,12 @@ class Steps:
                 sign = task.progress_ts
                 task = self._tasks.heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
             if task.lost_not_before is not None and now >= task.lost_not_before:
+                self._cancel(run)
                 self._tasks.change(step.task_id, self._presume_lost)
                 return step.to("complete")
             if step.turn >= MAX_TURNS:
                 self._tasks.hand_to_next_execution(
-                    step.task_id, step.attempt, lambda n: execution_name(step.task_id, n)
+                    step.task_id, step.attempt, step.execution, lambda n: execution_name(step.task_id, n)
                 )
                 return step.to("continue")
         except LeaseLost:
@@ -226,6 +227,13 @@ class Steps:
             error = AttemptError("EXECUTION_INTERRUPTED", "a step of the state machine failed", ErrorClass.TRANSIENT)
             self._give_back(replace(step, attempt=task.attempt_count), error)
         return step.to("due")
+
+    def _cancel(self, run: JobRun) -> None:
+        """End a hung job before its task is lost: the next attempt may be one that looks for no former jobs."""
+        try:
+            self._jobs_.cancel(run.id)
+        except JobRefused:
+            return  # what it still does is refused by its attempt number
 
     @property
     def _jobs_(self) -> JobService:

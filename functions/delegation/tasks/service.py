@@ -290,14 +290,17 @@ class TaskService:
 
         return self.change(task_id, decide)
 
-    def hand_to_next_execution(self, task_id: str, attempt: int, name: Callable[[int], str]) -> Task:
-        """Let the execution of the next dispatch go on with this attempt (DESIGN §4, long runs).
+    def hand_to_next_execution(self, task_id: str, attempt: int, owner: str, name: Callable[[int], str]) -> Task:
+        """Let the execution of the next dispatch go on with this attempt of `owner` (DESIGN §4, long runs).
 
-        It counts as a dispatch that led to something, so `dispatch_base` moves along.
+        It counts as a dispatch that led to something, so `dispatch_base` moves along. Once handed on, a repeat only
+        sends the message again.
         """
 
         def decide(task: Task, _now: datetime) -> Task:
             following = t.held_by(task, attempt).dispatch_count + 1
+            if task.lease_owner != owner:
+                return task
             return task.evolve(lease_owner=name(following), dispatch_count=following, dispatch_base=following)
 
         after = self.change(task_id, decide)

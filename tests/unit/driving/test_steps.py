@@ -240,7 +240,23 @@ def test_a_hung_job_is_lost_and_its_task_retried(driven: Driven) -> None:
     driven.clock.advance(HOUR)
     assert driven.beat()["next"] == "complete"
     assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
+    assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
     assert driven.steps.complete(driven.step)["next"] == "wait"
+
+
+def test_a_hung_job_that_cannot_be_cancelled_is_lost_all_the_same(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_run_id: str) -> None:
+        raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
+
+    monkeypatch.setattr(driven.jobs, "cancel", refuse)
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.clock.advance(2 * HOUR)
+    assert driven.beat()["next"] == "complete"
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
 
 
 def test_a_killed_job_is_retried(driven: Driven) -> None:

@@ -226,7 +226,7 @@ LATE: list[Callable[[TaskService, str], object]] = [
     lambda service, task_id: service.publish_plan(
         task_id, 1, PlanSegment(id="1/0", sha256="00"), seen=0, files_planned=1
     ),
-    lambda service, task_id: service.hand_to_next_execution(task_id, 1, str),
+    lambda service, task_id: service.hand_to_next_execution(task_id, 1, "run-1", str),
 ]
 
 
@@ -454,18 +454,23 @@ def test_a_person_may_retry_what_could_not_be_dispatched(house: House) -> None:
 
 def test_a_long_run_is_handed_to_the_next_execution(house: House) -> None:
     task_id = house.running(dispatch_count=1)
-    handed = house.service.hand_to_next_execution(task_id, 1, lambda n: f"{task_id}-{n}")
+    handed = house.service.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
     assert (handed.lease_owner, handed.dispatch_count, handed.status) == (f"{task_id}-2", 2, Status.RUNNING)
     assert house.queue.sent == [(task_id, 2)]
     same = house.acquire(task_id, f"{task_id}-2")
     assert (same.attempt_count, same.version) == (1, handed.version)
+    again = house.service.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
+    assert (again.lease_owner, again.dispatch_count) == (f"{task_id}-2", 2)
+    assert house.queue.sent == [(task_id, 2)] * 2
 
 
 def test_a_run_of_many_executions_that_is_lost_is_dispatched_again(house: House) -> None:
     """Continuations are no failed dispatches: they do not use up the 20 that a waiting task has."""
     task_id = house.running(dispatch_count=1)
+    owner = "run-1"
     for _ in range(25):
-        house.service.hand_to_next_execution(task_id, 1, lambda n: f"{task_id}-{n}")
+        handed = house.service.hand_to_next_execution(task_id, 1, owner, lambda n: f"{task_id}-{n}")
+        owner = handed.lease_owner or ""
     house.clock.advance(2 * HOUR)
     lost = house.service.look_again(task_id)
     assert (lost.status, lost.error_code, lost.dispatch_count) == (Status.RETRY_SCHEDULED, "LOST", 27)
