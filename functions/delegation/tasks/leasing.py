@@ -18,6 +18,8 @@ from delegation.tasks.store import DueEntry
 logger = logging.getLogger(__name__)
 _WIDER: Final = 8
 """By how much more of the due tasks is looked at when all that were seen belong to a newer deployment."""
+_MISSES: Final = 4
+"""After so many remembered tasks in a row that others were faster at, a new look is worth more than the rest."""
 _FRESH: Final = timedelta(seconds=5)
 """For so long what a look at the index found is used up before the next look."""
 
@@ -65,9 +67,9 @@ def lease_next_available_task(
     lookout = lookout or Lookout()
     seen: set[str] = set()
     limit = lookout.candidates
-    hints, more = lookout.remembered(tasks.clock()), True
+    hints, more, tries = lookout.remembered(tasks.clock()), True, _MISSES
     while True:
-        while hints:
+        while hints and tries:
             entry = hints.popleft()
             if entry.task_id in seen or entry.task_id in lookout.foreign:
                 continue
@@ -75,9 +77,11 @@ def lease_next_available_task(
             task = _leased(tasks, owner, entry.task_id, kinds=kinds, lease=lease, foreign=lookout.foreign)
             if task is not None:
                 return task
+            tries -= 1
         if not more:
             return None
         hints, more = lookout.look(tasks, owner, limit)
+        tries = len(hints)
         limit *= _WIDER
 
 

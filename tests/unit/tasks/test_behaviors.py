@@ -3,84 +3,19 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import ClassVar
 
 import pytest
-from pydantic import BaseModel
 
-from delegation.errors import DelegationError
-from delegation.tasks.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.errors import LeaseLost, TaskFailed
-from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import Policies
-from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
-from delegation.tasks.tasks import Parent, Submitted, Tasks
-from delegation.tasks.worker import Worker, WorkerSettings, lease_next_available_task
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
-
-
-class Sum(BaseModel):
-    left: int
-    right: int
-
-
-class Total(BaseModel):
-    total: int
-
-
-class Passing(DelegationError):
-    code: ClassVar[str] = "PASSING"
-    retryable: ClassVar[bool] = True
-
-
-class ForGood(DelegationError):
-    code: ClassVar[str] = "FOR_GOOD"
-
-
-def add(parameters: Sum, _run: Run) -> Total:
-    return Total(total=parameters.left + parameters.right)
-
-
-def identity(parameters: Sum) -> str:
-    return f"{parameters.left}+{parameters.right}"
-
-
-ADD = Behavior("ADD", Sum, add, result=Total, identify=identity)
-ONE = Sum(left=1, right=2)
-
-
-@dataclass
-class Site:
-    """One store and clock, and as many services on them as a test wants."""
-
-    store: MemoryTaskStore = field(default_factory=MemoryTaskStore)
-    clock: Clock = field(default_factory=Clock)
-
-    def service(self) -> TaskService:
-        policies = Policies.from_properties({"delegation.retry.default.max-attempts": "3"})
-        return TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
-
-    def client(self) -> Tasks:
-        return Tasks(self.service())
-
-    def worker(self, name: str, *behaviors: Behavior) -> Worker:
-        service = self.service()
-        runnable = [FunctionBehavior(service, behavior, monotonic=self.seconds) for behavior in behaviors]
-        return Worker(service, Behaviors(runnable), WorkerSettings(owner=name))
-
-    def seconds(self) -> float:
-        return self.clock.now.timestamp()
-
-    def statuses(self, task_id: str) -> list[Status]:
-        return [task.status for task in self.store.history(task_id)]
-
-    def head(self, task_id: str) -> Task:
-        task = self.store.get(task_id)
-        assert task is not None
-        return task
+from delegation.tasks.service import Lease
+from delegation.tasks.tasks import Submitted
+from delegation.tasks.worker import Worker, lease_next_available_task
+from tests.unit.tasks.builders import HOUR, MINUTE
+from tests.unit.tasks.site import ADD, ONE, ForGood, Passing, Site, Sum, Total, add, identity
 
 
 @pytest.fixture
@@ -344,106 +279,6 @@ def test_a_task_run_where_it_was_made_is_running_from_its_first_version(site: Si
     assert client.start_here(ADD, ONE, "me", Lease.lasting(HOUR, site.clock())) is None
     FunctionBehavior(site.service(), ADD, monotonic=site.seconds).run(task, hand_over_at=None)
     assert site.statuses(task.task_id) == ["RUNNING", "SUCCESS"]
-
-
-class Family(BaseModel):
-    fails: bool = False
-
-
-def family(site: Site, **child_fields: bool) -> Behavior[Family, Total]:
-    def parent(parameters: Family, run: Run) -> Total:
-        for n in range(2):
-            child = Sum(left=n, right=-1 if parameters.fails else n)
-            site.client().submit(ADD_OR_FAIL, child, parent=Parent(run.task.task_id, run.task.attempt_count))
-        return Total(total=7)
-
-    return Behavior("FAMILY", Family, parent, result=Total)
-
-
-def add_or_fail(parameters: Sum, run: Run) -> Total:
-    if parameters.right < 0:
-        raise ForGood("negative")
-    return add(parameters, run)
-
-
-ADD_OR_FAIL = Behavior("CHILD", Sum, add_or_fail, result=Total, identify=identity)
-
-
-def settle(site: Site, worker: Worker) -> None:
-    for _ in range(20):
-        while worker.run_once() is not None:
-            pass
-        site.clock.advance(2 * MINUTE)
-
-
-def test_a_parent_ends_after_its_children(site: Site) -> None:
-    behavior = family(site)
-    submitted = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior, ADD_OR_FAIL)
-    assert worker.run_once() is not None
-    parent = site.head(submitted.task_id)
-    assert (parent.status, parent.error_code, len(parent.children)) == (Status.RETRY_SCHEDULED, "CHILDREN_PENDING", 2)
-    assert all(site.head(child).parent_id == submitted.task_id for child in parent.children)
-    settle(site, worker)
-    outcome = submitted.completion.wait()
-    assert outcome == Total(total=7)
-    assert site.head(submitted.task_id).unexcused_attempts == 1
-
-
-def test_a_parents_outcome_derives_from_its_children(site: Site) -> None:
-    behavior = family(site)
-    submitted = site.client().submit(behavior, Family(fails=True))
-    settle(site, site.worker("w", behavior, ADD_OR_FAIL))
-    assert site.head(submitted.task_id).error_code == "CHILD_FAILED"
-
-
-def test_cancelling_a_parent_cancels_its_children_and_it_ends_after_them(site: Site) -> None:
-    behavior = family(site)
-    submitted = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior)
-    worker.run_once()
-    children = site.head(submitted.task_id).children
-    site.service().cancel(submitted.task_id)
-    assert site.head(submitted.task_id).status is Status.RETRY_SCHEDULED
-    settle(site, worker)
-    assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
-    assert site.head(submitted.task_id).error_code == "CANCELLED"
-
-
-def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site) -> None:
-    def interrupted(_parameters: Family, run: Run) -> Total:
-        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
-        site.service().cancel(run.task.task_id)
-        site.clock.advance(2 * SECOND)
-        run.checkpoint()
-        return Total(total=7)
-
-    behavior = Behavior("FAMILY", Family, interrupted, result=Total)
-    submitted = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior)
-    worker.run_once()
-    parent = site.head(submitted.task_id)
-    assert parent.status is Status.RETRY_SCHEDULED
-    assert [site.head(child).error_code for child in parent.children] == ["CANCELLED"]
-    settle(site, worker)
-    assert site.head(submitted.task_id).error_code == "CANCELLED"
-
-
-def test_a_cancelled_parent_whose_holder_is_lost_still_ends_after_its_children(site: Site) -> None:
-    behavior = family(site)
-    submitted = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior)
-    worker.run_once()
-    children = site.head(submitted.task_id).children
-    site.service().cancel(submitted.task_id)
-    site.clock.advance(2 * MINUTE)
-    site.service().acquire(submitted.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
-    site.clock.advance(MINUTE)
-    settle(site, worker)
-    assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
-    ends = [site.head(task_id).last_status_change_ts for task_id in (submitted.task_id, *children)]
-    assert ends[0] == max(ends)
-    assert site.head(submitted.task_id).error_code == "CANCELLED"
 
 
 def test_work_that_outlives_its_lease_stops_at_the_next_checkpoint(site: Site) -> None:

@@ -10,7 +10,7 @@ from delegation.tasks.kernel import KernelTaskStore, task_process
 from delegation.tasks.kernel_maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
 from delegation.tasks.store import Advance, Create, Revise
 from tests.unit.tasks.builders import HOUR, NOW, acquired, submitted, touched
-from tests.unit.tasks.test_behaviors import Site
+from tests.unit.tasks.site import Site
 
 DAY_NS = 86_400 * 10**9
 

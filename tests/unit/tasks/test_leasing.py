@@ -1,5 +1,6 @@
 """Which task a worker leases next, and what that costs the index."""
 
+import itertools
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -90,6 +91,20 @@ def test_nothing_left_of_a_look_is_no_reason_to_wait() -> None:
     assert task.task_id == "later"
 
 
+def test_what_others_took_meanwhile_is_not_gone_through_to_the_end() -> None:
+    fleet = Fleet(50)
+    fleet.lease("slow")
+    for _ in range(49):
+        fleet.lease("fast")
+    fleet.store.apply(Create(submitted("later", due_at=NOW)))
+    read: list[str] = []
+    fleet.store.fault = read.append
+    task = fleet.lease("slow")
+    assert task is not None
+    assert task.task_id == "later"
+    assert read.count("before get") == 5
+
+
 def test_workers_that_look_alike_run_for_different_tasks() -> None:
     """All have looked before any of them leased; still hardly anybody is refused."""
     fleet = Fleet(48)
@@ -124,12 +139,12 @@ def test_threads_lease_every_task_once() -> None:
 def test_all_shards_are_asked_at_once_and_none_gets_much_more_than_its_part() -> None:
     with moto_task_store() as store:
         asked: list[tuple[str, str]] = []
-        barrier = threading.Barrier(2)
+        barrier, entered = threading.Barrier(2), itertools.count()
         real = store.dynamodb.client.query
 
         def query(**arguments: Any) -> Any:
             bucket = arguments["ExpressionAttributeValues"][":bucket"]["S"]
-            if len(asked) < 2:
+            if next(entered) < 2:
                 barrier.wait(timeout=30)  # only passes when a second shard is asked before the first has answered
             asked.append((bucket, arguments["IndexName"]))
             return real(**arguments)
