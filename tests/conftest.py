@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from infra.local.dynamodb import DynamoDbLocal
 from infra.local.errors import UnavailableError
 from infra.local.moto_app import MotoDynamoDb
+
+
+# No test asserts on time, and a busy machine is no fault of an example.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")
