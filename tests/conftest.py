@@ -9,7 +9,6 @@ from infra.local.dynamodb import DynamoDbLocal
 from infra.local.errors import UnavailableError
 from infra.local.moto_app import MotoDynamoDb
 
-
 # No test asserts on time, and a busy machine is no fault of an example.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
