@@ -1,102 +1,189 @@
-"""Deletes a second against a store that takes no more than so many, from one process and from several.
+"""Deletes a second over HTTP: unthrottled beside plain boto3, then from 1 and 4 processes against a store with a limit.
 
-    PYTHONPATH=functions:. python tests/bench/bench_delete.py [--keys N] [--limit N] [--rounds N]
+    PYTHONPATH=functions:. python tests/bench/bench_delete.py [--rounds N] [--limit N] [--keys N] [--shared-keys N]
+                                                              [--burst N] [--per-key]
 
-The store is a token bucket in shared memory with 20 ms of latency: a batch that it has not the tokens for is answered
-with SlowDown for every key, as S3 does. It measures our rate control (`purge.rate`, `purge.delete`), not boto3. Medians
-of several rounds; `of the limit` counts from the first batch to the last answer, finding the rate included.
+Our `Deleter` and `S3ObjectStore` at their defaults, in processes of their own, chunk after chunk as an executor does it
+or, without a limit, also all keys in one stream; the store is `delete_store` (20 ms a call), whose own CPU time and
+ceiling are printed too. Medians of several rounds, ours and boto3's in turns. A limited store begins without saved
+tokens, so the limit is all that it can give; what is counted goes from the first batch to the last answer, finding the
+rate included.
 """
 
 import argparse
+import http.client
 import multiprocessing
+import os
 import statistics
 import sys
+import threading
 import time
-from collections.abc import Sequence
+import urllib.parse
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from delegation.purge.delete import DeletePolicy, Deleter
-from delegation.purge.locations import ObjectLocation
-from delegation.purge.objectstore import BatchResult, KeyFailure
+import boto3
+from botocore.config import Config
+
+from delegation.polaris.model import S3Settings
+from delegation.purge.context import PurgeSettings
+from delegation.purge.delete import Deleter
+from delegation.purge.s3 import S3ObjectStore
+from delegation.purge.s3_delete import request_body
 from delegation.purge.sorting import Record
+from tests.bench.delete_store import Counts, DeleteStore, Rules
 
-LATENCY = 0.02
-
-
-class Throttled:
-    """An ObjectStore whose tokens are shared by all processes; `level` is (tokens, time of the last look)."""
-
-    def __init__(self, level: "Sequence[Any]", lock: Any, limit: float) -> None:
-        self._level, self._lock, self._limit = level, lock, limit
-
-    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        time.sleep(LATENCY)
-        with self._lock:
-            now = time.monotonic()
-            tokens = min(self._limit, self._level[0] + (now - self._level[1]) * self._limit)
-            taken = tokens >= len(keys)
-            self._level[0], self._level[1] = tokens - len(keys) * taken, now  # type: ignore[index]
-        if taken:
-            return BatchResult(tuple(keys))
-        return BatchResult((), tuple(KeyFailure(key, "SlowDown") for key in keys))
-
-    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        raise NotImplementedError
-
-    def exists(self, location: ObjectLocation) -> bool:
-        raise NotImplementedError
-
-    def probe_delete(self, prefix: str) -> str | None:
-        raise NotImplementedError
-
-    def versioned(self, bucket: str) -> bool | None:
-        raise NotImplementedError
+BUCKET = "bench"
+_CONTEXT = multiprocessing.get_context("spawn")
 
 
-def purge(store: Throttled, part: int, parts: int, keys: int, left: "Synchronized[int]") -> None:
-    """What one executor does: its share of the keys, beginning with its share of the rate, chunk after chunk."""
-    policy = DeletePolicy()
-    policy = replace(policy, rate=replace(policy.rate, start=policy.rate.start / parts))
-    with Deleter(store, policy) as deleter:
-        for first in range(0, keys, 10_000):
-            numbers = range(first, min(first + 10_000, keys))
-            outcome = deleter.delete([Record(f"s3://b/{part}/{n:09d}", 8, 1) for n in numbers], lambda: None)
-            with left.get_lock():
-                left.value += len(outcome.failures)
-
-
-def measure(processes: int, keys: int, limit: float) -> tuple[float, int]:
-    """(keys a second, keys left)."""
-    context = multiprocessing.get_context("fork")
-    level, lock, left = context.Array("d", [0.0, time.monotonic()], lock=False), context.Lock(), context.Value("l", 0)
-    store = Throttled(level, lock, limit)
-    workers = [
-        context.Process(target=purge, args=(store, part, processes, keys // processes, left))
-        for part in range(processes)
+def keys(part: int, first: int, count: int) -> list[str]:
+    """Names as long as Iceberg's."""
+    return [
+        f"wh/db/table/data/part={part}/{number:09d}-0123456789abcdef-00001.parquet" for number in range(first, count)
     ]
-    started = time.monotonic()
+
+
+def ours(url: str, part: int, parts: int, count: int) -> None:
+    """What one executor does: chunks of the plan's size, beginning with its share of the rate."""
+    settings = PurgeSettings()
+    policy = replace(settings.delete, rate=replace(settings.delete.rate, start=settings.delete.rate.start / parts))
+    store = S3ObjectStore(settings=S3Settings(endpoint=url, region="us-east-1", path_style=True))
+    with Deleter(store, policy) as deleter:
+        for first in range(0, count, settings.chunk_paths):
+            names = keys(part, first, min(first + settings.chunk_paths, count))
+            deleter.delete([Record(f"s3://{BUCKET}/{key}", 8, 1) for key in names], lambda: None)
+
+
+def stream(url: str, count: int) -> None:
+    """Our defaults without a chunk's end in between."""
+    store = S3ObjectStore(settings=S3Settings(endpoint=url, region="us-east-1", path_style=True))
+    with Deleter(store, PurgeSettings().delete) as deleter:
+        deleter.delete((Record(f"s3://{BUCKET}/{key}", 8, 1) for key in keys(0, 0, count)), lambda: None)
+
+
+def boto(url: str, threads: int, count: int) -> None:
+    """boto3 as it comes, 1,000 keys a call."""
+    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", config=Config(max_pool_connections=threads))
+
+    def delete(first: int) -> None:
+        objects = [{"Key": key} for key in keys(0, first, first + 1_000)]
+        answer = client.delete_objects(Bucket=BUCKET, Delete={"Objects": objects})  # type: ignore[typeddict-item]
+        if len(answer["Deleted"]) != len(objects):
+            raise SystemExit("the store did not delete them all")
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(delete, range(0, count, 1_000)))
+
+
+def raw(url: str, threads: int, count: int) -> None:
+    """Requests written beforehand and answers thrown away: as fast as the store goes, or near it."""
+    body, address = request_body(keys(0, 0, 1_000)), urllib.parse.urlsplit(url)
+
+    def post(calls: int) -> None:
+        connection = http.client.HTTPConnection(address.hostname or "", address.port)
+        for _ in range(calls):
+            connection.request("POST", f"/{BUCKET}?delete", body)
+            connection.getresponse().read()
+        connection.close()
+
+    workers = [threading.Thread(target=post, args=(count // 1_000 // threads,)) for _ in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    return keys / (time.monotonic() - started), left.value
+
+
+def _child(ready: Any, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    ready.wait()
+    work(*arguments)
+
+
+def measure(store: DeleteStore, rules: Rules, jobs: list[tuple[Any, ...]]) -> tuple[float, Counts]:
+    """Seconds from the start signal to the end of the last process, and what the store saw; jobs are (work, *args)."""
+    ready = _CONTEXT.Barrier(len(jobs) + 1)
+    workers = [_CONTEXT.Process(target=_child, args=(ready, work, tuple(rest))) for work, *rest in jobs]
+    for worker in workers:
+        worker.start()
+    store.reset(rules)
+    ready.wait()
+    store.reset(rules)
+    started = time.monotonic()
+    for worker in workers:
+        worker.join()
+    seconds = time.monotonic() - started
+    if any(worker.exitcode for worker in workers):
+        raise SystemExit("a process ended badly")
+    return seconds, store.counts()
+
+
+def unthrottled(store: DeleteStore, rounds: int, count: int) -> None:
+    contenders = {
+        "ours, one stream": [(stream, store.url, count)],
+        "ours, chunks of 10,000": [(ours, store.url, 0, 1, count)],
+        "boto3, 8 threads": [(boto, store.url, 8, count // 2)],
+        "boto3, 32 threads": [(boto, store.url, 32, count // 2)],
+        "the store itself": [(raw, store.url, 16, count)],
+    }
+    found: dict[str, list[tuple[float, Counts]]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, jobs in contenders.items():
+            found[name].append(measure(store, Rules(), jobs))
+    rates = {
+        name: statistics.median(jobs[0][-1] / seconds for seconds, _ in found[name])
+        for name, jobs in contenders.items()
+    }
+    for name, rate in rates.items():
+        cpu = statistics.median(counts.cpu / seconds for seconds, counts in found[name])
+        left = max(contenders[name][0][-1] - counts.distinct for _, counts in found[name])
+        rest = "" if name == "the store itself" else f", {left} keys left"
+        print_line(f"unthrottled, {name}: {rate:,.0f} keys/s (store {cpu:.0%} of a core{rest})")
+    best = max(rate for name, rate in rates.items() if name.startswith("boto3"))
+    print_line(f"one stream / the better boto3: {rates['ours, one stream'] / best:.2f}")
+
+
+def throttled(store: DeleteStore, rules: Rules, rounds: int, processes: int, count: int) -> None:
+    each = count // processes
+    jobs = [(ours, store.url, part, processes, each) for part in range(processes)]
+    found = [measure(store, rules, jobs) for _ in range(rounds)]
+    shares = [processes * each / seconds / rules.limit for seconds, _ in found]
+    left = max(processes * each - counts.distinct for _, counts in found)
+    refused = statistics.median(counts.refused_keys / (processes * each) for _, counts in found)
+    cpu = statistics.median(counts.cpu / seconds for seconds, counts in found)
+    print_line(
+        f"{processes} process(es), {rules.limit:,.0f} keys/s, burst {rules.burst:,.0f}: "
+        f"{statistics.median(shares):.1%} of the limit ({', '.join(f'{share:.1%}' for share in shares)}), "
+        f"{left} keys left, "
+        f"{refused:.1%} refused on the way (store {cpu:.0%} of a core)"
+    )
+
+
+def print_line(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Deletes a second against a throttled store.")
-    parser.add_argument("--keys", type=int, default=70_000)
-    parser.add_argument("--limit", type=float, default=3_500.0)
+    parser = argparse.ArgumentParser(description="Deletes a second, with and without a limit.")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=3_500.0)
+    parser.add_argument("--burst", type=float, default=1_000.0, help="keys that the store can save up")
+    parser.add_argument("--per-key", action="store_true", help="refuse keys inside a 200 instead of whole requests")
+    parser.add_argument("--keys", type=int, default=70_000, help="for one process under the limit")
+    parser.add_argument("--shared-keys", type=int, default=140_000, help="for four processes together")
+    parser.add_argument("--free-keys", type=int, default=1_000_000, help="without a limit")
     options = parser.parse_args()
-    for processes in (1, 4):
-        rounds = [measure(processes, options.keys, options.limit) for _ in range(options.rounds)]
-        rate = statistics.median(rate for rate, _ in rounds)
-        left = max(left for _, left in rounds)
-        sys.stdout.write(
-            f"{processes} process(es): {rate:,.0f} keys/s, {rate / options.limit:.1%} of the limit, {left} keys left\n"
-        )
+    os.environ |= {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
+    rules = Rules(options.limit, options.burst, options.per_key)
+    with DeleteStore() as store:
+        if options.free_keys:
+            unthrottled(store, options.rounds, options.free_keys)
+        for processes, count in ((1, options.keys), (4, options.shared_keys)):
+            if count:
+                throttled(store, rules, options.rounds, processes, count)
+    print_line(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ class Clock:
             self.now += seconds
 
 
-def test_the_rate_settles_just_below_the_limit_and_leaves_nothing() -> None:
+def test_the_rate_settles_around_the_limit_and_leaves_nothing() -> None:
     clock = Clock()
     store = Limited(3500, clock)
     policy = DeletePolicy(batch=250, threads=1, pause=0.0, longest_pause=0.0)
@@ -285,41 +285,56 @@ def shared(processes: int, keys: int, limit: float, seed: int) -> tuple[float, f
 def test_processes_that_do_not_talk_use_nearly_all_a_store_takes(processes: int) -> None:
     runs = [shared(processes, 70_000, 3_500, seed) for seed in range(3)]
     assert statistics.median(used for used, _ in runs) >= 0.97
-    assert max(refused for _, refused in runs) < 0.15
+    assert max(refused for _, refused in runs) < 0.2
 
 
-def test_the_rate_falls_at_most_once_an_interval_and_never_to_nothing() -> None:
+def test_every_refused_batch_takes_its_part_and_never_all() -> None:
     policy = RatePolicy()
     rate = AdaptiveRate(policy, now=0.0)
     for _ in range(10):
         rate.answered(0, 0.5, throttled=True)
-    assert rate.keys_per_second == pytest.approx(policy.start / 2 * (1 - policy.decrease))
-    for turn in range(1, 60):
-        rate.answered(0, 0.5 + turn * policy.interval, throttled=True)
+    assert rate.keys_per_second == pytest.approx(policy.start * (1 - policy.decrease) ** 10)
+    for turn in range(200):
+        rate.answered(0, 0.5 + turn, throttled=True)
     assert rate.keys_per_second == policy.floor
 
 
-def test_the_rate_doubles_in_a_second_until_the_store_says_slow_down() -> None:
-    rate = AdaptiveRate(RatePolicy(), now=0.0)
-    for turn in range(8):  # 8 batches of 250 at 2,000 keys/s are one second
-        rate.answered(250, turn / 8, throttled=False)
-    assert rate.keys_per_second == pytest.approx(4_000)
-
-
-def test_after_a_step_back_the_rate_returns_and_then_looks_for_more() -> None:
-    policy = RatePolicy(add_per_second=0.0)
+def test_the_rate_multiplies_until_the_store_says_slow_down() -> None:
+    policy = RatePolicy(search=4.0)
     rate = AdaptiveRate(policy, now=0.0)
-    rate.answered(2_000, 1.0, throttled=False)
-    full = rate.keys_per_second
-    rate.answered(4_000, 1.0, throttled=True)
-    assert rate.keys_per_second == pytest.approx(full * (1 - policy.decrease))
-    rate.answered(1, 1.0 + policy.recovery, throttled=False)
-    assert rate.keys_per_second == pytest.approx(full)
-    rate.answered(1, 1.0 + 5 * policy.recovery, throttled=False)
-    assert rate.keys_per_second > 3 * full
+    rate.answered(250, 0.1, throttled=False)
+    rate.answered(250, 0.2, throttled=False)
+    assert rate.keys_per_second == pytest.approx(policy.start + 4 * 500)
 
 
-@pytest.mark.parametrize("numbers", [{"start": 0.0}, {"decrease": 1.0}, {"decrease": 0.0}, {"floor": 0.0}])
+def test_the_longer_no_batch_is_refused_the_more_is_added() -> None:
+    policy = RatePolicy(start=1_000.0, decrease=0.5, add_per_second=10.0, grow=0.02, quiet=0.5)
+    gained = []
+    for quiet in (0.0, 0.5, 1.5):
+        rate = AdaptiveRate(policy, now=0.0)
+        rate.answered(0, 1.0, throttled=True)
+        rate.answered(50, 1.0 + quiet, throttled=False)  # a tenth of a second's keys at 500 a second
+        gained.append(rate.keys_per_second - 500)
+    assert gained == pytest.approx([2.0, 4.0, 20.0])
+
+
+def test_a_rate_that_is_not_used_up_does_not_grow() -> None:
+    rate = AdaptiveRate(RatePolicy(start=1_000.0, credit=0.1), now=0.0)
+    rate.sent(50, 1.0)
+    rate.answered(50, 1.1, throttled=False)
+    assert rate.keys_per_second == 1_000
+
+
+def test_a_little_time_not_used_is_caught_up_with_but_not_more() -> None:
+    rate = AdaptiveRate(RatePolicy(start=2_000.0, decrease=0.5, credit=0.1), now=0.0)
+    rate.answered(0, 1.0, throttled=True)
+    rate.sent(100, 60.0)
+    assert rate.wait(60.0) == 0.0
+    rate.sent(100, 60.0)
+    assert rate.wait(60.0) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("numbers", [{"start": 0.0}, {"decrease": 1.0}, {"decrease": 0.0}, {"grow": -1.0}])
 def test_a_rate_that_cannot_work_is_refused(numbers: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"positive|between"):
         RatePolicy(**numbers)
