@@ -47,7 +47,8 @@ _UNREADABLE = (
 def neighbours_of(ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex]) -> tuple[list[Neighbour], list[Asked]]:
     """Live tables under another identifier that overlap `roots`, and all that were looked at, for plan and receipt.
 
-    One that an `earlier` segment found elsewhere, at the same metadata, is not examined again.
+    With `outside=delete` each of them does: files outside lie where other tables are. One that an `earlier` segment
+    found elsewhere, at the same metadata, is not examined again.
     """
     elsewhere = {
         (one.identifier, one.metadata_location)
@@ -55,17 +56,23 @@ def neighbours_of(ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex])
         for one in index.neighbours
         if not one.overlaps and set(roots.uris) <= set(index.roots)
     }
+    anywhere = ctx.options.outside == "delete"
     near: list[Neighbour] = []
     asked: list[Asked] = []
     for neighbour in ctx.neighbours():
-        if neighbour.table.identifier == ctx.identifier:
+        if _is_itself(ctx, neighbour):
             continue
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
-        overlaps = name not in elsewhere and _concerns(roots, neighbour)
+        overlaps = name not in elsewhere and (anywhere or _concerns(roots, neighbour))
         asked.append(Asked(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
         if overlaps:
             near.append(neighbour)
     return near, asked
+
+
+def _is_itself(ctx: PurgeContext, neighbour: Neighbour) -> bool:
+    """Whether it is the table that is purged; never one that has to stay, whatever it shares, its root included."""
+    return not neighbour.certain and neighbour.table.identifier == ctx.identifier
 
 
 def _concerns(roots: Roots, neighbour: Neighbour) -> bool:
@@ -102,13 +109,14 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
     to share files in between (a register clone) stops the purge, for a person to decide.
     """
     roots = Roots(root for index in indexes for root in index.roots)
+    anywhere = any(index.outside == "delete" for index in indexes)
     looked_at = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     with Sorter(run_records=ctx.settings.run_records) as theirs:
         for neighbour in ctx.neighbours():
             table = neighbour.table
-            if table.identifier == ctx.identifier or (str(table.identifier), table.metadata_location) in looked_at:
+            if _is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in looked_at:
                 continue
-            if _concerns(roots, neighbour):
+            if anywhere or _concerns(roots, neighbour):
                 theirs.extend(reach_of_neighbour(ctx, neighbour))
         if theirs.empty:
             return
