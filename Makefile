@@ -15,7 +15,7 @@ MUTATION ?= none
 TASKS ?= 500
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix simulate drill clean
+.PHONY: help venv demo up test check format bench crash-matrix simulate drill fixtures clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000
 
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; totals on the last line
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
+
+fixtures: need-java $(STAMP) ## Write tests/fixtures anew with real Spark and Iceberg; ARGS="codecs odd" for some
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local and what tools left behind
 	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \

@@ -1,0 +1,59 @@
+"""`delegation purge` of tables that real Spark wrote, in S3 (moto): what goes is what Iceberg says is reached."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from typer.testing import CliRunner
+
+from delegation.cli.main import build
+from tests.unit.purge.oracle import Purge
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="lake")
+        yield client
+
+
+def left(s3: Any) -> set[str]:
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket="lake")
+    return {f"s3://lake/{one['Key']}" for page in pages for one in page.get("Contents", [])}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "table"),
+    [
+        ("odd", "spaces"),
+        ("odd", "percent"),
+        ("odd", "unicode"),
+        ("odd", "values_v3"),
+        ("row_deletes", "vectors"),
+        ("clone", "original"),
+        ("nested", "outer"),
+    ],
+)
+def test_a_table_in_s3(s3: Any, tmp_path: Path, scenario: str, table: str) -> None:
+    purge = Purge(scenario, table)
+    for uri in purge.scenario.objects:
+        key = uri.removeprefix("s3://lake/")
+        s3.put_object(Bucket="lake", Key=key, Body=purge.bench.lake.objects["lake", key])
+    before = left(s3)
+    assert before == set(purge.scenario.objects)
+    protect = [word for name in purge.table.shares for word in ("--protect", purge.tables[name].metadata_location)]
+    arguments = ["purge", purge.table.metadata_location, "--json", "--plan", str(tmp_path / "plan"), *protect]
+    result = CliRunner().invoke(build(()), arguments)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["status"], told["files_deleted"]) == ("PURGED", len(purge.expected()))
+    assert told["files_protected"] == len(purge.kept())
+    assert before - left(s3) == purge.expected() & before

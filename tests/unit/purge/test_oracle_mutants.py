@@ -1,0 +1,97 @@
+"""Engines that are wrong in one way, each caught by a fixture: the oracle's tests can fail."""
+
+import dataclasses
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from delegation.purge import planning, reach
+from delegation.purge.avro import ManifestFile
+from delegation.purge.engine import purge_table
+from delegation.purge.memory import MemoryObjectStore
+from delegation.purge.metadata import TableMetadata
+from delegation.purge.objectstore import BatchResult
+from delegation.purge.sorting import Row
+from tests.unit.purge.oracle import Purge, check_exact
+
+Patch = pytest.MonkeyPatch
+_DELETED_STATUS = 2
+
+
+def deleted_entries_passed_over(patch: Patch) -> None:
+    patch.setattr(reach, "entries", _entries(lambda entry: entry[0] != _DELETED_STATUS))
+
+
+def delete_files_forgotten(patch: Patch) -> None:
+    patch.setattr(reach, "entries", _entries(lambda entry: entry[1] == 0))
+
+
+def paths_decoded(patch: Patch) -> None:
+    patch.setattr(reach, "entries", _entries(lambda _entry: True, urllib.parse.unquote))
+
+
+def _entries(
+    wanted: Callable[[Any], bool], spelled: Callable[[str], str] = str
+) -> Callable[[str, ManifestFile, bytes], Iterator[list[Row]]]:
+    def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row]]:
+        for batch in reach.read_paths(data, path):
+            yield [(spelled(entry[2]), reach._CONTENT_RANK[entry[1]], entry[3]) for entry in batch if wanted(entry)]
+
+    return entries
+
+
+def inline_manifests_ignored(patch: Patch) -> None:
+    _metadata(
+        patch, lambda found, _: {"snapshots": tuple(dataclasses.replace(one, manifests=()) for one in found.snapshots)}
+    )
+
+
+def _metadata(patch: Patch, change: Callable[[TableMetadata, Any], dict[str, Any]]) -> None:
+    parse = planning.parse_metadata
+
+    def changed(path: str, source: Any, **options: Any) -> TableMetadata:
+        found = parse(path, source, **options)
+        return dataclasses.replace(found, **change(found, source))
+
+    patch.setattr(planning, "parse_metadata", changed)
+
+
+def neighbours_not_asked(patch: Patch) -> None:
+    patch.setattr(planning, "neighbours_of", lambda *_given: ([], []))
+
+
+def whole_directories_deleted(patch: Patch) -> None:
+    delete = MemoryObjectStore.delete
+
+    def sweep(store: MemoryObjectStore, bucket: str, keys: Sequence[str]) -> BatchResult:
+        below = tuple(f"{key.partition('/data/')[0]}/data/" for key in keys if key.endswith(".parquet"))
+        for where in [where for where in store.objects if where[1].startswith(below)]:
+            del store.objects[where]
+        return delete(store, bucket, keys)
+
+    patch.setattr(MemoryObjectStore, "delete", sweep)
+
+
+MUTANTS = [
+    (deleted_entries_passed_over, "row_deletes", "equality_v3"),
+    (delete_files_forgotten, "row_deletes", "positions"),
+    (delete_files_forgotten, "row_deletes", "vectors"),
+    (paths_decoded, "odd", "percent"),
+    (inline_manifests_ignored, "inline_manifests", "inline"),
+    (neighbours_not_asked, "clone", "original"),
+    (whole_directories_deleted, "recreated", "v2"),
+    (whole_directories_deleted, "nested", "outer"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "scenario", "table"), MUTANTS)
+def test_a_wrong_engine_is_caught(
+    mutant: Callable[[Patch], None], scenario: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purge = Purge(scenario, table)
+    mutant(monkeypatch)
+    purge_table(purge.by_catalog())
+    with pytest.raises(AssertionError):
+        check_exact(purge)
