@@ -238,6 +238,20 @@ class RemovesWhateverStands(MemoryTaskStore):
             return self._heads.pop(task.task_id, None) is not None
 
 
+class ForgetsTheLastRowToo(MemoryTaskStore):
+    """Takes whatever is below, the head's own row with it."""
+
+    def forget(self, task_id: str, below: int) -> int:
+        with self.lock:
+            rows = self._rows.get(task_id, {})
+            return sum(rows.pop(version, None) is not None for version in range(below))
+
+
+class ForgetsNothing(MemoryTaskStore):
+    def forget(self, task_id: str, below: int) -> int:
+        return max(0, min(below, len(self._rows.get(task_id, {}))) - 1)
+
+
 class SharedHeads(MemoryTaskStore):
     """Every task under one key."""
 
@@ -371,6 +385,8 @@ BROKEN: tuple[Broken, ...] = (
         RemovesWhateverStands,
         (checks.remove_of_a_task_that_moved_on_is_refused, checks.remove_of_a_live_task_is_refused),
     ),
+    Broken(ForgetsTheLastRowToo, (checks.forget_leaves_the_row_of_the_head,)),
+    Broken(ForgetsNothing, (checks.forget_takes_old_rows_of_that_task_and_nothing_else,)),
     Broken(SharedHeads, (checks.tasks_do_not_touch_each_other,)),
     Broken(
         ChecksThenActs,

@@ -270,6 +270,7 @@ OPERATIONS: dict[str, Callable[[House], Act]] = {
     "TaskStore.due": lambda house: lambda: house.store.due(NOW),
     "TaskStore.heads": lambda house: house.store.heads,
     "TaskStore.remove": remove,
+    "TaskStore.forget, two rows": of(running, lambda house, task_id: house.store.forget(task_id, 3)),
     "IdempotencyStore.get": lambda house: lambda: house.records.get(SCOPE.id),
     "IdempotencyStore.put": put_record,
     "IdempotencyStore.accept": accept_record,

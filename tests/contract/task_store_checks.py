@@ -476,6 +476,36 @@ def remove_of_a_live_task_is_refused(store: TaskStore) -> None:
     assert store.get(task.task_id) == task
 
 
+# ---- forgetting
+
+
+def forget_takes_old_rows_of_that_task_and_nothing_else(store: TaskStore) -> None:
+    """A life of more rows than one transaction of DynamoDB's removes."""
+    other = store.apply(Create(submitted()))
+    life = a_life()
+    for turn in range(8):
+        life.append(acquired(life[-1], "worker-3", NOW + (turn + 2) * HOUR))
+        life.append(retried(life[-1], NOW + (turn + 2) * HOUR))
+    head = stored(store, life)
+    below = len(life) - 2
+    assert store.forget(head.task_id, below) == below - 1
+    assert rows(store, head.task_id) == [row(task) for task in life[below - 1 :]]
+    assert store.get(head.task_id) == head
+    assert store.get_version(head.task_id, 1) is None
+    assert store.forget(head.task_id, below) == 0
+    assert rows(store, other.task_id) == [row(other)]
+
+
+def forget_leaves_the_row_of_the_head(store: TaskStore) -> None:
+    life = a_life()
+    head = stored(store, life)
+    assert store.forget(head.task_id, head.version + 5) == head.version - 1
+    assert rows(store, head.task_id) == [row(head)]
+    again = store.apply(Revise(head, touched(head, files_deleted=7)))
+    assert store.get(head.task_id) == again
+    assert store.forget(submitted().task_id, 3) == 0
+
+
 def _race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[Change]) -> list[Task | None]:
     """Apply all changes at once, one a thread; None where one was refused."""
     line = threading.Barrier(len(changes))
@@ -524,6 +554,8 @@ SEQUENTIAL: tuple[Check, ...] = (
     remove_takes_rows_and_head_of_that_task_only,
     remove_of_a_task_that_moved_on_is_refused,
     remove_of_a_live_task_is_refused,
+    forget_takes_old_rows_of_that_task_and_nothing_else,
+    forget_leaves_the_row_of_the_head,
 )
 CONCURRENT: tuple[Check, ...] = (
     one_winner_per_version,

@@ -90,6 +90,7 @@ UNDERSTATED = {
     "TaskStore.apply(Advance) through another version",
     "TaskStore.apply, a lost race",
     "TaskStore.remove",
+    "TaskStore.forget, two rows",
     "TaskService.start",
     "Tasks.submit, attached",
 }

@@ -93,6 +93,9 @@ class SimulatedStore(Faulty):
     def remove(self, task: Task) -> bool:
         return self.written(lambda: self.house.remove(self.actor, task))
 
+    def forget(self, task_id: str, below: int) -> int:
+        return self.written(lambda: self.house.memory.forget(task_id, below))
+
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         self.read()
         return self.house.memory.heads(cursor=cursor, limit=limit)

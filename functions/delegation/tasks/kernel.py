@@ -112,6 +112,22 @@ class KernelTaskStore:
         with _translated():
             return self._committer.commit(change, operation=task.task_id).result
 
+    def forget(self, task_id: str, below: int) -> int:
+        """See TaskStore.forget: here in one commit."""
+
+        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, int]:
+            entities = EntityChanges(attempt)
+            head = _head(entities, task_id)
+            last = 0 if head is None else min(below, head.version) - 1
+            rows = entities.items(IndexKey.of(_ROW, task_id))
+            old = [key for key, _ in rows if int(key.elements()[-1]) <= last]
+            for key in old:
+                entities.remove(key)
+            return Changed(entities.head if old else None, len(old))
+
+        with _translated():
+            return self._committer.commit(change, operation=task_id).result
+
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         """See TaskStore.heads: in the order of ids."""
         start = None if cursor is None else IndexKey.of(_HEAD, cursor)

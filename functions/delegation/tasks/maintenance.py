@@ -41,6 +41,7 @@ class MaintenanceReport(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tasks_removed: int = 0
+    versions_removed: int = 0
     heads_repaired: int = 0
     expiries_started: int = 0
     records_removed: int = 0
@@ -54,10 +55,8 @@ def store_maintenance(
     def work(_parameters: Maintenance, run: Run) -> MaintenanceReport:
         # Records first: what they replay may need the tasks that are removed after them.
         expiries, removed = _keep_records(records(), tasks, run)
-        tasks_removed, repaired = _keep_tasks(tasks, run)
-        return MaintenanceReport(
-            tasks_removed=tasks_removed, heads_repaired=repaired, expiries_started=expiries, records_removed=removed
-        )
+        kept = _keep_tasks(tasks, run)
+        return kept.model_copy(update={"expiries_started": expiries, "records_removed": removed})
 
     return Behavior(
         KIND,
@@ -97,13 +96,15 @@ def _keep_records(records: ExpiringRecords | None, tasks: TaskService, run: Run)
             return started, removed
 
 
-def _keep_tasks(tasks: TaskService, run: Run) -> tuple[int, int]:
-    removed = repaired = 0
+def _keep_tasks(tasks: TaskService, run: Run) -> MaintenanceReport:
+    removed = repaired = forgotten = 0
     cursor: str | None = None
     while True:
         page = tasks.store.heads(cursor=cursor, limit=_BATCH)
         for head in page.tasks:
             run.checkpoint()
+            if head.recurrence_seconds is not None:
+                forgotten += _forget(tasks, head)
             if head.task_id == run.task.task_id:
                 continue
             if is_removable(tasks, head):
@@ -112,7 +113,7 @@ def _keep_tasks(tasks: TaskService, run: Run) -> tuple[int, int]:
                 repaired += not is_orphaned(tasks.change(head.task_id, lambda task, _now: _indexed(tasks, task)))
         cursor = page.cursor
         if cursor is None:
-            return removed, repaired
+            return MaintenanceReport(tasks_removed=removed, heads_repaired=repaired, versions_removed=forgotten)
 
 
 def is_removable(tasks: TaskService, head: Task) -> bool:
@@ -126,6 +127,19 @@ def is_removable(tasks: TaskService, head: Task) -> bool:
 def is_orphaned(head: Task) -> bool:
     """Whether nobody will look at a live task again; that a terminal one is in the index, its model rules out."""
     return not head.is_terminal and head.due_at is None
+
+
+def _forget(tasks: TaskService, head: Task) -> int:
+    """Cap the history of a task that recurs, and so is never removed: rows past retention go, the newest stays."""
+    before = tasks.clock() - tasks.policies.maintenance.retention
+    below = 0
+    while rows := tasks.store.history(head.task_id, after=below, limit=_BATCH):
+        old = [row.version for row in rows if row.last_status_change_ts <= before]
+        if old:
+            below = old[-1]
+        if len(old) < len(rows):
+            break
+    return tasks.store.forget(head.task_id, below + 1) if below else 0
 
 
 def _remove(tasks: TaskService, head: Task) -> bool:

@@ -122,6 +122,18 @@ class MemoryTaskStore:
         self.fault("after remove")
         return True
 
+    def forget(self, task_id: str, below: int) -> int:
+        """See TaskStore.forget."""
+        self.fault("before forget")
+        with self.lock:
+            head = self._heads.get(task_id)
+            rows = self._rows.get(task_id, {})
+            old = [version for version in rows if head is not None and version < min(below, head.version)]
+            for version in old:
+                del rows[version]
+        self.fault("after forget")
+        return len(old)
+
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         """See TaskStore.heads."""
         self.fault("before heads")

@@ -101,6 +101,12 @@ class TaskStore(Protocol):
         RevisionConflict when the head is no longer `task`, ValueError when `task` is not terminal.
         """
 
+    def forget(self, task_id: str, below: int) -> int:
+        """Remove rows of versions below `below`, oldest first, for the history of a task that recurs; how many.
+
+        The head and its own row always stay. Interrupted, a repeat goes on. What is left is gap-free.
+        """
+
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         """All heads in no particular order, a page at a time."""
 

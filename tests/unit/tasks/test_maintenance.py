@@ -148,6 +148,22 @@ def test_it_recurs_and_there_is_only_one(site: Site) -> None:
     assert site.worker().run_once() is None
 
 
+def test_its_own_history_is_capped_by_retention(site: Site) -> None:
+    for _ in range(30):
+        site.run()
+        site.clock.advance(timedelta(days=1))
+    task_id = site.behavior.task_id(Maintenance())
+    before = site.tasks.get(task_id)
+    report = site.run()
+    rows = site.store.history(task_id, limit=1000)
+    assert report.versions_removed > 0
+    assert min(row.last_status_change_ts for row in rows) > site.clock() - RETENTION
+    versions = [row.version for row in rows]
+    assert versions == list(range(versions[0], site.tasks.get(task_id).version + 1))
+    assert versions[0] > 50
+    assert before.version in versions
+
+
 def test_one_that_was_cancelled_stays_cancelled(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
     site.tasks.cancel(site.behavior.task_id(Maintenance()))
