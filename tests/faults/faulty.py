@@ -94,7 +94,7 @@ class SimulatedStore(Faulty):
         return self.written(lambda: self.house.remove(self.actor, task))
 
     def forget(self, task_id: str, below: int) -> int:
-        return self.written(lambda: self.house.memory.forget(task_id, below))
+        return self.written(lambda: self.house.forget(self.actor, task_id, below))
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         self.read()

@@ -147,6 +147,13 @@ class House:
             self.ledger.removed(task, self.world.now)
         return removed
 
+    def forget(self, actor: Actor, task_id: str, below: int) -> int:
+        forgotten = self.memory.forget(task_id, below)
+        if forgotten:
+            self.world.note(f"{actor.name} forgets {task_id} below v{below}")
+            self.ledger.forgot(task_id, below, self.world.now)
+        return forgotten
+
     def apply_later(self, write: Callable[[], object]) -> None:
         """A write whose sender gave up waiting arrives after all."""
 

@@ -39,6 +39,7 @@ class Ledger:
         self.world = world
         self.written: dict[str, list[Task]] = defaultdict(list)
         self.rows: dict[str, list[Task]] = defaultdict(list)
+        self.forgotten: dict[str, int] = defaultdict(int)
         self.nonces: set[str] = set()
         self.deletes: dict[str, int] = defaultdict(int)
         self.accepted: set[str] = set()
@@ -125,13 +126,15 @@ class Ledger:
 
     def check_store(self, task_id: str) -> None:
         """Head, rows and index of a task are what was written to them."""
-        written, rows = self.written[task_id], self.rows[task_id]
+        first = self.forgotten[task_id] + 1
+        written, rows = self.written[task_id], self.rows[task_id][first - 1 :]
         head = self.store._heads[task_id]
         self._require(head == written[-1], head, "the head is not what was written last")
         stored = [row for _, row in sorted(self.store._rows[task_id].items())]
         self._require(stored == rows, head, "rows were lost or rewritten")
-        self._require([row.version for row in stored] == list(range(1, len(stored) + 1)), head, "versions have a gap")
-        self._require(head.version == len(stored), head, f"the head has no row among {len(stored)}")
+        versions = [row.version for row in stored]
+        self._require(versions == list(range(first, first + len(stored))), head, "versions have a gap")
+        self._require(head.version == versions[-1], head, f"the head has no row among {versions}")
         self._require(head.status is stored[-1].status, head, "the head and its row have two statuses")
 
     def _check_family(self, task: Task) -> None:
@@ -160,6 +163,16 @@ class Ledger:
         self.nonces -= {version.nonce for version in self.written.pop(task_id)}
         self.gone.add(task_id)
         self.happened.add("removed")
+
+    def forgot(self, task_id: str, below: int, now: datetime) -> None:
+        """Old rows of a task went: one that recurs, each of them past retention, the newest never."""
+        for row in self.rows[task_id][self.forgotten[task_id] : below - 1]:
+            self._require(row.recurrence_seconds is not None, row, "forgotten although it does not recur")
+            age = now - row.last_status_change_ts + self.world.drift
+            self._require(age >= self.policies.maintenance.retention, row, f"forgotten after {age}")
+            self.forgotten[task_id] = row.version
+            self.happened.add("forgotten")
+        self.check_store(task_id)
 
     # ---- work and answers
 
@@ -215,7 +228,7 @@ class Ledger:
             self._on_record(outcome)
 
     def _on_record(self, outcome: Task) -> None:
-        if outcome.task_id in self.gone:
+        if outcome.task_id in self.gone or outcome.version <= self.forgotten[outcome.task_id]:
             return
         row = self.store._rows[outcome.task_id].get(outcome.version)
         same = row is not None and row == outcome.evolve(due_at=None)
