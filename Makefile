@@ -50,8 +50,8 @@ format: $(STAMP) ## Let ruff mend what it can
 bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time. BENCH=spark ARGS="--rounds 1" for one
 	@for script in tests/bench/bench_$(BENCH).py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
 
-crash-matrix: $(STAMP) ## Kill a purge before and after each of its calls and run it again; totals on the last line
-	@PYTHONPATH=functions:. $(BIN)/python tests/faults/crash_matrix.py $(ARGS)
+crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; totals on the last line
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crash_matrix $(ARGS)
 
 # A failed recipe ends make with 2, whatever it ended with itself; only under -q is a 1 passed on (GNU make 4). So for this
 # goal alone -q is on, which + exempts from. With other goals beside it, or -n, make ends as it always does.

@@ -131,7 +131,7 @@ DISPATCH_MAX_RECEIVES: Final = 5
 SPARK_VARIABLES: Final = _PURGE
 """What the driver of the Spark job gets."""
 EXECUTOR_VARIABLES: Final = (*_POLARIS, "plan_bucket")
-"""What its executors get: they read, plan and delete, and leave the task to the driver."""
+"""What its executors get: they read, plan and delete. The driver tells them where the task is, which they only read."""
 
 _POWERTOOLS: Final = {
     "POWERTOOLS_SERVICE_NAME": SERVICE_NAME,

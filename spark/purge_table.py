@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from delegation.purge.context import PurgeContext, PurgeResult
 from delegation.purge.spark_engine import purge_with_spark
 from delegation.tasks.errors import LeaseLost
-from delegation.wiring import polaris, purge_behavior, task_service
+from delegation.wiring import job_workplace, polaris, purge_behavior, task_service
 
 logger = logging.getLogger("purge_table")
 
@@ -37,7 +37,7 @@ def _with_session(ctx: PurgeContext) -> PurgeResult:
     # A chunk deleted twice at once does no harm, but it doubles the load on a store that is the bottleneck.
     session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
     try:
-        return purge_with_spark(session, ctx)
+        return purge_with_spark(session, ctx, job_workplace())
     finally:
         session.stop()
 

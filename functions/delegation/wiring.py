@@ -7,7 +7,7 @@ in this package knows where it runs.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -27,10 +27,10 @@ from delegation.plugins import Plugins, load
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import Backoff, Transport
-from delegation.purge.behavior import KINDS, PurgeBehavior
+from delegation.purge.behavior import KINDS, PurgeBehavior, watched
 from delegation.purge.context import PurgeSettings
 from delegation.purge.s3 import WHILE_A_CALLER_WAITS, Patience, S3PlanStore
-from delegation.purge.workplace import vended_store
+from delegation.purge.workplace import ServiceWorkplace, vended_store
 from delegation.settings import (
     IDEMPOTENCY_LIFETIME,
     BehaviorSettings,
@@ -49,6 +49,8 @@ from delegation.tasks.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.maintenance import Maintenance, MaintenanceReport
+from delegation.tasks.policy import LeasePolicy, Policies, RetryPolicy
+from delegation.tasks.runs import elapsed
 from delegation.tasks.service import DispatchQueue, NoDispatchQueue, TaskService, new_nonce
 from delegation.tasks.worker import Worker, WorkerSettings
 
@@ -75,8 +77,12 @@ def aws(service: str, config: Config = _PATIENT) -> Any:
 def task_service(queue: DispatchQueue | None = None) -> TaskService:
     """Tasks over DynamoDB; without a queue, for processes that may not dispatch."""
     settings = TaskSettings()
-    store = DynamoDbTaskStore(ConditionalTable(aws("dynamodb", client_config())), settings.tasks_table)
-    return TaskService(store, settings.policies(), queue or NoDispatchQueue(), clock=utc_now)
+    return _tasks_in(settings.tasks_table, settings.policies(), queue or NoDispatchQueue())
+
+
+def _tasks_in(table: str, policies: Policies, queue: DispatchQueue) -> TaskService:
+    store = DynamoDbTaskStore(ConditionalTable(aws("dynamodb", client_config())), table)
+    return TaskService(store, policies, queue, clock=utc_now)
 
 
 def plugins(tasks: TaskService) -> Plugins:
@@ -125,6 +131,29 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
         limits=settings.limits(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class JobWorkplace(ServiceWorkplace):
+    """The Workplace of a deployed job's executors: they read the task, and leave writing it to the driver.
+
+    Where tasks are and how long a lease is come from the driver, not from variables: StartJobRun's parameters, which
+    hold the variables of driver and executors, are themselves a variable of a Lambda function, which has room for 4 KB.
+    """
+
+    tasks_table: str
+    lease: LeasePolicy
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        """See Workplace.checkpoint."""
+        tasks = _tasks_in(self.tasks_table, Policies(RetryPolicy(), {}, lease=self.lease), NoDispatchQueue())
+        return watched(tasks, task_id, attempt, monotonic=elapsed)
+
+
+def job_workplace() -> JobWorkplace:
+    """What the driver of a job gives its executors."""
+    settings = TaskSettings()
+    return JobWorkplace(settings.tasks_table, settings.policies().lease)
 
 
 def idempotency_records(tasks: TaskService) -> DynamoDbIdempotencyStore:

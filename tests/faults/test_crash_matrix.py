@@ -3,7 +3,9 @@
 import pytest
 
 from delegation.purge.attempt import MemoryAttempt
-from tests.faults.crash_matrix import SCENARIOS, Totals, play, world
+from tests.faults import spark_matrix
+from tests.faults.crash_matrix import play
+from tests.faults.crash_scenarios import SCENARIOS, Totals, world
 from tests.unit.purge.lake import Lake
 
 
@@ -23,8 +25,18 @@ def test_the_matrix_finds_a_purge_that_forgets_its_plan(lake: Lake, monkeypatch:
     monkeypatch.setattr(MemoryAttempt, "plan", lambda _self: ())
     totals = play(lake, "alone", step=3)
     assert totals.errors_raised
+    assert totals.planned_again
     assert not totals.clean
 
 
 def test_a_matrix_that_played_nothing_shows_nothing() -> None:
     assert not Totals().clean
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("retries", "step"), [(False, 45), (True, 41)], ids=["retries off", "retries on"])
+def test_spark_killed_and_run_again(lake: Lake, *, retries: bool, step: int) -> None:
+    totals = spark_matrix.play(lake, "alone", retries=retries, step=step)
+    assert totals.told == []
+    assert totals.clean

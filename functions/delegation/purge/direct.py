@@ -7,7 +7,7 @@ One place is for one run at a time; a run that was stopped is called again and g
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from delegation.purge.locations import LOCAL, canonical, parse
 from delegation.purge.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.purge.objectstore import ObjectNotFound, ObjectStore, PlanStore
 from delegation.purge.s3 import S3ObjectStore, S3PlanStore
+from delegation.purge.workplace import go_on
 
 HEAD = "head.json"
 FORMAT = 1
@@ -55,6 +56,11 @@ class DirectWorkplace:
             return FilePlanStore(Path("/", where.key.removesuffix(HEAD)))
         client = new_session().client("s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region)
         return S3PlanStore(client, where.bucket, where.key.removesuffix(HEAD))
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        """No task, no lease: the person who runs this ends it."""
+        del task_id, attempt
+        return go_on
 
 
 @dataclass(frozen=True, slots=True)

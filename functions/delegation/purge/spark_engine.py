@@ -5,7 +5,7 @@ Planning: manifests → `mapInArrow` (read entries, spread them over parts, sort
 Deleting: chunks → `mapInArrow` (verify, delete, mark done). Executors open their own stores (`workplace`): no
 credential is ever an argument. Every task may run twice: a part is the same bytes under the same names, and an absent
 object is a deleted one. The driver watches meanwhile: it asks the attempt whether to go on and reports progress from
-the done-marks.
+the done-marks. Executors ask for themselves before each batch, for they may outlive their driver.
 """
 
 import json
@@ -48,7 +48,7 @@ from delegation.purge.spark_tasks import (
     WriteChunks,
     decode_error,
 )
-from delegation.purge.workplace import ServiceWorkplace, Workplace
+from delegation.purge.workplace import Workplace
 
 T = TypeVar("T")
 
@@ -58,12 +58,12 @@ _ROWS_PER_PART = 250_000
 _WORTH_A_TASK = 5_000
 
 
-def purge_with_spark(spark: SparkSession, ctx: PurgeContext, workplace: Workplace | None = None) -> PurgeResult:
+def purge_with_spark(spark: SparkSession, ctx: PurgeContext, workplace: Workplace) -> PurgeResult:
     """Purge a table with executors: the contract of `engine.purge_table`, whose errors it raises, and EngineFailed.
 
-    `ctx` is the driver's; `workplace` gives each executor its own stores, by default from the environment.
+    `ctx` is the driver's; `workplace` gives each executor process its own stores and its own look at the lease.
     """
-    return Execution(ctx, SparkEngine(spark, workplace or ServiceWorkplace())).run()
+    return Execution(ctx, SparkEngine(spark, workplace)).run()
 
 
 class SparkEngine:
@@ -125,6 +125,8 @@ class SparkEngine:
             settings=replace(ctx.settings, delete=share),
             plans={plan_id: index.model_dump_json() for plan_id, index in plans.items()},
             shares=tuple(pack(share) for share in shares),
+            task_id=ctx.attempt.task_id,
+            attempt=ctx.attempt.attempt,
         )
         reported: set[tuple[str, str]] = set()
 
@@ -212,11 +214,11 @@ class SparkEngine:
                 now = (_tasks_ended(context, group), poll())
                 ctx.attempt.checkpoint(moved=now != seen)
                 seen = now
-        except BaseException:
-            while thread.is_alive():  # a job that is only being submitted is not cancelled by the first call
+        finally:
+            # Only after an error is there something to end; a job that is just being submitted takes several calls.
+            while thread.is_alive():
                 context.cancelJobGroup(group)
                 thread.join(POLL_SECONDS)
-            raise
         if not collected.whole:
             raise EngineFailed("Spark gave the job up, or lost its JVM") from collected.error
         results = [json.loads(row) for row in collected.rows]

@@ -8,7 +8,7 @@ import base64
 import functools
 import json
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from delegation.purge.planning import PlanWriter
 from delegation.purge.reach import Fetcher, entries
 from delegation.purge.shuffle import Gathered, Spread, pack, unpack
 from delegation.purge.sorting import Row, common, without
-from delegation.purge.workplace import Workplace
+from delegation.purge.workplace import Workplace, go_on
 
 RESULTS = "result string"
 
@@ -83,7 +83,7 @@ class ReadSources:
             wanted = {path: (most, length, counted) for path, most, length, counted in listed}
             if not wanted:
                 continue
-            fetcher = Fetcher(_store(self.workplace, identifier), threads=self.threads, checkpoint=_go_on)
+            fetcher = Fetcher(_store(self.workplace, identifier), threads=self.threads, checkpoint=go_on)
             for path, data in fetcher.fetch((path, most) for path, (most, _, _) in wanted.items()):
                 if data is None:
                     yield [(path, 0, 0)], MISSING
@@ -149,6 +149,8 @@ class DeleteChunks:
     settings: PurgeSettings
     plans: dict[str, str]
     shares: tuple[bytes, ...]
+    task_id: str
+    attempt: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plans = _plans(self.workplace)
@@ -158,7 +160,8 @@ class DeleteChunks:
                 index = PlanIndex.model_validate_json(self.plans[plan_id])
                 try:
                     deleter = _deleter(self.workplace, self.identifier, self.settings)
-                    tally = delete_chunk(plans, Work(index, chunk), deleter, _go_on)
+                    checkpoint = _checkpoint(self.workplace, self.task_id, self.attempt)
+                    tally = delete_chunk(plans, Work(index, chunk), deleter, checkpoint)
                 except DelegationError as error:
                     yield _result({"error": encode_error(error)})
                     return
@@ -175,10 +178,6 @@ def _result(result: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([json.dumps(result)], pa.string())], names=["result"])
 
 
-def _go_on() -> None:
-    """Executors are stopped from the driver, which cancels the job."""
-
-
 # One of each per process: clients are costly and hold connections, and the rate found so far must not be forgotten.
 @functools.cache
 def _store(workplace: Workplace, identifier: TableIdentifier) -> Any:
@@ -188,6 +187,11 @@ def _store(workplace: Workplace, identifier: TableIdentifier) -> Any:
 @functools.cache
 def _plans(workplace: Workplace) -> Any:
     return workplace.plans()
+
+
+@functools.cache
+def _checkpoint(workplace: Workplace, task_id: str, attempt: int) -> Callable[[], None]:
+    return workplace.checkpoint(task_id, attempt)
 
 
 @functools.cache

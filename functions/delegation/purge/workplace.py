@@ -25,7 +25,7 @@ from delegation.purge.s3 import Patience, S3ObjectStore, S3PlanStore
 
 
 class Workplace(Protocol):
-    """Picklable and hashable; each method builds something for the process it is called in."""
+    """Picklable and hashable; each method builds something for the process it is called in, once."""
 
     def __hash__(self) -> int: ...
 
@@ -36,6 +36,17 @@ class Workplace(Protocol):
     def plans(self) -> PlanStore:
         """Reach the service's own bucket."""
         ...
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        """Whether an attempt may go on: what it gives is called before each batch, and is cheap.
+
+        Both raise LeaseLost, Cancelled or HandOver when no other batch may begin.
+        """
+        ...
+
+
+def go_on() -> None:
+    """The checkpoint of work that nobody else can take over."""
 
 
 class PlanSettings(BaseSettings):
@@ -48,7 +59,10 @@ class PlanSettings(BaseSettings):
 
 @dataclass(frozen=True, slots=True)
 class ServiceWorkplace:
-    """The deployed service: everything from the environment, tables loaded as the service's own principal."""
+    """The deployed service's stores: from the environment, tables loaded as the service's own principal.
+
+    A Workplace once it is given a checkpoint by who knows tasks (`delegation.wiring.JobWorkplace`).
+    """
 
     def store(self, identifier: TableIdentifier) -> ObjectStore:
         return vended_store(service_polaris(), identifier, clock=utc_now)
@@ -75,6 +89,10 @@ class OwnWorkplace:
     def plans(self) -> PlanStore:
         client = new_session().client("s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region)
         return S3PlanStore(client, self.plans_bucket, self.plans_prefix)
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        del task_id, attempt
+        return go_on
 
 
 @functools.cache

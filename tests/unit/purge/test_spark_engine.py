@@ -1,7 +1,5 @@
 """The Spark engine on a real session: local[2], S3 from moto's server, workers in processes of their own."""
 
-import os
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +20,7 @@ from delegation.purge.locations import parse
 from delegation.purge.manifest_errors import CorruptManifestError
 from delegation.purge.plan import Phase, read_index
 from delegation.purge.workplace import OwnWorkplace
+from tests.spark_sessions import spark_session
 from tests.unit.purge.lake import Bench, Lake, LakeSource, busy_table, identifier, rows
 
 pytestmark = [
@@ -29,7 +28,7 @@ pytestmark = [
     # Py4J leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-FUNCTIONS = str(Path(__file__).parents[3] / "functions")
+AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +37,8 @@ def s3() -> Iterator[Any]:
     server.start()
     host, port = server.get_host_and_port()
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_ACCESS_KEY_ID", "test")
-        environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        environment.setenv("PYTHONPATH", os.pathsep.join([FUNCTIONS, os.environ.get("PYTHONPATH", "")]))
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        for name, value in AWS.items():
+            environment.setenv(name, value)
         client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
         for bucket in ("lake", "plans"):
             client.create_bucket(Bucket=bucket)
@@ -52,18 +48,8 @@ def s3() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def spark(s3: Any) -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.speculation", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    with spark_session(environment=AWS) as session:
+        yield session
 
 
 class S3Source(LakeSource):

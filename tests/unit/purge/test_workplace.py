@@ -12,8 +12,16 @@ from pydantic import ValidationError
 
 from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential, TableIdentifier
 from delegation.purge import workplace
+from delegation.purge.attempt import LeaseLost
 from delegation.purge.locations import ObjectLocation
 from delegation.purge.workplace import OwnWorkplace, ServiceWorkplace, vended_store
+from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.policy import LeasePolicy
+from delegation.tasks.service import Lease
+from delegation.tasks.store import Create
+from delegation.wiring import JobWorkplace, job_workplace, task_service
+from tests.contract.task_tables import create_task_table
+from tests.unit.tasks.builders import submitted
 
 TABLE = TableIdentifier("cat", ("ns",), "t")
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -84,17 +92,37 @@ def test_a_missing_setting_is_named(aws: Any, monkeypatch: pytest.MonkeyPatch) -
         ServiceWorkplace().store(TABLE)
 
 
+def test_executors_ask_the_task_where_the_driver_says_it_is(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamodb = boto3.client("dynamodb")
+    table = create_task_table(dynamodb)
+    with monkeypatch.context() as driver:
+        driver.setenv("DELEGATION_TASKS_TABLE", table)
+        driver.setenv("DELEGATION_PROPERTIES", '{"delegation.task.lease.clock-drift-duration": "2s"}')
+        tasks = task_service()
+        sent = pickle.dumps(job_workplace())
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    task_id = tasks.store.apply(Create(submitted(next_scheduled_run_ts=long_ago))).task_id
+    attempt = tasks.acquire(task_id, "execution", lambda now: Lease.lasting(timedelta(hours=1), now)).attempt_count
+    place = pickle.loads(sent)
+    assert place.lease.clock_drift == timedelta(seconds=2)
+    place.checkpoint(task_id, attempt)()
+    tasks.give_back(task_id, attempt, AttemptError("JOB_FAILED", "gone", ErrorClass.TRANSIENT))
+    with pytest.raises(LeaseLost):
+        place.checkpoint(task_id, attempt)()
+
+
 def test_an_operators_own_credentials(aws: Any) -> None:
     aws.put_object(Bucket="lake", Key="t/a", Body=b"x")
     place = OwnWorkplace("plans", "here/", S3Settings(region="us-east-1"))
     assert place.store(TABLE).delete("lake", ["t/a"]).deleted == ("t/a",)
     place.plans().put("x", b"1")
     assert [one["Key"] for one in aws.list_objects_v2(Bucket="plans")["Contents"]] == ["here/x"]
+    place.checkpoint("task", 1)()
 
 
 def test_what_travels_to_executors_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
-    for place in (ServiceWorkplace(), OwnWorkplace("plans")):
+    for place in (JobWorkplace("tasks", LeasePolicy()), OwnWorkplace("plans")):
         sent = pickle.dumps(place)
         assert b"very-secret" not in sent
         assert pickle.loads(sent) == place

@@ -1,5 +1,6 @@
 """Where purge and tasks meet: a table purge as a task behavior. The only part of `purge` that knows tasks."""
 
+from delegation.purge.behavior.attempt import watched
 from delegation.purge.behavior.limits import Limits
 from delegation.purge.behavior.options import InvalidPurgeProperty, PurgePropertyNotAllowed, options_of
 from delegation.purge.behavior.parameters import KIND, KINDS, PLAN_KIND, TablePurge, identifier_text, purge_id
@@ -23,4 +24,5 @@ __all__ = [
     "options_of",
     "purge_id",
     "replays",
+    "watched",
 ]

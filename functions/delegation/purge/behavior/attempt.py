@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from delegation.purge import attempt as seam
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskNotFound
@@ -77,6 +78,20 @@ class TaskAttempt:
             return self._run.write(write)
         except (LeaseLost, TaskNotFound) as lost:
             raise seam.LeaseLost(str(lost)) from None
+
+
+def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
+    """The checkpoint of an attempt for a process that works for it beside its holder, and writes nothing to the task.
+
+    It and what it gives raise what Attempt.checkpoint does.
+    """
+    try:
+        task = tasks.get(task_id)
+    except TaskNotFound as lost:
+        raise seam.LeaseLost(str(lost)) from None
+    if task.attempt_count != attempt:
+        raise seam.LeaseLost(f"attempt {attempt} of task {task_id} is over: attempt {task.attempt_count}")
+    return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)
 
 
 def pace_of(

@@ -1,0 +1,42 @@
+"""Real Spark on this machine, one session at a time."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@contextmanager
+def spark_session(
+    master: str = "local[2]", *, environment: Mapping[str, str] | None = None, **settings: str
+) -> Iterator[Any]:
+    """A session whose workers find this repository's code; `environment` is theirs, too.
+
+    The JVM outlives it, for the next one in this process: nothing may depend on the variables it was started with.
+    """
+    from pyspark.sql import SparkSession
+
+    path = os.pathsep.join([str(REPOSITORY / "functions"), str(REPOSITORY)])
+    builder = SparkSession.builder.master(master)
+    for name, value in {**(environment or {}), "PYTHONPATH": path}.items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    fixed = {
+        "spark.ui.enabled": "false",
+        "spark.speculation": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+    for name, value in {**fixed, **settings}.items():
+        builder = builder.config(name, value)
+    with mock.patch.dict(os.environ, {"PYSPARK_PYTHON": sys.executable}):
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
