@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 import boto3
 import httpx
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
@@ -18,12 +17,11 @@ from delegation.client.settings import ClientSettings
 from delegation.polaris.client import PolarisClient, utc_now
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
-from delegation.tasks.conditional import ConditionalTable
+from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.errors import StoreUnavailable
 
 DEFAULT_STACK = Path(".local/stack.json")
-_AWS = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _EMULATED_REGION = "us-east-1"
 _TASK_KEY = {"task_id": "HASH", "version": "RANGE"}
@@ -119,7 +117,7 @@ class Connection:
         """
         try:
             if table is not None and not self._named:
-                client: Any = boto3.client("dynamodb", config=_AWS)
+                client: Any = boto3.client("dynamodb", config=client_config())
             else:
                 client = _dynamodb_at(Stack.read(self._path).dynamodb_endpoint)
         except BotoCoreError as error:
@@ -158,12 +156,12 @@ def polaris_as(
 
 def _dynamodb_at(endpoint: str) -> Any:
     if urlsplit(endpoint).hostname not in _LOOPBACK:
-        return boto3.client("dynamodb", endpoint_url=endpoint, config=_AWS)
+        return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config())
     # An emulator takes any key, so nobody's real one is sent to it, and files everything under one region.
     return boto3.client(
         "dynamodb",
         endpoint_url=endpoint,
-        config=_AWS,
+        config=client_config(),
         region_name=_EMULATED_REGION,
         aws_access_key_id="operator",
         aws_secret_access_key="operator",  # noqa: S106 - no secret

@@ -141,3 +141,19 @@ def test_table_of_a_stack_that_is_down_is_told(stack):
 def test_stack_file_of_a_newer_release_is_read(stack):
     stack.write_text(json.dumps(json.loads(stack.read_text()) | {"added_later": 1}))
     assert Connection(stack).client_settings().scope == "execute_tasks"
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "https://dynamodb.test"])
+def test_the_task_table_is_read_by_a_client_that_leaves_repeating_to_it(stack, monkeypatch, endpoint):
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    document = json.loads(stack.read_text())
+    stack.write_text(json.dumps({**document, "dynamodb_endpoint": endpoint}))
+    config = Connection(stack).task_store("tasks").dynamodb.client.meta.config
+    assert config.retries["total_max_attempts"] == 1
+    assert (config.connect_timeout, config.read_timeout) == (2, 5)
+
+
+def test_a_table_of_the_environments_account_is_read_so_too(monkeypatch):
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    config = Connection(None).task_store("tasks").dynamodb.client.meta.config
+    assert config.retries["total_max_attempts"] == 1
