@@ -214,6 +214,8 @@ class Steps:
                 return step.to("succeeded")
             case Status.FAILURE:
                 return step.to("failed")
+            case Status.SUBMITTED if task.recurrence_seconds is not None:
+                return step.to("stop")  # the sweeper starts the next run: an execution's history has an end
             case _:
                 return self._waiting_or(step, task, "stop")
 

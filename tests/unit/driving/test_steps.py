@@ -384,3 +384,18 @@ def test_waits_lengthen_with_age() -> None:
 def test_a_malformed_input_is_named(event: dict[str, Any], field: str) -> None:
     with pytest.raises(MalformedStep, match=field):
         Step.of(event)
+
+
+def test_an_execution_ends_with_its_run_of_a_recurring_task() -> None:
+    """Waiting for the next run would go on until Step Functions' 25,000 events are used up; the sweeper starts that."""
+    driven = Driven(recurrence_seconds=3600)
+    driven.acquire()
+    driven.tasks.start(driven.task_id, 1, first_delete=False)
+    driven.tasks.succeed(driven.task_id, 1, "done")
+    assert driven.task.status is Status.SUBMITTED
+    assert driven.steps.complete(driven.step)["next"] == "stop"
+    driven.clock.advance(HOUR + MINUTE)
+    assert [entry.task_id for entry in driven.store.due(driven.clock())] == [driven.task_id]
+    driven.tasks.look_again(driven.task_id)
+    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.acquire(n=2)["next"] == "prepare"
