@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, TaskStore
@@ -252,6 +252,16 @@ class ForgetsNothing(MemoryTaskStore):
         return max(0, min(below, len(self._rows.get(task_id, {}))) - 1)
 
 
+class AsksForAnEmptyRange(MemoryTaskStore):
+    """As DynamoDB refuses a BETWEEN whose ends are the wrong way round."""
+
+    def forget(self, task_id: str, below: int) -> int:
+        head = self.get(task_id)
+        if head is not None and min(below, head.version) <= 1:
+            raise StoreUnavailable("the table could not be read: ValidationException")
+        return super().forget(task_id, below)
+
+
 class SharedHeads(MemoryTaskStore):
     """Every task under one key."""
 
@@ -387,6 +397,7 @@ BROKEN: tuple[Broken, ...] = (
     ),
     Broken(ForgetsTheLastRowToo, (checks.forget_leaves_the_row_of_the_head,)),
     Broken(ForgetsNothing, (checks.forget_takes_old_rows_of_that_task_and_nothing_else,)),
+    Broken(AsksForAnEmptyRange, (checks.forget_of_a_first_version_takes_nothing,)),
     Broken(SharedHeads, (checks.tasks_do_not_touch_each_other,)),
     Broken(
         ChecksThenActs,

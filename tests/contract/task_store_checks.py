@@ -506,6 +506,14 @@ def forget_leaves_the_row_of_the_head(store: TaskStore) -> None:
     assert store.forget(submitted().task_id, 3) == 0
 
 
+def forget_of_a_first_version_takes_nothing(store: TaskStore) -> None:
+    """A recurring task of a kind that nobody here runs stays at version 1 for as long as it likes."""
+    task = store.apply(Create(submitted()))
+    for below in (1, 2):
+        assert store.forget(task.task_id, below) == 0
+    assert rows(store, task.task_id) == [row(task)]
+
+
 def _race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[Change]) -> list[Task | None]:
     """Apply all changes at once, one a thread; None where one was refused."""
     line = threading.Barrier(len(changes))
@@ -556,6 +564,7 @@ SEQUENTIAL: tuple[Check, ...] = (
     remove_of_a_live_task_is_refused,
     forget_takes_old_rows_of_that_task_and_nothing_else,
     forget_leaves_the_row_of_the_head,
+    forget_of_a_first_version_takes_nothing,
 )
 CONCURRENT: tuple[Check, ...] = (
     one_winner_per_version,

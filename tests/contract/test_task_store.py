@@ -1,6 +1,6 @@
 """One contract for every TaskStore: memory, DynamoDB in moto (sequentially) and DynamoDB Local, the kernel."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,14 +10,14 @@ from delegation.persistence.memory import MemoryBackend
 from delegation.tasks import codec
 from delegation.tasks.conditional import to_item
 from delegation.tasks.dynamodb import DynamoDbTaskStore
-from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.kernel import KernelTaskStore, task_process
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.store import Advance, Create, TaskStore
 from tests.contract.persistence_backends import local_backend
 from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.task_tables import local_task_store, moto, task_store
-from tests.unit.tasks.builders import acquired, retried, submitted
+from tests.unit.tasks.builders import acquired, failed, retried, submitted
 
 MEMORY = "memory"
 MOTO = "moto"
@@ -94,3 +94,34 @@ def test_history_goes_on_over_the_pages_of_the_table(store: DynamoDbTaskStore) -
         store.apply(Advance(life[-1], after))
         life.append(after)
     assert [task.version for task in store.history(life[0].task_id)] == list(range(1, 14))
+
+
+@pytest.mark.parametrize("store", [MOTO, LOCAL], indirect=True)
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_a_removal_that_broke_off_is_finished_by_the_next(
+    store: DynamoDbTaskStore, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Twenty rows take three transactions; the head goes with the last, so no row is ever left without it."""
+    life = [submitted()]
+    store.apply(Create(life[0]))
+    while len(life) < 20:
+        after = (failed if len(life) == 19 else acquired if len(life) % 2 else retried)(life[-1])
+        store.apply(Advance(life[-1], after))
+        life.append(after)
+    write, calls = store.dynamodb.write, iter(range(100))
+
+    def breaks_off(call: Callable[[], object]) -> Sequence[Mapping[str, Any]]:
+        if next(calls) == steps:
+            raise StoreUnavailable("no answer")
+        return write(call)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.dynamodb, "write", breaks_off)
+        with pytest.raises(StoreUnavailable):
+            store.remove(life[-1])
+    assert store.get(life[-1].task_id) == life[-1]
+    left = [row.version for row in store.history(life[-1].task_id)]
+    assert left == list(range(8 * steps + 1, 21))
+    assert store.remove(life[-1]) is True
+    assert store.get(life[-1].task_id) is None
+    assert store.history(life[-1].task_id) == ()

@@ -240,14 +240,13 @@ class DynamoDbTaskStore:
     def forget(self, task_id: str, below: int) -> int:
         """See TaskStore.forget: a Query and a transaction for every eight rows; versions only grow, so no condition."""
         head = self.get(task_id)
+        last = HEAD if head is None else min(below, head.version) - 1
         forgotten = 0
-        while head is not None:
+        while last > HEAD:  # an empty range is refused, not answered
             answer = self._read(
                 "query",
                 KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",
-                ExpressionAttributeValues=to_item(
-                    {":id": task_id, ":first": HEAD + 1, ":last": min(below, head.version) - 1}
-                ),
+                ExpressionAttributeValues=to_item({":id": task_id, ":first": HEAD + 1, ":last": last}),
                 ProjectionExpression="task_id, version",
                 ConsistentRead=True,
                 Limit=ROWS_A_REMOVAL,
