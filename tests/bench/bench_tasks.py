@@ -3,7 +3,7 @@
     PYTHONPATH=functions:. python tests/bench/bench_tasks.py [--tasks N] [--rounds N] [--workers N ...]
 
 Calls are counted by botocore's events, write units computed from item sizes (docs/costs.md). Workers are processes; on
-a machine with fewer cores than workers DynamoDB Local and they compete for them: compare ratios.
+a machine with fewer cores than workers DynamoDB Local and they compete for them: compare ratios, calls and CPU time.
 """
 
 import argparse
@@ -14,7 +14,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from tests.contract.task_tables import create_task_table, dynamodb_client, task_
 KIND = "NOTE"
 REQUESTS = ("Acceptance.accept", "Acceptance.accept with a key", "Acceptance.known, replayed", "Tasks.submit")
 POLL = timedelta(milliseconds=50)
+CALLS = ("Query", "GetItem", "TransactWriteItems", "TransactWriteItems refused")
 
 
 class Nothing(BaseModel):
@@ -77,24 +80,46 @@ def costs(url: str) -> Iterator[tuple[str, Cost]]:
 # ---- leases
 
 
+@dataclass
+class Haul:
+    """What workers leased, when the last of it, the calls they made for it and their processor time in seconds."""
+
+    leased: int = 0
+    last: float = 0.0
+    cpu: float = 0.0
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: "Haul") -> "Haul":
+        last = max(self.last, other.last)
+        return Haul(self.leased + other.leased, last, self.cpu + other.cpu, self.calls + other.calls)
+
+
 def lease_all(url: str, table: str, number: int, ready: Any, go: Any, answers: Any) -> None:
     """One worker process: lease until nothing is due, and say how many it got and when it got the last."""
     tasks = service(url, table)
     with contextlib.suppress(StoreUnavailable):
         tasks.store.due(now())  # connects
+    found, lookout = Haul(), Lookout()
+
+    def count(http_response: Any, model: Any, **_more: Any) -> None:
+        found.calls[model.name if http_response.status_code == 200 else f"{model.name} refused"] += 1
+
+    tasks.store.dynamodb.client.meta.events.register("after-call.dynamodb.*", count)
     ready.release()
     go.wait()
-    leased, last, lookout = 0, time.time(), Lookout()
+    began = time.process_time()
     while lease_next_available_task(tasks, f"worker-{number}", [KIND], an_hour, lookout=lookout) is not None:
-        leased, last = leased + 1, time.time()
-    answers.put((leased, last))
+        found.leased, found.last = found.leased + 1, time.time()
+    found.cpu = time.process_time() - began
+    answers.put(found)
 
 
 def an_hour(moment: datetime) -> Lease:
     return Lease.lasting(timedelta(hours=1), moment)
 
 
-def leases_a_second(url: str, workers: int, tasks: int) -> float:
+def leases(url: str, workers: int, tasks: int) -> tuple[float, Haul]:
+    """Leases a second until the last one, and what all workers needed until each found nothing more."""
     context = multiprocessing.get_context("spawn")
     client = dynamodb_client(url)
     table = create_task_table(client)
@@ -111,13 +136,30 @@ def leases_a_second(url: str, workers: int, tasks: int) -> float:
         ready.acquire()
     began = time.time()
     go.set()
-    found = [answers.get() for _ in processes]
+    found = sum((answers.get() for _ in processes), start=Haul())
     for process in processes:
         process.join()
     client.delete_table(TableName=table)
-    if sum(leased for leased, _ in found) != tasks:
-        raise RuntimeError(f"{found} of {tasks} tasks were leased")
-    return tasks / (max(last for _, last in found) - began)
+    if found.leased != tasks:
+        raise RuntimeError(f"{found.leased} of {tasks} tasks were leased")
+    return tasks / (found.last - began), found
+
+
+def say_leases(say: Callable[[str], object], url: str, counts: Sequence[int], tasks: int, rounds: int) -> None:
+    """Medians of rates over rounds; calls and processor time are means for a lease."""
+    say(f"\nleases of {tasks} due tasks, median of {rounds} rounds (load average {os.getloadavg()[0]:.1f})\n")
+    leases(url, 1, 50)  # warms the server up
+    results = [[leases(url, workers, tasks) for workers in counts] for _ in range(rounds)]
+    say("workers  leases/s  ratio   a lease: queries   gets  writes  lost races  worker CPU ms\n")
+    first = 0.0
+    for workers, column in zip(counts, zip(*results, strict=True), strict=True):
+        rate = statistics.median(rate for rate, _ in column)
+        first = first or rate
+        haul = sum((found for _, found in column), start=Haul())
+        calls = [haul.calls[name] / haul.leased for name in CALLS]
+        say(f"{workers:>7} {rate:>9.0f}  x{rate / first:<5.2f} ")
+        say(f"{calls[0]:>16.2f} {calls[1]:>6.2f} {calls[2]:>7.2f} {calls[3]:>11.3f} ")
+        say(f"{haul.cpu / haul.leased * 1000:>14.1f}\n")
 
 
 # ---- from submit to start
@@ -170,16 +212,7 @@ def main() -> None:
             say(f"{'uncontended':<42} write calls  write units  read calls\n")
             for name, cost in costs(server.url):
                 say(f"{name:<42} {cost.writes:>11}  {cost.units:>11}  {cost.reads:>10}\n")
-            load = os.getloadavg()[0]
-            say(f"\nleases of {options.tasks} due tasks, median of {options.rounds} rounds (load average {load:.1f})\n")
-            leases_a_second(server.url, 1, 50)  # warms the server up
-            rounds = [
-                [leases_a_second(server.url, workers, options.tasks) for workers in options.workers]
-                for _ in range(options.rounds)
-            ]
-            rates = [statistics.median(column) for column in zip(*rounds, strict=True)]
-            for workers, rate in zip(options.workers, rates, strict=True):
-                say(f"{workers:>2} workers {rate:>7.0f} leases/s  x{rate / rates[0]:.2f}\n")
+            say_leases(say, server.url, options.workers, options.tasks, options.rounds)
             waits = sorted(seconds_to_start(server.url, options.tasks // 4))
             median, late = statistics.median(waits), waits[int(len(waits) * 0.95)]
             say(f"\nfrom submit to start, idle worker that looks every {POLL.total_seconds() * 1000:.0f} ms: ")
