@@ -1,7 +1,7 @@
 """Stores with one promise broken each; the contract suite is worth something only if it catches every one."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -172,29 +172,34 @@ class TerminalStaysDue(MemoryTaskStore):
             self.last[task.task_id] = task.due_at
         return task
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         found = [DueEntry(task_id, at) for task_id, at in self.last.items() if at <= now]
         return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
 
 class DueUnordered(MemoryTaskStore):
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
-        return sorted(super().due(now, limit=10**6), key=lambda entry: entry.task_id)[:limit]
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        return sorted(super().due(now, limit=10**6, shards=shards), key=lambda entry: entry.task_id)[:limit]
 
 
 class DueTooEarly(MemoryTaskStore):
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
-        return super().due(datetime.max.replace(tzinfo=now.tzinfo), limit=limit)
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        return super().due(datetime.max.replace(tzinfo=now.tzinfo), limit=limit, shards=shards)
 
 
 class DueTooLate(MemoryTaskStore):
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
-        return [entry for entry in super().due(now, limit=limit) if entry.due_at < now]
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        return [entry for entry in super().due(now, limit=limit, shards=shards) if entry.due_at < now]
 
 
 class DueWithoutLimit(MemoryTaskStore):
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
-        return super().due(now, limit=10**6)
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        return super().due(now, limit=10**6, shards=shards)
+
+
+class DueOfAllShards(MemoryTaskStore):
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        return super().due(now, limit=limit)
 
 
 class HeadsWithoutCursor(MemoryTaskStore):
@@ -386,6 +391,7 @@ BROKEN: tuple[Broken, ...] = (
     Broken(DueTooEarly, (checks.a_rewritten_head_moves_within_the_index,)),
     Broken(DueTooLate, (checks.due_lists_what_is_due_oldest_first,)),
     Broken(DueWithoutLimit, (checks.due_answers_at_most_the_limit_and_the_oldest_of_all_shards,)),
+    Broken(DueOfAllShards, (checks.due_of_some_shards_is_the_oldest_of_these,)),
     Broken(HeadsWithoutCursor, (checks.heads_pages_over_every_task_once,)),
     Broken(HeadsLoseThePageEnd, (checks.heads_pages_over_every_task_once,)),
     Broken(HeadsWithADanglingCursor, (checks.heads_of_an_exact_page_have_no_cursor,)),

@@ -70,14 +70,14 @@ def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
 
 
 def by_a_worker(store: DynamoDbTaskStore) -> Callable[[], None]:
-    """`Tasks.submit`, run by a plain worker; work without progress to tell."""
+    """`Tasks.submit`, run by a plain worker; work without progress to tell. Its shard is fixed by its id."""
     house = House(store)
     house.service.queue = NoDispatchQueue()
-    behaviors = Behaviors([FunctionBehavior(house.service, house.behavior)])
+    behaviors = Behaviors([FunctionBehavior(house.service, house.singleton)])
     worker = Worker(house.service, behaviors, WorkerSettings("worker-1"))
 
     def live() -> None:
-        submitted = Tasks(house.service).submit(house.behavior, Nothing())
+        submitted = Tasks(house.service).submit(house.singleton, Nothing())
         worker.run_once()
         outcome = submitted.completion.poll()
         assert outcome is not None

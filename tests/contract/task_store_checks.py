@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from delegation.tasks import codec
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.model import PlanSegment, Task
 from delegation.tasks.store import Advance, Change, Create, Expect, Revise, TaskStore
@@ -288,6 +289,15 @@ def due_answers_at_most_the_limit_and_the_oldest_of_all_shards(store: TaskStore)
     assert [entry.task_id for entry in store.due(FAR, limit=5)] == [task.task_id for task in tasks[:5]]
 
 
+def due_of_some_shards_is_the_oldest_of_these(store: TaskStore) -> None:
+    tasks = [store.apply(Create(submitted(due_at=NOW + n * SECOND))) for n in range(40)]
+    halves = [codec.due_buckets()[:8], codec.due_buckets()[8:]]
+    for half in halves:
+        there = [task.task_id for task in tasks if codec.due_bucket(task.task_id) in half]
+        assert [entry.task_id for entry in store.due(FAR, shards=half)] == there
+        assert [entry.task_id for entry in store.due(FAR, limit=3, shards=half)] == there[:3]
+
+
 def due_follows_the_head_and_forgets_the_rows(store: TaskStore) -> None:
     life = a_life()
     head = store.apply(Create(life[0]))
@@ -553,6 +563,7 @@ SEQUENTIAL: tuple[Check, ...] = (
     a_version_is_a_row_never_the_head,
     due_lists_what_is_due_oldest_first,
     due_answers_at_most_the_limit_and_the_oldest_of_all_shards,
+    due_of_some_shards_is_the_oldest_of_these,
     due_follows_the_head_and_forgets_the_rows,
     a_rewritten_head_moves_within_the_index,
     a_terminal_task_leaves_the_index,

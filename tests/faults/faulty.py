@@ -1,6 +1,6 @@
 """What befalls the calls of simulated processes: they are overtaken, fail, lose their answer, or arrive too late."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -86,9 +86,9 @@ class SimulatedStore(Faulty):
         self.read()
         return self.house.memory.history(task_id, after=after, limit=limit)
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         self.read()
-        return self.house.memory.due(now, limit=limit)
+        return self.house.memory.due(now, limit=limit, shards=shards)
 
     def remove(self, task: Task) -> bool:
         return self.written(lambda: self.house.remove(self.actor, task))

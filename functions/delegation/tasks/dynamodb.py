@@ -4,7 +4,7 @@ Calls (uncontended): Create and Advance are one TransactWriteItems of two puts, 
 GetItem, due one Query a shard. Conditions ask for ALL_OLD on refusal, which costs nothing and tells who won.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -194,7 +194,7 @@ class DynamoDbTaskStore:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
         return tuple(found)
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due: one Query a shard, side by side."""
 
         def shard(bucket: str) -> list[DueEntry]:
@@ -209,7 +209,11 @@ class DynamoDbTaskStore:
             return [DueEntry(item["task_id"], datetime.fromisoformat(item["due_at"])) for item in items]
 
         with ThreadPoolExecutor(max_workers=8) as pool:
-            found = [entry for entries in pool.map(shard, codec.due_buckets()) for entry in entries]
+            found = [
+                entry
+                for entries in pool.map(shard, codec.due_buckets() if shards is None else shards)
+                for entry in entries
+            ]
         return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def remove(self, task: Task) -> bool:

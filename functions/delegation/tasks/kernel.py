@@ -9,7 +9,7 @@ deployments that have the kernel and no task table; the task table (`tasks.dynam
 never meet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
@@ -86,12 +86,14 @@ class KernelTaskStore:
             refs = [ref for _, ref in _some(index.items(start=first, prefix=IndexKey.of(_ROW, task_id)), limit)]
             return tuple(self._tasks(refs))
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due."""
         end = IndexKey.of(_DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts behind a separator
         with _translated():
-            found = _some(self._index().items(end=end, prefix=IndexKey.of(_DUE)), limit)
-            places = [key.elements() for key, _ in found]
+            items = self._index().items(end=end, prefix=IndexKey.of(_DUE))
+            # One index without shards: the others' entries are passed over.
+            asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
+            places = [key.elements() for key, _ in _some(asked, limit)]
         return [DueEntry(task_id, datetime.fromisoformat(due_at)) for _, due_at, task_id in places]
 
     def remove(self, task: Task) -> bool:

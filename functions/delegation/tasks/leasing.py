@@ -6,10 +6,12 @@
 import logging
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
+from delegation.tasks import codec
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
 from delegation.tasks.model import Task
 from delegation.tasks.service import Lease, TaskService
@@ -18,8 +20,12 @@ from delegation.tasks.store import DueEntry
 logger = logging.getLogger(__name__)
 _WIDER: Final = 8
 """By how much more of the due tasks is looked at when all that were seen belong to a newer deployment."""
-_MISSES: Final = 4
+_MISSES: Final = 2
 """After so many remembered tasks in a row that others were faster at, a new look is worth more than the rest."""
+_FEW: Final = 2
+"""So many shards are asked at first; then twice as many, and so on, while they have nothing to be had."""
+_WINDOW: Final = 8
+"""Among so many of the oldest a worker chooses by lot: enough that two hardly meet, few enough to stay oldest first."""
 _FRESH: Final = timedelta(seconds=5)
 """For so long what a look at the index found is used up before the next look."""
 
@@ -27,7 +33,8 @@ _FRESH: Final = timedelta(seconds=5)
 class Lookout:
     """What a worker remembers of due tasks from one lease to the next.
 
-    A look costs a query a shard, so what it found serves several leases. `foreign` are tasks of a newer deployment.
+    A look costs a query a shard, so it asks a few only, the next ones each time round, and what it found serves several
+    leases. Each worker goes round in an order of its own. `foreign` are tasks of a newer deployment.
     """
 
     def __init__(self, candidates: int = 50) -> None:
@@ -35,6 +42,8 @@ class Lookout:
         self.foreign: set[str] = set()
         self._hints: deque[DueEntry] = deque()
         self._looked: datetime | None = None
+        self._looks = 0
+        self._round: deque[str] = deque()
 
     def remembered(self, now: datetime) -> deque[DueEntry]:
         """What is left of the last look, nothing when that was too long ago."""
@@ -42,11 +51,24 @@ class Lookout:
             self._hints.clear()
         return self._hints
 
-    def look(self, tasks: TaskService, owner: str, limit: int) -> tuple[deque[DueEntry], bool]:
-        """Look at the index; also whether there may be more than was asked for."""
+    def groups(self, owner: str) -> Iterator[tuple[str, ...]]:
+        """All shards once, a few at first and ever more; the next time it begins after the last that were asked."""
+        if not self._round:
+            self._round.extend(sorted(codec.due_buckets(), key=lambda shard: zlib.crc32(f"{owner}/{shard}".encode())))
+        left, few = len(self._round), _FEW
+        while left:
+            few = min(few, left)
+            asked = tuple(islice(self._round, few))
+            self._round.rotate(-few)
+            yield asked
+            left, few = left - few, 2 * few
+
+    def look(self, tasks: TaskService, owner: str, limit: int, shards: Collection[str]) -> tuple[deque[DueEntry], bool]:
+        """Look at some shards of the index; also whether there may be more than was asked for."""
         self._looked = tasks.clock()
-        entries = tasks.store.due(self._looked, limit=limit)
-        self._hints = deque(in_own_order(entries, owner))
+        self._looks += 1
+        entries = tasks.store.due(self._looked, limit=limit, shards=shards)
+        self._hints = deque(in_own_order(entries, f"{owner}/{self._looks}"))
         return self._hints, len(entries) >= limit
 
 
@@ -66,9 +88,8 @@ def lease_next_available_task(
     """
     lookout = lookout or Lookout()
     seen: set[str] = set()
-    limit = lookout.candidates
-    hints, more, tries = lookout.remembered(tasks.clock()), True, _MISSES
-    while True:
+
+    def first_of(hints: deque[DueEntry], tries: int) -> Task | None:
         while hints and tries:
             entry = hints.popleft()
             if entry.task_id in seen or entry.task_id in lookout.foreign:
@@ -78,11 +99,20 @@ def lease_next_available_task(
             if task is not None:
                 return task
             tries -= 1
-        if not more:
-            return None
-        hints, more = lookout.look(tasks, owner, limit)
-        tries = len(hints)
-        limit *= _WIDER
+        return None
+
+    task = first_of(lookout.remembered(tasks.clock()), _MISSES)
+    if task is not None:
+        return task
+    for shards in lookout.groups(owner):
+        limit, more = lookout.candidates, True
+        while more:
+            hints, more = lookout.look(tasks, owner, limit, shards)
+            task = first_of(hints, len(hints))
+            if task is not None:
+                return task
+            limit *= _WIDER
+    return None
 
 
 def _leased(
@@ -113,6 +143,18 @@ def _leased(
     return task if is_new else None
 
 
-def in_own_order(entries: Sequence[DueEntry], owner: str) -> list[DueEntry]:
-    """The entries of a look in an order of the owner's: workers that look alike do not all run for the same task."""
-    return sorted(entries, key=lambda entry: zlib.crc32(f"{owner}/{entry.task_id}".encode()))
+def in_own_order(entries: Sequence[DueEntry], lot: str) -> list[DueEntry]:
+    """The entries of a look, the oldest few first but those in an order by `lot`.
+
+    So workers that look alike do not all run for the same task, and a lot that differs at each look passes none over
+    for ever.
+    """
+
+    def drawn(entry: DueEntry) -> int:
+        return zlib.crc32(f"{lot}/{entry.task_id}".encode())
+
+    return [
+        entry
+        for first in range(0, len(entries), _WINDOW)
+        for entry in sorted(entries[first : first + _WINDOW], key=drawn)
+    ]

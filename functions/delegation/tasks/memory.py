@@ -1,9 +1,10 @@
 """TaskStore in memory: atomic under threads, able to inject faults. For tests, simulations and laptops."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
+from delegation.tasks import codec
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.model import Task
 from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, require_terminal
@@ -98,11 +99,13 @@ class MemoryTaskStore:
             rows = self._rows.get(task_id, {})
             return tuple(rows[version] for version in sorted(rows) if version > after)[:limit]
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due."""
         self.fault("before due")
         with self.lock:
             found = [DueEntry(t.task_id, t.due_at) for t in self._heads.values() if t.due_at and t.due_at <= now]
+        if shards is not None:
+            found = [entry for entry in found if codec.due_bucket(entry.task_id) in shards]
         return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def remove(self, task: Task) -> bool:

@@ -1,6 +1,6 @@
 """The seam between tasks and whatever stores them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -90,8 +90,8 @@ class TaskStore(Protocol):
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """Rows with a version greater than `after`, ascending, at most `limit`; readable while the task runs."""
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
-        """Entries of the due index at or before `now`, about the oldest first."""
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """Entries of the due index at or before `now`, about the oldest first; of all shards or these."""
 
     def remove(self, task: Task) -> bool:
         """Remove a terminal task for good: its rows oldest first, its head last, each step only while the head stands.

@@ -1,6 +1,6 @@
 """A store on which somebody else is faster, and a queue that remembers or refuses."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
@@ -33,8 +33,8 @@ class RacedStore:
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         return self.calm.history(task_id, after=after, limit=limit)
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
-        return self.calm.due(now, limit=limit)
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        return self.calm.due(now, limit=limit, shards=shards)
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         return self.calm.heads(cursor=cursor, limit=limit)

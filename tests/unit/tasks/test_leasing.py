@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,12 +24,12 @@ class CountingStore(MemoryTaskStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks: list[int] = []
+        self.looks: list[tuple[str, ...]] = []
         self.writes = 0
 
-    def due(self, now: datetime, *, limit: int = 100) -> Sequence[DueEntry]:
-        self.looks.append(limit)
-        return super().due(now, limit=limit)
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        self.looks.append(tuple(shards or codec.due_buckets()))
+        return super().due(now, limit=limit, shards=shards)
 
     def apply(self, change: Any) -> Task:
         self.writes += 1
@@ -60,7 +60,7 @@ def test_one_look_serves_many_leases() -> None:
     fleet = Fleet(50)
     leased = {task.task_id for _ in range(50) if (task := fleet.lease("w"))}
     assert len(leased) == 50
-    assert len(fleet.store.looks) == 1
+    assert sum(map(len, fleet.store.looks)) <= 2 * codec.SHARDS
     assert fleet.lease("w") is None
 
 
@@ -70,7 +70,7 @@ def test_what_was_seen_long_ago_is_not_believed_any_more() -> None:
     fleet.lease("w")
     fleet.clock.advance(6 * SECOND)
     fleet.lease("w")
-    assert len(fleet.store.looks) == 2
+    assert len(fleet.store.looks) >= 2
 
 
 def test_a_clock_that_was_set_back_does_not_keep_a_look_for_ever() -> None:
@@ -78,7 +78,7 @@ def test_a_clock_that_was_set_back_does_not_keep_a_look_for_ever() -> None:
     fleet.lease("w")
     fleet.clock.advance(-HOUR)
     assert fleet.lease("w") is None  # by this clock nothing is due yet
-    assert len(fleet.store.looks) == 2
+    assert {shard for look in fleet.store.looks[1:] for shard in look} == set(codec.due_buckets())
 
 
 def test_nothing_left_of_a_look_is_no_reason_to_wait() -> None:
@@ -92,17 +92,63 @@ def test_nothing_left_of_a_look_is_no_reason_to_wait() -> None:
 
 
 def test_what_others_took_meanwhile_is_not_gone_through_to_the_end() -> None:
-    fleet = Fleet(50)
+    fleet = Fleet(400)
     fleet.lease("slow")
-    for _ in range(49):
-        fleet.lease("fast")
+    while fleet.lease("fast"):
+        pass
     fleet.store.apply(Create(submitted("later", due_at=NOW)))
     read: list[str] = []
     fleet.store.fault = read.append
     task = fleet.lease("slow")
     assert task is not None
     assert task.task_id == "later"
-    assert read.count("before get") == 5
+    assert read.count("before get") == 3
+
+
+def test_a_look_asks_few_shards_and_each_worker_goes_round_all_in_an_order_of_its_own() -> None:
+    rounds = {owner: list(Lookout().groups(owner)) for owner in ("a", "b", "c")}
+    for groups in rounds.values():
+        assert [len(group) for group in groups] == [2, 4, 8, 2]
+        assert sorted(shard for group in groups for shard in group) == list(codec.due_buckets())
+    assert len({groups[0] for groups in rounds.values()}) > 1
+    lookout = Lookout()
+    first = [next(lookout.groups("a")) for _ in range(codec.SHARDS // 2)]
+    assert sorted(shard for group in first for shard in group) == list(codec.due_buckets())
+
+
+def test_an_idle_look_asks_every_shard_once() -> None:
+    fleet = Fleet(0)
+    for _ in range(3):
+        assert fleet.lease("w") is None
+        assert sorted(shard for look in fleet.store.looks for shard in look) == list(codec.due_buckets())
+        fleet.store.looks.clear()
+
+
+def test_eight_workers_side_by_side_need_few_queries_and_reads_for_a_lease() -> None:
+    """Counted, in turns: with looks at all shards for all workers it was more than two queries for each lease."""
+    fleet = Fleet(400)
+    reads: list[str] = []
+    fleet.store.fault = reads.append
+    working = {f"worker-{n}" for n in range(8)}
+    while working:
+        working = {owner for owner in sorted(working) if fleet.lease(owner) is not None}
+    assert fleet.store.writes == 400
+    idle = 8 * codec.SHARDS
+    assert sum(map(len, fleet.store.looks)) - idle < 1.2 * 400
+    assert reads.count("before get") < 1.8 * 400
+
+
+def test_the_oldest_of_a_backlog_that_never_ends_is_not_passed_over() -> None:
+    fleet = Fleet(60)
+    fleet.store.apply(Create(submitted("oldest", due_at=NOW - HOUR)))
+    for n in range(200):
+        task = fleet.lease("w")
+        assert task is not None
+        if task.task_id == "oldest":
+            break
+        fleet.store.apply(Create(submitted(f"newer-{n}", due_at=NOW)))
+        fleet.clock.advance(6 * SECOND)
+    assert fleet.store.get("oldest").is_held
 
 
 def test_workers_that_look_alike_run_for_different_tasks() -> None:
@@ -112,8 +158,8 @@ def test_workers_that_look_alike_run_for_different_tasks() -> None:
     first = set()
     for worker in workers:
         lookout = fleet.lookouts.setdefault(worker, Lookout())
-        first.add(lookout.look(fleet.service, worker, 50)[0][0].task_id)
-    assert len(first) >= 6
+        first.add(lookout.look(fleet.service, worker, 50, codec.due_buckets())[0][0].task_id)
+    assert len(first) >= 4  # of the eight oldest
     leased = [task.task_id for _ in range(6) for worker in workers if (task := fleet.lease(worker))]
     assert sorted(leased) == [f"task-{n:03}" for n in range(48)]
 
