@@ -103,12 +103,12 @@ def sweep(
     """Look again at every task that is due, the oldest first, until `deadline`; one task's trouble stops no other.
 
     A task of a kind unknown to this deployment is left alone: a newer one owns it. `limit` entries are looked at in one
-    reading of the index, beside those that are left alone: however many there are, they hide nobody.
+    reading of the index, beside those that stay due, left alone or in trouble: however many they are, they hide nobody.
     """
     seen: set[str] = set()
-    left_alone = 0
+    staying = 0
     while True:
-        entries = tasks.store.due(clock(), limit=left_alone + limit)
+        entries = tasks.store.due(clock(), limit=staying + limit)
         fresh = [entry for entry in entries if entry.task_id not in seen]
         for entry in fresh:
             if clock() >= deadline:
@@ -118,10 +118,11 @@ def sweep(
             try:
                 before = tasks.store.get(entry.task_id)
                 if before is None or before.task_type not in kinds:
-                    left_alone += 1
+                    staying += 1
                     continue
                 yield Swept(before, tasks.look_again(entry.task_id))
             except TaskError as error:
+                staying += 1
                 yield Swept(before, None, error)
         if not fresh or len(entries) < limit:
             return

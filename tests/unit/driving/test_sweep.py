@@ -4,6 +4,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from delegation.driving.dispatch import sweep
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.model import Task
 from delegation.tasks.store import Create
 from tests.unit.edge.world import World
@@ -39,3 +40,21 @@ def test_only_tasks_of_a_newer_release() -> None:
         accepted(world, "NEWER")
     world.clock.advance(HOUR)
     assert list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5)) == []
+
+
+def test_records_that_cannot_be_read_hide_none_of_the_others(monkeypatch) -> None:
+    world = World()
+    unreadable = {accepted(world, "TABLE_PURGE").task_id for _ in range(12)}
+    ours = [accepted(world, "TABLE_PURGE").task_id for _ in range(7)]
+    world.clock.advance(HOUR)
+    read = world.store.get
+
+    def get(task_id: str) -> Task | None:
+        if task_id in unreadable:
+            raise MalformedRecord(f"task {task_id}: format: 9")
+        return read(task_id)
+
+    monkeypatch.setattr(world.store, "get", get)
+    swept = list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5))
+    assert [one.after.task_id for one in swept if one.after] == ours
+    assert len([one for one in swept if one.error]) == len(unreadable)
