@@ -23,6 +23,8 @@ from delegation.tasks.worker import Worker, WorkerSettings
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
 
 KIND = "TABLE_PURGE"
+AT_MOST = 60.0
+"""Seconds that a gate keeps work waiting: a worker that does not notice fails its test instead of hanging it."""
 SHORT = {
     "delegation.task.lease.lost-timeout-duration": "400ms",
     "delegation.task.lease.clock-drift-duration": "100ms",
@@ -212,7 +214,7 @@ class House:
 
     def work(self, _parameters: Nothing, _run: Run) -> None:
         self.begun.set()
-        self.gate.wait()
+        self.gate.wait(AT_MOST)
 
 
 @pytest.fixture
@@ -235,7 +237,7 @@ def test_a_holder_that_cannot_renew_ends_its_process_also_when_the_store_does_no
 
     def hang(_point: str) -> None:
         if house.begun.is_set():
-            hanging.wait()
+            hanging.wait(AT_MOST)
 
     house.store.fault = hang
     with pytest.raises(WorkOutlivedLease):
