@@ -169,7 +169,7 @@ def store_maintenance(tasks: TaskService) -> Behavior[Maintenance, MaintenanceRe
     def records() -> RecordUpkeep:
         return RecordUpkeep(tasks.store, idempotency_records(tasks), lifetime=IDEMPOTENCY_LIFETIME, nonce=new_nonce)
 
-    return maintenance.store_maintenance(tasks, records)
+    return maintenance.store_maintenance(tasks, records, lambda: known_kinds(tasks))
 
 
 def all_behaviors(tasks: TaskService) -> Behaviors:

@@ -205,7 +205,9 @@ class House:
     def upkeep(self, actor: Actor, service: TaskService) -> Behavior[Maintenance, MaintenanceReport]:
         records = SimulatedRecords(self, actor)
         return store_maintenance(
-            service, lambda: RecordUpkeep(service.store, records, lifetime=LIFETIME, nonce=actor.nonce)
+            service,
+            lambda: RecordUpkeep(service.store, records, lifetime=LIFETIME, nonce=actor.nonce),
+            lambda: KINDS,
         )
 
     def steps(self, actor: Actor) -> Steps:

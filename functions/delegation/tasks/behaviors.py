@@ -177,10 +177,7 @@ class FunctionBehavior(Generic[P, R]):
         except LeaseLost:
             return self._tasks.get(task.task_id)
         except RunCancelled as error:
-            head = self._tasks.get(task.task_id)
-            if head.children:
-                return self._after_children(head)
-            return self._end(task, AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT))
+            return self._cancelled(task, error)
         except RunHandedOver as error:
             return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))
         except TaskError:
@@ -200,6 +197,18 @@ class FunctionBehavior(Generic[P, R]):
         if not self._tasks.get(task.task_id).children:
             return task.evolve(pending_result=recorded)
         return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, pending_result=recorded))
+
+    def _cancelled(self, task: Task, error: RunCancelled) -> Task:
+        """End a cancelled attempt, a parent's after its children; what another attempt holds by now is left to it."""
+        head = self._tasks.get(task.task_id)
+        if not head.is_held or head.attempt_count != task.attempt_count:
+            return head
+        if not head.children:
+            return self._end(task, AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT))
+        try:
+            return self._after_children(head)
+        except LeaseLost:
+            return self._tasks.get(task.task_id)
 
     def _succeed(self, task: Task) -> Task:
         result = None if task.pending_result == "null" else task.pending_result

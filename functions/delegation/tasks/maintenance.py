@@ -3,7 +3,7 @@
 Its id is deterministic, so there is one task of it in a store, and one holder of that task: never two at once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -48,14 +48,17 @@ class MaintenanceReport(BaseModel):
 
 
 def store_maintenance(
-    tasks: TaskService, records: Callable[[], ExpiringRecords | None]
+    tasks: TaskService, records: Callable[[], ExpiringRecords | None], kinds: Callable[[], Collection[str]]
 ) -> Behavior[Maintenance, MaintenanceReport]:
-    """The behavior; `records` is called when it runs, so that a process that only submits needs no access to them."""
+    """The behavior; both are called when it runs, so that a process that only submits needs no access to records.
+
+    Tasks of other `kinds` than those of this deployment are a newer one's, and left to it whatever their age.
+    """
 
     def work(_parameters: Maintenance, run: Run) -> MaintenanceReport:
         # Records first: what they replay may need the tasks that are removed after them.
         expiries, removed = _keep_records(records(), tasks, run)
-        kept = _keep_tasks(tasks, run)
+        kept = _keep_tasks(tasks, run, kinds())
         return kept.model_copy(update={"expiries_started": expiries, "records_removed": removed})
 
     return Behavior(
@@ -96,13 +99,15 @@ def _keep_records(records: ExpiringRecords | None, tasks: TaskService, run: Run)
             return started, removed
 
 
-def _keep_tasks(tasks: TaskService, run: Run) -> MaintenanceReport:
+def _keep_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> MaintenanceReport:
     removed = repaired = forgotten = 0
     cursor: str | None = None
     while True:
         page = tasks.store.heads(cursor=cursor, limit=_BATCH)
         for head in page.tasks:
             run.checkpoint()
+            if head.task_type not in kinds:
+                continue
             if head.recurrence_seconds is not None:
                 forgotten += _forget(tasks, head)
             if head.task_id == run.task.task_id:

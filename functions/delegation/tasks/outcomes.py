@@ -80,6 +80,7 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     if not task.is_held or task.lost_not_before is None or now < task.lost_not_before:
         return task
     since = f"{task.lease_owner} was last believed until {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
-    if task.task_type in policies.fail_when_lost:
+    has_to_see_to_children = task.cancel_requested and bool(task.children)
+    if task.task_type in policies.fail_when_lost and not has_to_see_to_children:
         return t.fail(task, now, code=t.LOST, summary=since)
     return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST), now, policies)

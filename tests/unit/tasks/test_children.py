@@ -1,10 +1,14 @@
 """Subtasks by `parent_id`: a parent ends after its children, and by them."""
 
+from dataclasses import replace
+
 import pytest
 from pydantic import BaseModel
 
-from delegation.tasks.behaviors import Behavior, Run
+from delegation.tasks.behaviors import Behavior, FunctionBehavior, Run
+from delegation.tasks.errors import RunCancelled
 from delegation.tasks.model import Status
+from delegation.tasks.outcomes import after_loss
 from delegation.tasks.service import Lease
 from delegation.tasks.tasks import Parent
 from delegation.tasks.worker import Worker
@@ -115,3 +119,43 @@ def test_a_cancelled_parent_whose_holder_is_lost_still_ends_after_its_children(s
     ends = [site.head(task_id).last_status_change_ts for task_id in (submitted.task_id, *children)]
     assert ends[0] == max(ends)
     assert site.head(submitted.task_id).error_code == "CANCELLED"
+
+
+def test_a_cancelled_parent_that_is_lost_for_good_sees_to_its_children_first() -> None:
+    site = Site()
+    behavior = family(site)
+    parent = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    worker.run_once()
+    children = site.head(parent.task_id).children
+    service = site.service()
+    service.policies = replace(service.policies, fail_when_lost=frozenset({behavior.kind}))
+    service.cancel(parent.task_id)
+    site.clock.advance(2 * MINUTE)
+    service.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+    site.clock.advance(2 * MINUTE)
+    service.change(parent.task_id, lambda task, now: after_loss(task, now, service.policies))
+    assert not site.head(parent.task_id).is_terminal
+    settle(site, worker)
+    assert [site.head(child).is_terminal for child in children] == [True] * len(children)
+    assert site.head(parent.task_id).error_code == "CANCELLED"
+
+
+def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
+    """Between the look that saw the cancellation and the reading after it, the lease ends and another takes over."""
+    site = Site()
+    service = site.service()
+
+    def work(_parameters: Family, run: Run) -> Total:
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        service.cancel(run.task.task_id)
+        site.clock.advance(10 * MINUTE)
+        service.acquire(run.task.task_id, "other", lambda now: Lease.lasting(MINUTE, now))
+        raise RunCancelled(run.task.task_id)
+
+    behavior = Behavior("FAMILY", Family, work, result=Total)
+    submitted = site.client().submit(behavior, Family())
+    held = service.acquire(submitted.task_id, "w", lambda now: Lease.lasting(MINUTE, now))
+    after = FunctionBehavior(service, behavior).run(held, hand_over_at=None)
+    assert (after.is_held, after.lease_owner, after.attempt_count) == (True, "other", 2)
+    assert site.head(submitted.task_id) == after

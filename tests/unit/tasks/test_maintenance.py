@@ -9,7 +9,7 @@ import pytest
 
 from delegation.tasks.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.maintenance import Maintenance, MaintenanceReport, ensure_submitted, store_maintenance
+from delegation.tasks.maintenance import KIND, Maintenance, MaintenanceReport, ensure_submitted, store_maintenance
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import InvalidProperty, Policies
@@ -46,7 +46,7 @@ class Site:
         self.keys = Keys()
         policies = Policies.from_properties({"delegation.maintenance.task-retention-duration": "7d"})
         self.tasks = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
-        self.behavior = store_maintenance(self.tasks, lambda: self.keys)
+        self.behavior = store_maintenance(self.tasks, lambda: self.keys, lambda: {KIND, submitted().task_type})
 
     def stored(self, *life: Task) -> Task:
         self.store.apply(Create(life[0]))
@@ -146,6 +146,18 @@ def test_it_recurs_and_there_is_only_one(site: Site) -> None:
     head = site.tasks.get(site.behavior.task_id(Maintenance()))
     assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, NOW + HOUR)
     assert site.worker().run_once() is None
+
+
+def test_what_a_newer_release_owns_is_left_whatever_its_age(site: Site) -> None:
+    theirs = site.finished(task_type="NEWER")
+    recurring = site.finished(task_type="NEWER", recurrence_seconds=3600)
+    ours = site.finished()
+    site.clock.now = NOW + 2 * RETENTION
+    assert site.run().tasks_removed == 1
+    assert site.store.get(ours.task_id) is None
+    for task in (theirs, recurring):
+        assert site.store.get(task.task_id) == task
+        assert len(site.store.history(task.task_id)) == 2
 
 
 def test_its_own_history_is_capped_by_retention(site: Site) -> None:
