@@ -37,9 +37,11 @@ def left(s3: Any) -> set[str]:
         ("odd", "percent"),
         ("odd", "unicode"),
         ("odd", "values_v3"),
+        ("schemes", "mixed"),
         ("row_deletes", "vectors"),
         ("clone", "original"),
         ("nested", "outer"),
+        ("metadata", "log_gone"),
     ],
 )
 def test_a_table_in_s3(s3: Any, tmp_path: Path, scenario: str, table: str) -> None:

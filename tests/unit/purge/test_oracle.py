@@ -9,12 +9,14 @@ import pytest
 
 from delegation.purge.context import no_neighbours
 from delegation.purge.engine import purge_table
-from delegation.purge.errors import FilesShared, PathsOutsideTable
+from delegation.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
+from delegation.purge.plan import Phase
 from tests.unit.purge.oracle import Purge, check_exact, tables
 
 LIVE = tables(live=True)
 ALL = tables()
-LOST = [("imported", "borrower")]
+MOVED = [one for one in LIVE if Purge(*one).uncovered()]
+LOST = [("moved", "forgetful"), ("imported", "borrower")]
 
 
 @pytest.mark.parametrize(("scenario", "table"), LIVE)
@@ -30,6 +32,28 @@ def test_without_a_catalog(scenario: str, table: str) -> None:
     purge = Purge(scenario, table)
     assert purge.directly()().status == "PURGED"
     check_exact(purge)
+
+
+@pytest.mark.parametrize(("scenario", "table"), MOVED)
+def test_with_credentials_for_the_present_locations_only(scenario: str, table: str) -> None:
+    purge = Purge(scenario, table)
+    uncovered = purge.uncovered()
+    with pytest.raises(CredentialsDoNotCover):
+        purge_table(purge.by_catalog(prefixes=None))
+    assert purge.deleted() == set()
+    purge.bench.plans.objects.clear()
+    purge_table(purge.by_catalog(prefixes=None, uncovered="keep"))
+    kinds = purge.table.kinds
+    maps = {*kinds["manifest"], *kinds["manifest-list"]}
+    reachable = (purge.expected() - uncovered) & purge.before
+    if maps & uncovered:
+        # What only they name cannot be known: it stays, as they do, and they tell it to whoever may read them.
+        assert purge.deleted() <= reachable
+        assert purge.planned(Phase.KEPT) >= maps & uncovered
+    else:
+        assert purge.deleted() == reachable
+        assert purge.planned(Phase.KEPT) == uncovered | purge.kept()
+    assert purge.table.metadata_location not in purge.left()
 
 
 @pytest.mark.parametrize(("scenario", "table"), LOST)

@@ -61,6 +61,26 @@ def test_every_codec_in_every_version(codec: str, version: int) -> None:
     assert headers == {codec}
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_what_each_version_went_through(version: int) -> None:
+    evolved = found("evolution", f"v{version}")
+    assert len(evolved[2]["partition-specs"]) >= 4
+    assert len({record["partition_spec_id"] for record in _manifest_files(*evolved[:2])}) >= 3
+    assert set(found("branches", f"v{version}")[2]["refs"]) == {"main", "first", "kept"}
+    assert len(found("branches", f"v{version}")[2]["snapshots"]) >= 6
+    scenario, table, metadata = found("expired", f"v{version}_kept")
+    assert (len(metadata["snapshots"]), len(table.only_deleted) > 0) == (1, True)
+    assert {plain(path) for path in table.only_deleted} <= set(scenario.objects)
+    scenario, table, _ = found("expired", f"v{version}_cleaned")
+    assert table.reached() - set(scenario.objects)
+    _, table, metadata = found("statistics", f"v{version}")
+    assert (len(metadata["statistics"]), len(metadata["partition-statistics"])) == (2, 2)
+    puffins = {uri for uri in found("statistics", f"v{version}")[0].objects if f"/v{version}/" in uri}
+    assert {uri for uri in puffins if uri.endswith(".stats")} > set(table.kinds["statistics"])
+    assert found("moved", f"v{version}")[2]["location"].startswith("s3://lake/moved/third/")
+    assert any(one["operation"] == "replace" for one in _summaries(found("rewritten", f"v{version}")[2]))
+
+
 def test_deletes_of_every_kind() -> None:
     assert "equality-deletes" in found("row_deletes", "equality_v2")[1].kinds
     assert "equality-deletes" in found("row_deletes", "equality_v3")[1].kinds
@@ -76,17 +96,32 @@ def test_deletes_of_every_kind() -> None:
     assert formats == {"PARQUET", "PUFFIN"}
 
 
-def test_manifests_named_inline() -> None:
+def test_metadata_of_every_kind() -> None:
+    scenario, table, _ = found("metadata", "gzip")
+    assert scenario.content[table.metadata_location][:2] == b"\x1f\x8b"
     for name, every in (("inline", True), ("mixed", False)):
         snapshots = found("inline_manifests", name)[2]["snapshots"]
         assert all("manifests" in one for one in snapshots) is every
         assert any("manifests" in one for one in snapshots)
+    assert found("metadata", "never_written")[1].kinds.keys() == {"metadata"}
+    _, table, metadata = found("metadata", "short_log")
+    assert len(table.kinds["former-metadata"]) > len(metadata["metadata-log"]) == 2
+    scenario, table, _ = found("metadata", "log_gone")
+    assert len(table.reached() - set(scenario.objects)) == 2
 
 
 def test_the_fixtures_are_small_and_say_who_wrote_them() -> None:
     assert sum(path.stat().st_size for path in corpus.FOLDER.iterdir()) < 1_500_000
     for name in corpus.names():
         assert corpus.load(name).written_with == {"spark": "4.1.4", "iceberg": "1.11.0"}
+
+
+def _manifest_files(scenario: Scenario, table: FixtureTable) -> list[Any]:
+    return [one for path in table.kinds["manifest-list"] for one in records(scenario, path)]
+
+
+def _summaries(metadata: dict[str, Any]) -> list[dict[str, str]]:
+    return [one["summary"] for one in metadata["snapshots"]]
 
 
 def test_an_archive_is_the_same_bytes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

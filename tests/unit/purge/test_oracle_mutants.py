@@ -42,10 +42,26 @@ def _entries(
     return entries
 
 
+def branches_ignored(patch: Patch) -> None:
+    _metadata(patch, lambda found, source: {"snapshots": _current(found, source)})
+
+
+def _current(found: TableMetadata, source: Any) -> tuple[Any, ...]:
+    return tuple(one for one in found.snapshots if one.snapshot_id == source.get("current-snapshot-id"))
+
+
 def inline_manifests_ignored(patch: Patch) -> None:
     _metadata(
         patch, lambda found, _: {"snapshots": tuple(dataclasses.replace(one, manifests=()) for one in found.snapshots)}
     )
+
+
+def statistics_forgotten(patch: Patch) -> None:
+    _metadata(patch, lambda _found, _source: {"statistics": ()})
+
+
+def partition_statistics_forgotten(patch: Patch) -> None:
+    _metadata(patch, lambda _found, _source: {"partition_statistics": ()})
 
 
 def _metadata(patch: Patch, change: Callable[[TableMetadata, Any], dict[str, Any]]) -> None:
@@ -56,6 +72,19 @@ def _metadata(patch: Patch, change: Callable[[TableMetadata, Any], dict[str, Any
         return dataclasses.replace(found, **change(found, source))
 
     patch.setattr(planning, "parse_metadata", changed)
+
+
+def log_not_followed_back(patch: Patch) -> None:
+    _former(patch, former=())
+
+
+def former_locations_forgotten(patch: Patch) -> None:
+    _former(patch, locations=())
+
+
+def _former(patch: Patch, **fields: Any) -> None:
+    parse = reach.parse_former_metadata
+    patch.setattr(reach, "parse_former_metadata", lambda path, data: dataclasses.replace(parse(path, data), **fields))
 
 
 def neighbours_not_asked(patch: Patch) -> None:
@@ -75,11 +104,18 @@ def whole_directories_deleted(patch: Patch) -> None:
 
 
 MUTANTS = [
+    (deleted_entries_passed_over, "expired", "v1_kept"),
     (deleted_entries_passed_over, "row_deletes", "equality_v3"),
     (delete_files_forgotten, "row_deletes", "positions"),
     (delete_files_forgotten, "row_deletes", "vectors"),
     (paths_decoded, "odd", "percent"),
+    (branches_ignored, "branches", "v3"),
     (inline_manifests_ignored, "inline_manifests", "inline"),
+    (statistics_forgotten, "statistics", "v1"),
+    (partition_statistics_forgotten, "statistics", "v2"),
+    (log_not_followed_back, "metadata", "short_log"),
+    (former_locations_forgotten, "moved", "v2"),
+    (former_locations_forgotten, "relocated", "both_once"),
     (neighbours_not_asked, "clone", "original"),
     (whole_directories_deleted, "recreated", "v2"),
     (whole_directories_deleted, "nested", "outer"),
