@@ -17,7 +17,7 @@ from delegation.errors import DelegationError
 from delegation.tasks import transitions as t
 from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError
 from delegation.tasks.model import Status, Task
-from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.runs import HeldRun, elapsed
 from delegation.tasks.service import TaskService
 
@@ -227,10 +227,14 @@ class FunctionBehavior(Generic[P, R]):
         # One that was never created belongs to a run that ended before it could be; its successor made its own.
         failed = [child for child in stored if child is not None and child.status is Status.FAILURE]
         if task.cancel_requested:
-            return self._end(task, AttemptError(t.CANCELLED, "cancelled on request", ErrorClass.PERMANENT))
+            cancelled = AttemptError(t.CANCELLED, "cancelled on request", ErrorClass.PERMANENT, after_children=True)
+            return self._end(task, cancelled)
+        own = parked_error(task.pending_result)
+        if own is not None:
+            return self._end(task, own)
         if failed:
             text = f"{len(failed)} of {len(stored)} children failed"
-            return self._end(task, AttemptError(CHILD_FAILED, text, ErrorClass.PERMANENT))
+            return self._end(task, AttemptError(CHILD_FAILED, text, ErrorClass.PERMANENT, after_children=True))
         return self._succeed(task)
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:

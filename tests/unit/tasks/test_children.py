@@ -159,3 +159,35 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
     after = FunctionBehavior(service, behavior).run(held, hand_over_at=None)
     assert (after.is_held, after.lease_owner, after.attempt_count) == (True, "other", 2)
     assert site.head(submitted.task_id) == after
+
+
+@pytest.mark.parametrize("how", ["its own error", "lost for good"])
+def test_a_parent_that_fails_by_itself_does_so_after_its_children(how: str) -> None:
+    site = Site()
+    runs: list[str] = []
+
+    def work(_parameters: Family, run: Run) -> Total:
+        runs.append(run.task.task_id)
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        raise ForGood("the work cannot be done")
+
+    behavior = Behavior("FAMILY", Family, work, result=Total)
+    parent = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    if how == "lost for good":
+        service = site.service()
+        service.policies = replace(service.policies, fail_when_lost=frozenset({"FAMILY"}))
+        held = service.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(held.task_id, held.attempt_count))
+        site.clock.advance(2 * MINUTE)
+        service.change(parent.task_id, lambda task, now: after_loss(task, now, service.policies))
+    else:
+        worker.run_once()
+    [child] = site.head(parent.task_id).children
+    assert (site.head(parent.task_id).status, site.head(child).is_terminal) == (Status.RETRY_SCHEDULED, False)
+    settle(site, worker)
+    done = site.head(parent.task_id)
+    assert (done.status, done.error_code) == (Status.FAILURE, "LOST" if how == "lost for good" else ForGood.code)
+    assert site.head(child).status is Status.SUCCESS
+    assert site.head(child).last_status_change_ts <= done.last_status_change_ts
+    assert len(runs) == (0 if how == "lost for good" else 1)
