@@ -51,10 +51,19 @@ def ours(url: str, part: int, parts: int, count: int) -> None:
     settings = PurgeSettings()
     policy = replace(settings.delete, rate=replace(settings.delete.rate, start=settings.delete.rate.start / parts))
     store = S3ObjectStore(settings=S3Settings(endpoint=url, region="us-east-1", path_style=True))
+    chunks = (
+        (
+            first,
+            [
+                Record(f"s3://{BUCKET}/{key}", 8, 1)
+                for key in keys(part, first, min(first + settings.chunk_paths, count))
+            ],
+        )
+        for first in range(0, count, settings.chunk_paths)
+    )
     with Deleter(store, policy) as deleter:
-        for first in range(0, count, settings.chunk_paths):
-            names = keys(part, first, min(first + settings.chunk_paths, count))
-            deleter.delete([Record(f"s3://{BUCKET}/{key}", 8, 1) for key in names], lambda: None)
+        for _ in deleter.delete_each(chunks, lambda: None):
+            pass
 
 
 def stream(url: str, count: int) -> None:

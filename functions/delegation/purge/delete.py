@@ -1,25 +1,28 @@
-"""Deleting the keys of a chunk: batches, threads, an adaptive rate, and an account of every single key.
+"""Deleting the keys of chunks: batches, threads, an adaptive rate, and an account of every single key.
 
 A key is deleted when the store said so for that key, and not before; an absent one is deleted (S3 `DeleteObjects`).
 What the store refuses is retried when the reason can pass, and is kept for the account when it cannot.
 
 The calling thread decides when the next batch goes, the pool's threads only send: nothing waits for its turn where it
-could not be called back, so being told to stop takes no longer than the batches under way.
+could not be called back, so being told to stop takes no longer than the batches under way. Nor does a chunk wait for
+the last answer about the one before it.
 """
 
 import heapq
 import itertools
-import math
 import time
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from types import TracebackType
+from typing import Generic, TypeVar
 
 from delegation.purge.locations import split, uri_of
 from delegation.purge.objectstore import BatchResult, ObjectStore
 from delegation.purge.rate import AdaptiveRate, RatePolicy
 from delegation.purge.sorting import Record
+
+T = TypeVar("T")
 
 # S3 error codes (and ours) after which the same delete may succeed. Everything else is for a person.
 THROTTLED = frozenset(
@@ -43,7 +46,7 @@ class DeletePolicy:
     """At most `batch` keys a call (up to 1,000), `threads` calls at a time, tries per key, seconds between tries.
 
     The rate makes batches smaller while it is low. `look_up` is the longest time between two checkpoints, in seconds;
-    a store that only asks to slow down for `patience` seconds is left for a later attempt.
+    a store that has only asked to slow down for `patience` seconds is left for a later attempt, lot after lot.
     """
 
     batch: int = 1_000
@@ -86,7 +89,18 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _Lot(Generic[T]):
+    """Files whose outcome is wanted by itself; `unknown` of those taken from it so far have none yet."""
+
+    name: T
+    outcome: Outcome = field(default_factory=Outcome)
+    unknown: int = 0
+    taken_whole: bool = False
+
+
+@dataclass(slots=True)
+class _Batch(Generic[T]):
+    lot: _Lot[T]
     bucket: str
     sizes: dict[str, int]
     tries: int = 0
@@ -127,13 +141,21 @@ class Deleter:
         return self._rate.keys_per_second
 
     def delete(self, records: Iterable[Record], checkpoint: Callable[[], None]) -> Outcome:
-        """Delete canonical paths; `checkpoint` is called before each batch and while waiting, and ends all by raising.
+        """`delete_each` of a single lot."""
+        ((_, outcome),) = self.delete_each([(None, records)], checkpoint)
+        return outcome
 
-        Batches already sent are waited for even then, so that no delete is on its way when this returns or raises.
+    def delete_each(
+        self, lots: Iterable[tuple[T, Iterable[Record]]], checkpoint: Callable[[], None]
+    ) -> Generator[tuple[T, Outcome], None, None]:
+        """Delete canonical paths lot by lot; each is given back with its outcome once every key of it has one.
+
+        A lot is asked for when all of the one before it is sent, not when all of that is answered. `checkpoint` is
+        called before each batch and while waiting, and ends all by raising. Batches already sent are waited for even
+        then, so that no delete is on its way when this ends, raises or is closed.
         """
-        outcome = Outcome()
-        waiting = _Waiting(records)
-        running: dict[Future[BatchResult], _Batch] = {}
+        waiting = _Waiting(lots)
+        running: dict[Future[BatchResult], _Batch[T]] = {}
         self._taken_at = self._now()
         try:
             while waiting or running:
@@ -142,9 +164,10 @@ class Deleter:
                 if delay is None or (delay > 0 and running):
                     longest = self._policy.look_up if delay is None else min(delay, self._policy.look_up)
                     for future in wait(running, timeout=longest, return_when=FIRST_COMPLETED).done:
-                        waiting.put(self._account(running.pop(future), future.result(), outcome))
+                        waiting.put(self._account(running.pop(future), future.result()))
                     if self._now() - self._taken_at > self._policy.patience:
-                        self._leave(waiting, outcome)
+                        self._leave(waiting)
+                    yield from waiting.finished()
                     continue
                 while delay > 0:
                     self._sleep(min(delay, self._policy.look_up))
@@ -154,28 +177,27 @@ class Deleter:
                 batch = waiting.take(self._rate.batch(self._policy.batch), now)
                 self._rate.sent(len(batch.sizes), now)
                 running[self._pool.submit(self._store.delete, batch.bucket, tuple(batch.sizes))] = batch
+            yield from waiting.finished()
         finally:
             wait(running)
-        return outcome
 
-    def _until_next(self, waiting: "_Waiting", running: Sized) -> float | None:
+    def _until_next(self, waiting: "_Waiting[T]", running: Sized) -> float | None:
         """Seconds until the next batch may go; None while only an answer can bring one, or a free thread."""
         if not waiting or len(running) >= self._policy.threads:
             return None
         now = self._now()
         return max(self._rate.wait(now), waiting.not_before() - now)
 
-    def _account(self, batch: _Batch, result: BatchResult, outcome: Outcome) -> _Batch | None:
+    def _account(self, batch: _Batch[T], result: BatchResult) -> _Batch[T] | None:
         """Book what the store said; the answer is what has to be tried again."""
+        outcome, sizes = batch.lot.outcome, batch.sizes
         outcome.markers = outcome.markers or result.markers
-        left = dict(batch.sizes)
-        gone = 0
-        for key in result.deleted:
-            size = left.pop(key, None)
-            if size is not None:
-                gone += 1
-                outcome.bytes += size
+        deleted = sizes.keys() & set(result.deleted)
+        gone = len(deleted)
+        left = {} if gone == len(sizes) else {key: size for key, size in sizes.items() if key not in deleted}
         outcome.files += gone
+        outcome.bytes += sum(sizes.values()) - sum(left.values())
+        batch.lot.unknown -= gone
         codes = {failure.key: failure.code for failure in result.failed}
         throttled = any(code in THROTTLED for code in codes.values())
         now = self._now()
@@ -189,12 +211,14 @@ class Deleter:
                 again[key] = size
             else:
                 outcome.failures.append(Failure(uri_of(batch.bucket, key), code))
+                batch.lot.unknown -= 1
         if not again:
             return None
         # The rate already slows down what is throttled.
         grown = self._policy.pause if throttled else self._policy.pause * 2 ** min(batch.tries, 16)
         pause = min(self._policy.longest_pause, grown)
         return _Batch(
+            batch.lot,
             batch.bucket,
             again,
             tries=batch.tries + (not throttled),
@@ -202,40 +226,43 @@ class Deleter:
             not_before=now + pause,
         )
 
-    def _leave(self, waiting: "_Waiting", outcome: Outcome) -> None:
+    def _leave(self, waiting: "_Waiting[T]") -> None:
         """Book what waits as throttled: at the lowest rate the rest would take hours, and only to be refused."""
-        while waiting:
-            batch = waiting.take(self._policy.batch, math.inf)
-            outcome.failures.extend(Failure(uri_of(batch.bucket, key), "SlowDown") for key in batch.sizes)
+        for batch in waiting.give_up(self._policy.batch):
+            failed = (Failure(uri_of(batch.bucket, key), "SlowDown") for key in batch.sizes)
+            batch.lot.outcome.failures.extend(failed)
+            batch.lot.unknown -= len(batch.sizes)
 
-    def _may_try_again(self, batch: _Batch, *, throttled: bool) -> bool:
+    def _may_try_again(self, batch: _Batch[T], *, throttled: bool) -> bool:
         if throttled:
             return batch.throttled + 1 < self._policy.throttled_tries
         return batch.tries + 1 < self._policy.tries
 
 
-class _Waiting:
+class _Waiting(Generic[T]):
     """What is to be sent: batches to be tried again once their pause is over, and before that what was never tried."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._fresh = iter(records)
-        self._next = next(self._fresh, None)
-        self._again: list[tuple[float, int, _Batch]] = []
+    def __init__(self, lots: Iterable[tuple[T, Iterable[Record]]]) -> None:
+        self._lots = iter(lots)
+        self._open: list[_Lot[T]] = []
+        self._fresh: Iterator[Record] = iter(())
+        self._next: Record | None = None
+        self._again: list[tuple[float, int, _Batch[T]]] = []
         self._order = itertools.count()
 
     def __bool__(self) -> bool:
-        return self._next is not None or bool(self._again)
+        return self._some_fresh() or bool(self._again)
 
     def not_before(self) -> float:
         """When the next batch may go, on the clock of the batches; only if there is one."""
         return 0.0 if self._next is not None else self._again[0][0]
 
-    def put(self, batch: _Batch | None) -> None:
+    def put(self, batch: _Batch[T] | None) -> None:
         if batch is not None:
             heapq.heappush(self._again, (batch.not_before, next(self._order), batch))
 
-    def take(self, most: int, now: float) -> _Batch:
-        """The next batch, of one bucket and at most so many keys; only if there is one."""
+    def take(self, most: int, now: float) -> _Batch[T]:
+        """The next batch, of one lot and bucket and at most so many keys; only if there is one."""
         if self._again and (self._next is None or self._again[0][0] <= now):
             _, _, batch = heapq.heappop(self._again)
             keys = iter(batch.sizes.items())
@@ -246,16 +273,47 @@ class _Waiting:
             return replace(batch, sizes=first)
         return self._new(most)
 
-    def _new(self, most: int) -> _Batch:
+    def give_up(self, most: int) -> Iterator[_Batch[T]]:
+        """All that waits of the lots begun, in batches."""
+        while self._again:
+            yield heapq.heappop(self._again)[2]
+        while self._next is not None:
+            yield self._new(most)
+
+    def finished(self) -> Iterator[tuple[T, Outcome]]:
+        """The lots that came to their end since this was last asked."""
+        for lot in [lot for lot in self._open if lot.taken_whole and not lot.unknown]:
+            self._open.remove(lot)
+            yield lot.name, lot.outcome
+
+    def _some_fresh(self) -> bool:
+        """Whether a record was never tried; begins the next lots until there is one."""
+        while self._next is None:
+            lot = next(self._lots, None)
+            if lot is None:
+                return False
+            name, records = lot
+            self._open.append(_Lot(name))
+            self._fresh = iter(records)
+            self._step()
+        return True
+
+    def _step(self) -> None:
+        self._next = next(self._fresh, None)
+        self._open[-1].taken_whole = self._next is None
+
+    def _new(self, most: int) -> _Batch[T]:
         """Sorted records come bucket by bucket."""
-        batch = _Batch("", {})
+        lot = self._open[-1]
+        batch = _Batch(lot, "", {})
         while self._next is not None and len(batch.sizes) < most:
             bucket, key = split(self._next.path)
             if batch.sizes and bucket != batch.bucket:
                 break
             batch.bucket = bucket
             batch.sizes[key] = self._next.size
-            self._next = next(self._fresh, None)
+            self._step()
+        lot.unknown += len(batch.sizes)
         return batch
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.context import Engine, PurgeContext, PurgeResult
-from delegation.purge.execute import Execution, Tally, Work, delete_in_order
+from delegation.purge.execute import Execution, Tally, Work, delete_here
 from delegation.purge.plan import PlanIndex
 from delegation.purge.planning import make_plan
 
@@ -23,7 +23,7 @@ class InlineEngine:
         return make_plan(ctx, table, earlier)
 
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        delete_in_order(ctx, work, report)
+        delete_here(ctx, work, report)
 
 
 def purge_table(ctx: PurgeContext) -> PurgeResult:

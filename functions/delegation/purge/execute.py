@@ -7,7 +7,8 @@ Killed anywhere and run again: chunks marked done are passed over, the others re
 deleted one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal, Protocol
@@ -16,7 +17,7 @@ from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.context import Engine, PurgeContext, PurgeResult
-from delegation.purge.delete import THROTTLED, Deleter, sample
+from delegation.purge.delete import THROTTLED, Deleter, Outcome, sample
 from delegation.purge.errors import (
     EngineFailed,
     FilesNotDeleted,
@@ -43,6 +44,7 @@ from delegation.purge.plan import SAMPLE, Chunk, Phase, PlanIndex, load_index, r
 from delegation.purge.planning import check_not_replaced
 from delegation.purge.progress import Marks
 from delegation.purge.receipt import merge_findings, receipt_key, store_receipt
+from delegation.purge.sorting import Record
 
 _PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
 
@@ -88,18 +90,32 @@ class PurgeEngine(Protocol):
     ) -> tuple[PlanIndex, PlanSegment]: ...
 
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """Delete the chunks with `delete_chunk`, in any order; `report` the outcome of each or of several."""
+        """Delete the chunks with `delete_chunks`, in any order; `report` the outcome of each or of several."""
         ...
 
 
-def delete_chunk(plans: PlanStore, work: Work, deleter: Deleter, checkpoint: Callable[[], None]) -> Tally:
-    """Delete what a chunk lists, after checking its hash and every path; mark it done if nothing is left of it."""
+def delete_chunks(
+    plans: PlanStore, works: Iterable[Work], deleter: Deleter, checkpoint: Callable[[], None]
+) -> Iterator[tuple[Work, Tally]]:
+    """Delete what chunks list, after checking the hash of each and every path.
+
+    Each is marked done if nothing is left of it, and then given back; several may be under way at a time.
+    """
+    lots = ((work, _records(plans, work)) for work in works)
+    # Closed at once should booking fail: until then deletes may be on their way.
+    with closing(deleter.delete_each(lots, checkpoint)) as ended:
+        for work, outcome in ended:
+            yield work, _booked(Marks(plans, work.index.plan_id), work.chunk, outcome)
+
+
+def _records(plans: PlanStore, work: Work) -> Sequence[Record]:
     index, chunk = work.index, work.chunk
     records = read_chunk(plans, index.plan_id, chunk)
-    guard = PlanGuard(index)
-    guard.check_all([record.path for record in records], f"{index.plan_id}/{chunk.name}")
-    outcome = deleter.delete(records, checkpoint)
-    marks = Marks(plans, index.plan_id)
+    PlanGuard(index).check_all([record.path for record in records], f"{index.plan_id}/{chunk.name}")
+    return records
+
+
+def _booked(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
     if outcome.markers:
         marks.mark_versioned()
     if outcome.failures:
@@ -123,14 +139,15 @@ def _kind_of(run: Tally) -> type[FilesNotDeleted]:
     return FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
 
 
-def delete_in_order(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-    """Delete chunks one after the other in this process; among ROOT chunks, one that fails ends it."""
+def delete_here(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    """Delete chunks in this process; those of the ROOT one after the other, and one that fails ends it."""
+    groups = [[one] for one in work] if any(one.chunk.kind is Phase.ROOT for one in work) else [work]
     with Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep) as deleter:
-        for one in work:
-            tally = delete_chunk(ctx.plans, one, deleter, ctx.attempt.checkpoint)
-            report(tally)
-            if tally.failed and one.chunk.kind is Phase.ROOT:
-                return
+        for some in groups:
+            for one, tally in delete_chunks(ctx.plans, some, deleter, ctx.attempt.checkpoint):
+                report(tally)
+                if tally.failed and one.chunk.kind is Phase.ROOT:
+                    return
 
 
 class _Look(Enum):
@@ -283,7 +300,7 @@ class Execution:
             self._ctx.attempt.progress(files_deleted=files, files_failed=run.failed, bytes_deleted=size)
 
         if phase is Phase.ROOT:
-            delete_in_order(self._ctx, work, report)
+            delete_here(self._ctx, work, report)
         else:
             self._engine.delete(self._ctx, work, report)
         if run.failed:

@@ -4,7 +4,6 @@ Addressing style, endpoint and region come from the table's configuration (`s3.e
 `client.region`), else from boto3's own settings. Clients live in the process that made them; nothing here is pickled.
 """
 
-import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -30,15 +29,13 @@ from delegation.purge.objectstore import (
     ObjectStoreUnavailable,
     ObjectTooLarge,
 )
-from delegation.purge.s3_delete import quicken
+from delegation.purge.s3_delete import fits_xml, quicken
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 T = TypeVar("T")
 
-# boto3's XML cannot carry these: such keys go one by one in the URL, percent-encoded.
-_NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 _ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound", "404"})
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
 # What all of them are called in a BatchResult: to be tried again with another credential (`delete.PASSING`).
@@ -311,11 +308,10 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
 
 
 def _by_wire(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """(keys that XML can carry, the others); looking at them one by one costs, and is rarely needed."""
-    if not _NOT_IN_XML.search("".join(keys)):
+    """(keys that XML can carry, those that go one by one in the URL, percent-encoded); the latter are rare."""
+    if fits_xml("".join(keys)):
         return keys, ()
-    alone = [key for key in keys if _NOT_IN_XML.search(key)]
-    return [key for key in keys if not _NOT_IN_XML.search(key)], alone
+    return [key for key in keys if fits_xml(key)], [key for key in keys if not fits_xml(key)]
 
 
 def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
@@ -329,12 +325,15 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchR
         return _all_failed(keys, "NoAnswer")
     asked = set(keys)
     confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in asked]
+    markers = any(one.get("DeleteMarker") for one in confirmed)
     deleted = {one["Key"] for one in confirmed}
+    if len(deleted) == len(asked) and not answer.get("Errors"):
+        return BatchResult(tuple(deleted), markers=markers)
     codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in asked}
     deleted.update(key for key, code in codes.items() if code in _ABSENT)
     left = {key: codes.get(key, "NoAnswer") for key in keys if key not in deleted}
     failed = tuple(KeyFailure(key, EXPIRED if code in _EXPIRED else code) for key, code in left.items())
-    return BatchResult(tuple(deleted), failed, markers=any(one.get("DeleteMarker") for one in confirmed))
+    return BatchResult(tuple(deleted), failed, markers=markers)
 
 
 def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:

@@ -20,7 +20,7 @@ from delegation.purge.avro import ManifestFile
 from delegation.purge.context import PurgeOptions, PurgeSettings
 from delegation.purge.delete import Deleter
 from delegation.purge.errors import EngineFailed
-from delegation.purge.execute import Tally, Work, delete_chunk
+from delegation.purge.execute import Tally, Work, delete_chunks
 from delegation.purge.guards import PathGuard
 from delegation.purge.locations import Roots
 from delegation.purge.plan import Chunk, PlanIndex, read_chunk
@@ -154,19 +154,19 @@ class DeleteChunks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plans = _plans(self.workplace)
+        try:
+            deleter = _deleter(self.workplace, self.identifier, self.settings)
+            checkpoint = _checkpoint(self.workplace, self.task_id, self.attempt)
+            for work, tally in delete_chunks(plans, self._works(batches), deleter, checkpoint):
+                fields = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
+                yield _result({"plan_id": work.index.plan_id, "chunk": work.chunk.name, "tally": fields})
+        except DelegationError as error:
+            yield _result({"error": encode_error(error)})
+
+    def _works(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Work]:
         for number in _numbers(batches):
             for plan_id, stored in unpack(self.shares[number]):
-                chunk = Chunk.model_validate_json(stored)
-                index = PlanIndex.model_validate_json(self.plans[plan_id])
-                try:
-                    deleter = _deleter(self.workplace, self.identifier, self.settings)
-                    checkpoint = _checkpoint(self.workplace, self.task_id, self.attempt)
-                    tally = delete_chunk(plans, Work(index, chunk), deleter, checkpoint)
-                except DelegationError as error:
-                    yield _result({"error": encode_error(error)})
-                    return
-                fields = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
-                yield _result({"plan_id": index.plan_id, "chunk": chunk.name, "tally": fields})
+                yield Work(PlanIndex.model_validate_json(self.plans[plan_id]), Chunk.model_validate_json(stored))
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

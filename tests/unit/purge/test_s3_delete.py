@@ -161,11 +161,26 @@ def test_every_answer_means_what_it_means_to_botocore(name: str) -> None:
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("name", ["confirmed", "indented", "bare"])
+@pytest.mark.parametrize("name", ["confirmed", "bare"])
 def test_the_usual_answers_are_the_cheap_ones(name: str) -> None:
     keys = confirmed_keys(ANSWERS[name])
     assert keys is not None
     assert keys[0] == "a b/é"
+
+
+PIECES = ["<Deleted>", "</Deleted>", "<Key>", "</Key>", ONE, "k", "\r", " ", "&amp;", "<Error/>", "<!-- -->", "<Key/>"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_keys_are_taken_only_from_what_is_nothing_else(pieces: list[str]) -> None:
+    body = result("".join(pieces))
+    keys = confirmed_keys(body)
+    if keys is not None:
+        root = ElementTree.fromstring(body)
+        assert [[(part.tag, part.text or "") for part in one] for one in root] == [
+            [(f"{SPACE}Key", key)] for key in keys
+        ]
+        assert {one.tag for one in root} == {f"{SPACE}Deleted"}
 
 
 REFUSALS = {
