@@ -1,6 +1,7 @@
 """Real Spark on this machine, one session at a time."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ def spark_session(
 
     The JVM outlives it, for the next one in this process: nothing may depend on the variables it was started with.
     """
+    import pyspark
     from pyspark.sql import SparkSession
 
     path = os.pathsep.join([str(REPOSITORY / "functions"), str(REPOSITORY)])
@@ -36,7 +38,11 @@ def spark_session(
         builder = builder.config(name, value)
     with mock.patch.dict(os.environ, {"PYSPARK_PYTHON": sys.executable}):
         session = builder.getOrCreate()
+        # What executors of a local cluster leave behind.
+        home = Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent))
+        left = home / "work" / session.sparkContext.applicationId
         try:
             yield session
         finally:
             session.stop()
+            shutil.rmtree(left, ignore_errors=True)

@@ -4,7 +4,8 @@
 
 Calls are those to the table's store, the plan's store, the catalog and the task. Each scenario is played once to learn
 what they are, then once for each of them, twice: the call has no effect, or it has and its answer is lost. What dies
-with Spark is told in `spark_matrix`; there the scenarios beside the first are thinned out unless `--every` is given.
+with Spark is told in `spark_matrix`; there lost executors and the scenarios beside the first are thinned out unless
+`--every` is given.
 The last line holds the totals; the exit status is 1 when anything is left, raised, harmed or planned twice.
 """
 

@@ -3,27 +3,39 @@
 What dies depends on who makes the call. The *driver*: the attempt ends there, what it had in memory is lost, and no
 later call of it takes effect. Spark cancels the tasks of a driver that is gone; what they have on its way may still
 take effect while the next attempt runs. An *executor*: its Python worker exits on the spot, which Spark learns from the
-broken pipe. With Spark's retries off (`local[2]`) the job fails, and the attempt with it, as EngineFailed; with retries
-on (`local[2,4]`) another worker repeats the task, and the attempt has to end well by itself.
+broken pipe. With Spark's retries off the job fails, and the attempt with it, as EngineFailed; with retries on another
+worker repeats the task, and the attempt has to end well by itself. So it has where the whole executor is killed, a JVM
+of its own with the shuffle files it holds: what others have yet to read of them is made again.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 from unittest import mock
 
 from delegation.errors import DelegationError
 from delegation.purge import spark_engine
+from delegation.purge.context import PurgeContext
 from delegation.purge.errors import EngineFailed
 from delegation.purge.memory import Killed
 from tests.faults.crash_scenarios import SCENARIOS, Point, Totals
-from tests.faults.switch import DRIVER, EXECUTOR, Call, StoreServer, Switch
+from tests.faults.switch import DRIVER, EXECUTOR, Call, RemoteWorkplace, StoreServer, Switch
 from tests.spark_sessions import spark_session
 from tests.unit.purge.lake import Lake
 
-RETRIES_OFF, RETRIES_ON = "local[2]", "local[2,4]"
+
+class Loss(Enum):
+    """What is lost when an executor makes its last call, and the master that makes it so."""
+
+    JOB = "local[2]"
+    WORKER = "local[2,4]"
+    EXECUTOR = "local-cluster[2,1,1024]"
+
+
 # So that even these tables are read and planned by several tasks, and the driver asks while they delete.
 _ROWS_A_TASK, _POLL_SECONDS = 12, 0.25
+_SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.executor.memory": "512m"}
 # How often the driver asks depends on how fast the executors are: of these there may be fewer than counted.
 _POLLS = frozenset({"plan list", "progress"})
 
@@ -35,6 +47,7 @@ class SparkMatrix:
     spark: Any
     server: StoreServer
     lake: Lake
+    loss: Loss
 
     def calls(self, name: str) -> list[Call]:
         """The calls of a scenario in which nothing goes wrong."""
@@ -42,14 +55,14 @@ class SparkMatrix:
         self._purge(Point(self.lake, name, "counting"), counted)
         return counted.made
 
-    def play(self, name: str, call: Call, *, after: bool, retries: bool, totals: Totals) -> None:
+    def play(self, name: str, call: Call, *, after: bool, totals: Totals) -> None:
         """Kill one call, run again, and book what is there then."""
         where = f"spark, {name}, {'after' if after else 'before'} {call}"
         point, switch = Point(self.lake, name, where), Switch(call, after=after)
         expected = "ended well"
         if call.side == DRIVER:
             expected = "killed"
-        elif not retries:
+        elif self.loss is Loss.JOB:
             expected = "failed"
         found = "ended well"
         try:
@@ -76,31 +89,33 @@ class SparkMatrix:
             mock.patch.object(spark_engine, "_WORTH_A_TASK", _ROWS_A_TASK),
             mock.patch.object(spark_engine, "POLL_SECONDS", _POLL_SECONDS),
         ):
-            spark_engine.purge_with_spark(self.spark, ctx, self.server.workplace(ctx))
+            spark_engine.purge_with_spark(self.spark, ctx, self._workplace(ctx))
+
+    def _workplace(self, ctx: PurgeContext) -> RemoteWorkplace:
+        return self.server.workplace(ctx, whole_executors=self.loss is Loss.EXECUTOR)
 
 
-def play(lake: Lake, name: str, *, retries: bool, step: int = 1) -> Totals:
-    """Every `step`th point of one scenario; with retries on only those at which executors die."""
+def play(lake: Lake, name: str, loss: Loss, *, step: int = 1) -> Totals:
+    """Every `step`th point of one scenario; those at which the driver dies only beside a lost job."""
     totals = Totals()
-    master = RETRIES_ON if retries else RETRIES_OFF
-    with spark_session(master, **{"spark.ui.showConsoleProgress": "false"}) as spark, StoreServer() as server:
+    with spark_session(loss.value, **_SETTINGS) as spark, StoreServer() as server:
         spark.sparkContext.setLogLevel("OFF")  # of each killed worker Spark has pages to tell
-        matrix = SparkMatrix(spark, server, lake)
-        calls = [call for call in matrix.calls(name) if call.side == EXECUTOR or not retries]
+        matrix = SparkMatrix(spark, server, lake, loss)
+        calls = [call for call in matrix.calls(name) if call.side == EXECUTOR or loss is Loss.JOB]
         for after in (False, True):
             for call in calls[step // 2 if after else 0 :: step]:
-                matrix.play(name, call, after=after, retries=retries, totals=totals)
+                matrix.play(name, call, after=after, totals=totals)
     return totals
 
 
 def play_all(lake: Lake, *, step: int, say: Callable[[str], object]) -> Totals:
-    """The first scenario whole, with retries and without, the others as `step` says."""
+    """The first scenario whole, the others and lost executors, which are costly, as `step` says."""
     totals = Totals()
     for number, name in enumerate(SCENARIOS):
-        for retries in (False, True):
-            if retries and number and step > 1:
+        for loss in Loss:
+            if number and loss is not Loss.JOB and step > 1:
                 continue
-            played = play(lake, name, retries=retries, step=step if number else 1)
-            say(f"spark, {name}, retries {'on' if retries else 'off'}: {played.points} points\n")
+            played = play(lake, name, loss, step=step if number or loss is Loss.EXECUTOR else 1)
+            say(f"spark, {name}, {loss.name.lower()} lost: {played.points} points\n")
             totals.add(played)
     return totals

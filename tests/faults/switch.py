@@ -7,6 +7,7 @@ what it does to what, the how manieth of its like), for the order in which execu
 
 import os
 import pickle
+import signal
 import socket
 import socketserver
 import tempfile
@@ -101,13 +102,16 @@ class StoreServer:
         self._thread.join()
         self._folder.cleanup()
 
-    def workplace(self, ctx: PurgeContext) -> "RemoteWorkplace":
-        """Where executors find a context's stores; those of a former attempt at the same table still find theirs."""
+    def workplace(self, ctx: PurgeContext, *, whole_executors: bool = False) -> "RemoteWorkplace":
+        """Where executors find a context's stores; those of a former attempt at the same table still find theirs.
+
+        What dies there is a Python worker, or with `whole_executors` the executor's JVM with all that it holds.
+        """
         if any(other.plans is not ctx.plans for other in self._server.open.values()):
             self._server.open.clear()
         self._opened += 1
         self._server.open[self._opened] = ctx
-        return RemoteWorkplace(str(self._server.server_address), self._opened)
+        return RemoteWorkplace(str(self._server.server_address), self._opened, whole_executors)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -161,6 +165,7 @@ class RemoteWorkplace:
 
     address: str
     number: int
+    whole_executors: bool
 
     def store(self, identifier: TableIdentifier) -> "RemoteStore":
         del identifier
@@ -176,10 +181,20 @@ class RemoteWorkplace:
     def ask(self, store: str, method: str, *arguments: Any, **named: Any) -> Any:
         kind, value = _line(self.address).ask((self.number, store, method, (arguments, named)))
         if kind == "die":
+            if self.whole_executors:
+                os.kill(_executor(), signal.SIGKILL)
             os._exit(1)
         if kind == "raise":
             raise value
         return value
+
+
+def _executor() -> int:
+    """The JVM that this Python worker serves: its nearest ancestor that is an executor."""
+    pid = os.getppid()
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
 
 
 class _Line:

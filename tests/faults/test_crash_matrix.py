@@ -6,6 +6,7 @@ from delegation.purge.attempt import MemoryAttempt
 from tests.faults import spark_matrix
 from tests.faults.crash_matrix import play
 from tests.faults.crash_scenarios import SCENARIOS, Totals, world
+from tests.faults.spark_matrix import Loss
 from tests.unit.purge.lake import Lake
 
 
@@ -35,8 +36,8 @@ def test_a_matrix_that_played_nothing_shows_nothing() -> None:
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(("retries", "step"), [(False, 45), (True, 41)], ids=["retries off", "retries on"])
-def test_spark_killed_and_run_again(lake: Lake, *, retries: bool, step: int) -> None:
-    totals = spark_matrix.play(lake, "alone", retries=retries, step=step)
+@pytest.mark.parametrize(("loss", "step"), [(Loss.JOB, 60), (Loss.WORKER, 50), (Loss.EXECUTOR, 50)])
+def test_spark_killed_and_run_again(lake: Lake, loss: Loss, step: int) -> None:
+    totals = spark_matrix.play(lake, "alone", loss, step=step)
     assert totals.told == []
     assert totals.clean
