@@ -75,6 +75,8 @@ class Patience:
 # An API call is answered within 29 s or not at all, and what begins last may begin at 20 s.
 WHILE_A_CALLER_WAITS = Patience(connect=1.5, read=3.0, tries=2)
 _BODY_TRIES = 3
+# What boto3's clients raise; the last is an answer that something in between cut short, or gave itself.
+_FAILED = (ClientError, BotoCoreError, ResponseParserError)
 _NEVER_ETAG = '"00000000000000000000000000000000"'
 
 
@@ -197,11 +199,11 @@ class S3ObjectStore:
         except ClientError as error:
             if self._credentials is None or credential is None or _code(error) not in _EXPIRED:
                 _translate(uri, error)
-        except BotoCoreError as error:
+        except (BotoCoreError, ResponseParserError) as error:
             _translate(uri, error)
         try:
             return action(self._client(self._credentials.replace(uri, credential)))
-        except (ClientError, BotoCoreError) as error:
+        except _FAILED as error:
             _translate(uri, error)
 
     def _replace(self, uri: str, refused: StorageCredential) -> None:
@@ -272,13 +274,13 @@ class S3PlanStore:
     def put(self, key: str, data: bytes) -> None:
         try:
             self._client.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=data)
-        except (ClientError, BotoCoreError) as error:
+        except _FAILED as error:
             _translate(f"s3://{self._bucket}/{self._prefix}{key}", error)
 
     def get(self, key: str) -> bytes:
         try:
             return self._client.get_object(Bucket=self._bucket, Key=self._prefix + key)["Body"].read()
-        except (ClientError, BotoCoreError) as error:
+        except _FAILED as error:
             _translate(f"s3://{self._bucket}/{self._prefix}{key}", error)
 
     def keys(self, prefix: str) -> Iterator[str]:
@@ -289,7 +291,7 @@ class S3PlanStore:
             for page in pages:
                 for one in page.get("Contents", []):
                     yield one["Key"].removeprefix(self._prefix)
-        except (ClientError, BotoCoreError) as error:
+        except _FAILED as error:
             _translate(f"s3://{self._bucket}/{self._prefix}{prefix}", error)
 
 
@@ -318,7 +320,7 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchR
     try:
         answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]})
     except ClientError as error:
-        return _all_failed(keys, _code(error))
+        return _all_failed(keys, _code_of_delete(error))
     except BotoCoreError:
         return _all_failed(keys, "ConnectionFailed")
     except ResponseParserError:  # an answer cut short by something in between: what it confirmed is not known
@@ -340,15 +342,16 @@ def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
     try:
         answer = client.delete_object(Bucket=bucket, Key=key)
     except ClientError as error:
-        code = _code(error)
-        return BatchResult((key,)) if code in _ABSENT else _all_failed([key], code)
+        return _all_failed([key], _code_of_delete(error))
     except BotoCoreError:
         return _all_failed([key], "ConnectionFailed")
+    except ResponseParserError:
+        return _all_failed([key], "NoAnswer")
     return BatchResult((key,), markers=bool(answer.get("DeleteMarker")))
 
 
 def _all_failed(keys: Sequence[str], code: str) -> BatchResult:
-    if code in _ABSENT:  # the bucket itself
+    if code in _ABSENT:  # the key, or the bucket itself
         return BatchResult(tuple(keys))
     return BatchResult((), tuple(KeyFailure(key, EXPIRED if code in _EXPIRED else code) for key in keys))
 
@@ -357,12 +360,31 @@ def _code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code") or "Unknown")
 
 
+def _code_of_delete(error: ClientError) -> str:
+    """The store's code for a delete, which says in words what is absent; a bare status may be a proxy's own.
+
+    An ingress without a store behind it answers 404 or 502 to everything: that says nothing of any key, and passes.
+    """
+    code, status = _code(error), _status(error)
+    if status == 404 and code in {"404", "NotFound", "Unknown"}:
+        return "NoAnswer"
+    if status == 429:
+        return "SlowDown"
+    if status == 503:
+        return code if code in {"SlowDown", "InternalError"} else "ServiceUnavailable"
+    return "InternalError" if status >= 500 and code != "NotImplemented" else code
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
 def _code_of(error: ObjectStoreError) -> str:
     cause = error.__cause__
     return _code(cause) if isinstance(cause, ClientError) else error.code
 
 
-def _translate(uri: str, error: ClientError | BotoCoreError) -> NoReturn:
+def _translate(uri: str, error: ClientError | BotoCoreError | ResponseParserError) -> NoReturn:
     """Raise our own error for boto3's; the text names the store's code, never what it quotes of the request."""
     if isinstance(error, ClientError):
         code = _code(error)
@@ -370,10 +392,10 @@ def _translate(uri: str, error: ClientError | BotoCoreError) -> NoReturn:
             raise ObjectNotFound(f"no object {uri}") from error
         if code in _DENIED or code in _EXPIRED:
             raise ObjectStoreDenied(f"{code} for {uri}") from error
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if (status >= 500 and code != "NotImplemented") or code in {"SlowDown", "RequestTimeout", "OperationAborted"}:
+        passing = _status(error) == 429 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}
+        if passing or (_status(error) >= 500 and code != "NotImplemented"):
             raise ObjectStoreUnavailable(f"{code} for {uri}") from error
         raise ObjectStoreError(f"{code} for {uri}") from error
-    if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError)):
+    if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, ResponseParserError)):
         raise ObjectStoreUnavailable(f"{type(error).__name__} for {uri}") from error
     raise ObjectStoreError(f"{type(error).__name__} for {uri}") from error

@@ -95,6 +95,8 @@ WHERE = ObjectLocation("b", "k")
         (EndpointConnectionError(endpoint_url="http://x"), ObjectStoreUnavailable),
         (ReadTimeoutError(endpoint_url="http://x"), ObjectStoreUnavailable),
         (NoCredentialsError(), ObjectStoreError),
+        (refusal("429", 429), ObjectStoreUnavailable),
+        (ResponseParserError("mismatched tag: line 1, column 12"), ObjectStoreUnavailable),
     ],
 )
 def test_reading(answer: Exception, error: type[ObjectStoreError]) -> None:
@@ -148,11 +150,23 @@ def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
         (ReadTimeoutError(endpoint_url="http://x"), "ConnectionFailed"),
         ({}, "NoAnswer"),
         (ResponseParserError("no element found: line 1, column 0"), "NoAnswer"),
+        # What a load balancer or an ingress says in the store's place, as botocore reads it.
+        (refusal("404", 404), "NoAnswer"),
+        (refusal("Unknown", 404), "NoAnswer"),
+        (refusal("502", 502), "InternalError"),
+        (refusal("Unknown", 504), "InternalError"),
+        (refusal("503", 503), "ServiceUnavailable"),
+        (refusal("429", 429), "SlowDown"),
+        (refusal("TooManyRequests", 429), "SlowDown"),
+        (refusal("NotImplemented", 501), "NotImplemented"),
     ],
 )
 def test_a_call_that_fails_as_a_whole_fails_for_each_key(answer: Any, code: str) -> None:
     result = store_with({"key-0-0": Client(answer)}).delete("b", ["k1", "k2"])
     assert (result.deleted, result.failed) == ((), failures(["k1", "k2"], code))
+    if answer:
+        alone = store_with({"key-0-0": Client(answer)}).delete("b", ["\x01"])
+        assert (alone.deleted, alone.failed) == ((), failures(["\x01"], code))
 
 
 def test_each_key_has_its_own_verdict() -> None:
@@ -187,7 +201,8 @@ def test_an_expired_token_in_a_batch_is_replaced_for_the_next_try() -> None:
 
 
 def test_a_missing_bucket_holds_nothing() -> None:
-    assert store_with({"key-0-0": Client(refusal("NoSuchBucket", 404))}).delete("b", ["k"]).deleted == ("k",)
+    for key in ("k", "\x01"):
+        assert store_with({"key-0-0": Client(refusal("NoSuchBucket", 404))}).delete("b", [key]).deleted == (key,)
 
 
 def test_keys_of_different_prefixes_go_with_their_own_credentials() -> None:
@@ -229,8 +244,9 @@ def test_a_versioned_bucket_is_not_probed_without_a_condition() -> None:
     assert [name for name, _ in client.calls] == ["delete_object", "get_bucket_versioning"]
 
 
-def test_not_being_allowed_to_ask_for_versioning_is_no_answer() -> None:
-    assert store_with({"key-0-0": Client(refusal("AccessDenied", 403))}).versioned("b") is None
+@pytest.mark.parametrize("answer", [refusal("AccessDenied", 403), ResponseParserError("mismatched tag")])
+def test_not_being_allowed_to_ask_for_versioning_is_no_answer(answer: Exception) -> None:
+    assert store_with({"key-0-0": Client(answer)}).versioned("b") is None
 
 
 def test_the_real_client_neither_retries_nor_validates_deletes() -> None:
