@@ -212,7 +212,7 @@ class PlanOutdated(PurgeRefused):
 
 
 class PlanNotAllowed(PurgeRefused):
-    """The plan asked for deletes files outside the table's locations, and this request does not."""
+    """The plan asked for deletes files outside the table's locations, or markers, that this request does not."""
 
     code = "PLAN_NOT_ALLOWED"
 

@@ -42,7 +42,7 @@ from delegation.purge.neighbours import check_still_not_shared
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import SAMPLE, Chunk, Phase, PlanIndex, load_index, read_chunk
 from delegation.purge.planning import check_not_replaced
-from delegation.purge.progress import Marks
+from delegation.purge.progress import Marks, note_taken
 from delegation.purge.receipt import merge_findings, receipt_key, store_receipt
 from delegation.purge.sorting import Record
 
@@ -198,6 +198,7 @@ class Execution:
             index = load_index(ctx.plans, segment)
             self._check_owner(index)
             check_plan(index, ctx.options)
+            note_taken(ctx.plans, ctx.attempt.task_id, index.plan_id)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
         if not segments:
             table = ctx.tables.load()

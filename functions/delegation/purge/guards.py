@@ -38,7 +38,7 @@ from delegation.purge.errors import (
 from delegation.purge.locations import LOCAL, Roots, canonical_all, same_storage
 from delegation.purge.metadata import TableMetadata
 from delegation.purge.objectstore import ObjectStore
-from delegation.purge.plan import SAMPLE, Finding, PlanIndex
+from delegation.purge.plan import SAMPLE, FileType, Finding, PlanIndex
 from delegation.purge.sorting import Row
 
 # What Polaris' session policy covers beside the vended prefixes, without naming it (observed on 1.4.1 and 1.7.0).
@@ -175,6 +175,8 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
     """Judge a plan made before by the options of now; raises what planning with them would, or PlanNotAllowed."""
     if index.outside == "delete" and options.outside != "delete":
         raise PlanNotAllowed(f"plan {index.plan_id} was made with outside=delete, this request says {options.outside}")
+    if FileType.DIRECTORY_MARKER in index.counts and not options.delete_markers:
+        raise PlanNotAllowed(f"plan {index.plan_id} was made with deleteMarkerFiles=true, this request says false")
     refuse_findings(index.findings, options)
 
 

@@ -142,7 +142,7 @@ def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Reco
     """
     metadata = _metadata(neighbour)
     fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    with _reading(neighbour):
+    with reading(str(neighbour.table.identifier)):
         found = read_manifest_lists(
             metadata,
             fetcher,
@@ -163,18 +163,18 @@ def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Row]
     yield from small
     fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     wanted = [(path, read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
-    with _reading(neighbour):
+    with reading(str(neighbour.table.identifier)):
         yield from all_entries(fetcher, manifests, wanted, _missing)
 
 
 def _metadata(neighbour: Neighbour) -> TableMetadata:
-    with _reading(neighbour):
+    with reading(str(neighbour.table.identifier)):
         return parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
 
 
 @contextmanager
-def _reading(neighbour: Neighbour) -> Iterator[None]:
-    who = str(neighbour.table.identifier)
+def reading(who: str) -> Iterator[None]:
+    """Tell what is wrong with a neighbour's files as such; raises NeighbourUnreadable and NeighbourChanged."""
     try:
         yield
     except ManifestMissing as error:

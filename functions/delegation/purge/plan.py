@@ -6,6 +6,7 @@ Layout in the service's bucket, all below `{task_id}/{attempt}/{nonce}/`, which 
     ROOT-00000.jsonl.gz               the current metadata.json, deleted last
     KEPT-00000.jsonl.gz               reachable but not to be deleted, with the reason
     done/…, failed/…, receipt.json     what became of it (`progress`)
+A task that executes a plan made by another, a dry run's, says so in `{task_id}/taken/{plan's id}`.
 The index is named by its SHA-256 in the task's head, each chunk by its SHA-256 in the index: what is executed is what
 was published. A plan that lost the race to be published is garbage that nobody names.
 """

@@ -28,7 +28,6 @@ from delegation.purge.metadata import TableMetadata, parse_metadata
 from delegation.purge.neighbours import neighbours_of, reach_of_neighbour
 from delegation.purge.objectstore import PlanStore
 from delegation.purge.plan import (
-    INDEX,
     SAMPLE,
     Asked,
     Chunk,
@@ -44,7 +43,7 @@ from delegation.purge.plan import (
     read_index,
     store_index,
 )
-from delegation.purge.progress import Marks
+from delegation.purge.progress import Marks, plan_ids
 from delegation.purge.reach import (
     Fetcher,
     all_entries,
@@ -144,11 +143,8 @@ class Accounted:
 
     def _read(self) -> Iterator[str]:
         plans = self._ctx.plans
-        suffix = f"/{INDEX}"
-        for key in list(plans.keys(f"{self._ctx.attempt.task_id}/")):
-            if not key.endswith(suffix):
-                continue
-            index = read_index(plans, key.removesuffix(suffix))
+        for plan_id in plan_ids(plans, self._ctx.attempt.task_id):
+            index = read_index(plans, plan_id)
             if index.table_uuid != self._ctx.table_uuid.lower():
                 continue
             done = Marks(plans, index.plan_id).done()

@@ -5,10 +5,11 @@ import json
 from collections.abc import Iterable
 
 from delegation.purge.objectstore import PlanStore
-from delegation.purge.plan import Chunk
+from delegation.purge.plan import INDEX, Chunk
 
 _ROOT_NEXT = "ROOT-NEXT"
 _VERSIONED = "VERSIONED"
+_TAKEN = "taken"
 
 
 class Marks:
@@ -49,3 +50,16 @@ class Marks:
         """Leave the full list of what could not be deleted, as (path, code), for people: `failed/{chunk}`."""
         lines = "".join(json.dumps({"path": path, "code": code}, ensure_ascii=False) + "\n" for path, code in failures)
         self._store.put(f"{self._plan_id}/failed/{chunk.name}", gzip.compress(lines.encode(), mtime=0))
+
+
+def note_taken(store: PlanStore, task_id: str, plan_id: str) -> None:
+    """Leave word with a task that it executes a plan which a dry run made, and which lies with that run's id."""
+    store.put(f"{task_id}/{_TAKEN}/{plan_id}", b"{}\n")
+
+
+def plan_ids(store: PlanStore, task_id: str) -> list[str]:
+    """Every plan that a task made or took, published or not."""
+    taken, suffix = f"{task_id}/{_TAKEN}/", f"/{INDEX}"
+    keys = list(store.keys(f"{task_id}/"))
+    made = [key.removesuffix(suffix) for key in keys if key.endswith(suffix)]
+    return made + [key.removeprefix(taken) for key in keys if key.startswith(taken)]

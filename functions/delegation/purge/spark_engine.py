@@ -56,6 +56,8 @@ POLL_SECONDS = 1.0
 # A part is merged by one executor process; below the second number starting a task costs more than it saves.
 _ROWS_PER_PART = 250_000
 _WORTH_A_TASK = 5_000
+# A thousand million rows' worth. Counts are the manifest lists' word, which may be anything; larger parts are slower.
+_MOST_PARTS = 4_096
 
 
 def purge_with_spark(spark: SparkSession, ctx: PurgeContext, workplace: Workplace) -> PurgeResult:
@@ -184,7 +186,8 @@ class SparkEngine:
     def _parts(self, found: Survey) -> int:
         """How many parts a plan has, given explicitly: left alone, adaptive execution makes two of them."""
         rows = _expected_rows(found)
-        return max(1, min(self._parallelism, math.ceil(rows / _WORTH_A_TASK)), math.ceil(rows / _ROWS_PER_PART))
+        worth_it = min(self._parallelism, math.ceil(rows / _WORTH_A_TASK))
+        return max(1, worth_it, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
 
     def _run(self, ctx: PurgeContext, frame: DataFrame, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
         """Collect the results of a job while asking the attempt whether to go on; a job that must not is cancelled.

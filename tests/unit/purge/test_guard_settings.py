@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def ours(bench: Bench) -> set[str]:
     return bench.lake.below("s3://lake/wh/t/")
 
 
-def planned(bench: Bench, name: str = "t", **options: str) -> str:
+def planned(bench: Bench, name: str = "t", **options: Any) -> str:
     """The id of a dry run's plan."""
     ctx = bench.context(name, options=PurgeOptions(dry_run=True, **options), prefixes=ALL)
     return purge_table(dataclasses.replace(ctx, attempt=MemoryAttempt("dry", head=PlanHead()))).plan_ids[0]
@@ -105,6 +106,17 @@ def test_a_plan_made_with_outside_delete_is_not_executed_by_a_request_without_it
     purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, outside="delete"), prefixes=ALL))
     assert ours(bench) == set()
     assert ELSEWHERE not in set(bench.lake.uris())
+
+
+def test_a_plan_with_directory_markers_is_not_executed_by_a_request_without_them(bench: Bench) -> None:
+    bench.lake.objects["lake", "wh/t/data/"] = b""
+    plan = planned(bench, delete_markers=True)
+    before = set(bench.lake.uris())
+    with pytest.raises(PlanNotAllowed):
+        purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan)))
+    assert set(bench.lake.uris()) == before
+    purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, delete_markers=True)))
+    assert ours(bench) == set()
 
 
 def test_what_a_plan_kept_is_refused_by_a_request_that_refuses_it(bench: Bench) -> None:

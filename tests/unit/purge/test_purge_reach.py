@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegation.purge.attempt import MemoryAttempt
 from delegation.purge.context import Neighbour, PurgeOptions
 from delegation.purge.engine import purge_table
 from delegation.purge.errors import (
@@ -285,12 +286,17 @@ def test_a_table_recreated_at_the_same_location_keeps_its_files(bench: Bench) ->
     assert set(bench.lake.uris()) == ours
 
 
-def test_the_original_after_its_clone_was_purged_without_knowing(bench: Bench) -> None:
+@pytest.mark.parametrize("by_id", [False, True], ids=["planned", "by a dry run's plan"])
+def test_the_original_after_its_clone_was_purged_without_knowing(bench: Bench, by_id: bool) -> None:
     """The clone stood at older metadata, in a namespace nobody looked at: what it took is accounted for by its plan."""
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     bench.lake.table("t").append(rows(77))
-    purge_table(bench.context("clone"))
+    plan_id = None
+    if by_id:
+        dry = bench.context("clone", options=PurgeOptions(dry_run=True))
+        (plan_id,) = purge_table(dataclasses.replace(dry, attempt=MemoryAttempt("dry"))).plan_ids
+    purge_table(bench.context("clone", options=PurgeOptions(execute_plan=plan_id)))
     assert bench.lake.below("s3://lake/wh/t/")
     second = Bench(lake=bench.lake, plans=bench.plans, attempts=bench.attempts)
     purge_table(second.context("t"))

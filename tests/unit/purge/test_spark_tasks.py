@@ -13,11 +13,12 @@ import pytest
 from delegation.polaris.model import TableIdentifier
 from delegation.purge.context import Neighbour, PurgeContext
 from delegation.purge.engine import InlineEngine
-from delegation.purge.errors import ManifestMissing
+from delegation.purge.errors import ManifestMissing, NeighbourChanged, NeighbourUnreadable
 from delegation.purge.manifest_errors import CorruptManifestError
 from delegation.purge.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.purge.objectstore import ObjectStore, PlanStore
 from delegation.purge.plan import PlanIndex, read_chunk
+from delegation.purge.planning import survey
 from delegation.purge.spark_engine import SparkEngine
 from delegation.purge.spark_tasks import decode_error
 from delegation.purge.workplace import Workplace
@@ -143,3 +144,33 @@ def test_executors_say_what_is_missing_and_what_is_corrupt() -> None:
         ctx = bench.context("t")
         with pytest.raises(error):
             LocalEngine(Place(ctx.store, bench.plans), 0).plan(ctx, ctx.tables.load(), ())
+
+
+@pytest.mark.parametrize(("change", "error"), [("gone", NeighbourChanged), ("spoiled", NeighbourUnreadable)])
+def test_executors_tell_what_is_wrong_with_a_neighbour_from_what_is_wrong_with_the_table(
+    change: str, error: type[Exception]
+) -> None:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    ours = set(bench.lake.objects)
+    bench.lake.table("clone").append(rows(7, 8, part="z"))
+    manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro") and where not in ours)
+    ctx = with_clone(bench, bench.context("t"))
+    bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
+    if change == "gone":
+        del bench.lake.objects[manifest]
+    for engine in (InlineEngine(), LocalEngine(Place(ctx.store, bench.plans), 0)):
+        with pytest.raises(error):
+            engine.plan(ctx, ctx.tables.load(), ())
+
+
+def test_a_lying_manifest_list_makes_no_more_parts_than_there_can_be() -> None:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    ctx = bench.context("t")
+    found = survey(ctx, ctx.tables.load())
+    lies = {path: one._replace(added_files_count=2**62) for path, one in found.manifests.items()}
+    engine = LocalEngine(Place(ctx.store, bench.plans), 0)
+    assert engine._parts(replace(found, manifests=lies)) == 4_096
+    assert engine._parts(found) == 1
