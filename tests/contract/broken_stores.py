@@ -219,6 +219,31 @@ class HeadsWithADanglingCursor(MemoryTaskStore):
         return Page(page.tasks, page.tasks[-1].task_id if page.tasks else None)
 
 
+class HeadsBreakOnOne(MemoryTaskStore):
+    """A page that holds a record of a newer release raises, as any read of that record does."""
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        page = super().heads(cursor=cursor, limit=limit)
+        for one in page.unreadable:
+            self.get(one.task_id)
+        return page
+
+
+class HeadsHideWhatTheyCannotRead(MemoryTaskStore):
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        page = super().heads(cursor=cursor, limit=limit)
+        return Page(page.tasks, page.cursor)
+
+
+class HeadsStopAtWhatTheyCannotRead(MemoryTaskStore):
+    """Takes the cursor from the last task that it could read, so the page after it never comes, or comes twice."""
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        page = super().heads(cursor=cursor, limit=limit)
+        more = page.cursor is not None and bool(page.tasks)
+        return Page(page.entries, page.tasks[-1].task_id if more else None)
+
+
 class DropsWhatItDoesNotKnow(MemoryTaskStore):
     def apply(self, change: Change) -> Task:
         if isinstance(change, Advance | Revise):
@@ -395,6 +420,9 @@ BROKEN: tuple[Broken, ...] = (
     Broken(HeadsWithoutCursor, (checks.heads_pages_over_every_task_once,)),
     Broken(HeadsLoseThePageEnd, (checks.heads_pages_over_every_task_once,)),
     Broken(HeadsWithADanglingCursor, (checks.heads_of_an_exact_page_have_no_cursor,)),
+    Broken(HeadsBreakOnOne, (checks.heads_tell_what_they_cannot_read,)),
+    Broken(HeadsHideWhatTheyCannotRead, (checks.heads_tell_what_they_cannot_read,)),
+    Broken(HeadsStopAtWhatTheyCannotRead, (checks.heads_tell_what_they_cannot_read,)),
     Broken(DropsWhatItDoesNotKnow, (checks.unknown_attributes_survive_every_rewrite,)),
     Broken(RemovesTheHeadOnly, (checks.remove_takes_rows_and_head_of_that_task_only,)),
     Broken(

@@ -3,11 +3,13 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
 
 import pytest
 
 from delegation.tasks import codec
-from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.errors import MalformedRecord, RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import PlanSegment, Task
 from delegation.tasks.store import Advance, Change, Create, Expect, Revise, TaskStore
 from tests.unit.tasks.builders import (
@@ -66,6 +68,16 @@ def refused(store: TaskStore, change: Change, error: type[Exception]) -> Task | 
     assert refusal.type is error
     shown: Task | None = refusal.value.stored  # type: ignore[attr-defined]
     return shown
+
+
+def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
+    """Rewrite the head of a stored task in a format that this release does not know."""
+    if isinstance(store, MemoryTaskStore):
+        store.make_unreadable(task.task_id)
+        return
+    stored = codec.head_item
+    with patch.object(codec, "head_item", lambda head: {**stored(head), "format": 9}):
+        store.apply(Revise(task, touched(task)))
 
 
 # ---- creating
@@ -357,6 +369,29 @@ def heads_of_an_exact_page_have_no_cursor(store: TaskStore) -> None:
     assert (len(page.tasks), page.cursor) == (3, None)
 
 
+def heads_tell_what_they_cannot_read(store: TaskStore) -> None:
+    """A record of a newer release stands in nobody's way, and its place in the index stays."""
+    ours = [store.apply(Create(submitted())) for _ in range(5)]
+    theirs = [store.apply(Create(submitted(due_at=NOW))) for _ in range(3)]
+    for task in theirs:
+        written_by_a_newer_release(store, task)
+    for limit in (1, 3, 8, 100):
+        pages, cursor = [store.heads(limit=limit)], None
+        while (cursor := pages[-1].cursor) is not None:
+            pages.append(store.heads(cursor=cursor, limit=limit))
+        assert [len(page.entries) for page in pages[:-1]] == [limit] * (len(pages) - 1)
+        assert len(pages) == -(-8 // limit)
+        shown = [task for page in pages for task in page.tasks]
+        assert sorted(shown, key=lambda task: task.task_id) == sorted(ours, key=lambda task: task.task_id)
+        unreadable = [one for page in pages for one in page.unreadable]
+        assert sorted(one.task_id for one in unreadable) == sorted(task.task_id for task in theirs)
+        assert all("format" in one.reason for one in unreadable)
+    for task in theirs:
+        with pytest.raises(MalformedRecord):
+            store.get(task.task_id)
+    assert {task.task_id for task in theirs} == {entry.task_id for entry in store.due(NOW)}
+
+
 # ---- attributes of newer releases
 
 
@@ -569,6 +604,7 @@ SEQUENTIAL: tuple[Check, ...] = (
     a_terminal_task_leaves_the_index,
     heads_pages_over_every_task_once,
     heads_of_an_exact_page_have_no_cursor,
+    heads_tell_what_they_cannot_read,
     unknown_attributes_survive_every_rewrite,
     remove_takes_rows_and_head_of_that_task_only,
     remove_of_a_task_that_moved_on_is_refused,

@@ -10,12 +10,13 @@ from delegation.idempotency import record as records
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.record import Record, Scope, State, StoredAnswer
-from delegation.idempotency.store import IdempotencyStore, RecordWrite
+from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
-from delegation.tasks.errors import StaleTask, TaskExists
+from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.store import Advance, Create, Expect, TaskStore
+from tests.contract.task_store_checks import written_by_a_newer_release
 from tests.contract.task_tables import local_task_store, moto_task_store, record_store
 from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
 
@@ -191,15 +192,40 @@ def test_expiry_starts_when_the_task_is_over_or_gone(stores: Stores) -> None:
     }
 
 
+def test_records_that_cannot_be_read_hide_no_others(stores: Stores) -> None:
+    """One of a newer release, and one whose task is a newer release's."""
+    tasks, idempotency = stores
+    for name in ("live", "over", "newer", "newer task"):
+        scope = Scope("polaris", "POLARIS", "POST", "/v1/tasks", name)
+        task = tasks.apply(Create(submitted()))
+        record = bound_to(scope, task)
+        idempotency.put(RecordWrite(record.model_copy(update={"format": 9}) if name == "newer" else record))
+        if name == "over":
+            tasks.apply(Advance(task, failed(task)))
+        if name == "newer task":
+            written_by_a_newer_release(tasks, task)
+        if name == "newer":
+            newer = scope.id
+    assert [scope for page in pages(idempotency) for scope in page.unreadable] == [newer]
+    assert len(unexpiring(idempotency)) == 3
+    with pytest.raises(MalformedRecord):
+        idempotency.get(newer)
+    upkeep = RecordUpkeep(tasks, idempotency, lifetime=timedelta(minutes=30), nonce=nonce)
+    told = list(upkeep.start_expiry(NOW))
+    assert (told.count(True), told.count(False), told.count(None)) == (1, 1, 2)
+
+
 def bound_to(scope: Scope, task: Task | None = None) -> Record:
     return records.bind(scope, task=task or submitted(), payload_hash="a" * 64, answer=None, now=NOW, nonce=nonce())
 
 
 def unexpiring(idempotency: IdempotencyStore) -> list[Record]:
+    return [record for page in pages(idempotency) for record in page.records]
+
+
+def pages(idempotency: IdempotencyStore) -> list[RecordPage]:
     """All pages, two records each."""
-    page = idempotency.without_expiry(limit=2)
-    found = list(page.records)
-    while page.cursor is not None:
-        page = idempotency.without_expiry(cursor=page.cursor, limit=2)
-        found += page.records
+    found = [idempotency.without_expiry(limit=2)]
+    while found[-1].cursor is not None:
+        found.append(idempotency.without_expiry(cursor=found[-1].cursor, limit=2))
     return found

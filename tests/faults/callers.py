@@ -10,7 +10,14 @@ from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, Relation, Replayed, Request
 from delegation.tasks import maintenance
 from delegation.tasks import transitions as t
-from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TaskExists, TaskNotFound
+from delegation.tasks.errors import (
+    LeaseLost,
+    MalformedRecord,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TaskExists,
+    TaskNotFound,
+)
 from delegation.tasks.model import Status, Task
 from delegation.tasks.service import TaskService
 from delegation.tasks.store import Create
@@ -244,10 +251,10 @@ def retried_by_hand(task: Task, now: datetime) -> Task:
 
 
 def attempted(act: Callable[[], T]) -> T | None:
-    """Once; None when the store or the queue did not play along."""
+    """Once; None when the store or the queue did not play along, or the task is a newer release's."""
     try:
         return act()
-    except (*PASSING, TaskNotFound):
+    except (*PASSING, TaskNotFound, MalformedRecord):
         return None
 
 

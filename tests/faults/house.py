@@ -23,7 +23,7 @@ from delegation.tasks.model import Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass
 from delegation.tasks.policy import DispatchPolicy, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
 from delegation.tasks.service import Lease, TaskService
-from delegation.tasks.store import Change
+from delegation.tasks.store import Change, Create
 from tests.faults import labour
 from tests.faults.callers import Callers
 from tests.faults.clockwork import execute
@@ -241,6 +241,23 @@ class House:
             for _ in range(1 + self.world.dice.randrange(2)):
                 self.for_ever("worker", self.worker, self.world.seconds(0, 120))
         self.callers.come()
+        if self.world.chance(0.5):
+            self.a_newer_release_writes()
+
+    def a_newer_release_writes(self) -> None:
+        """A task that nobody here can read, in everybody's way: it is due, and old enough to go."""
+        task = Task(
+            task_id=task_id_of("newer"),
+            task_type=PURGE,
+            task_payload="{}",
+            received_timestamp=START,
+            created_ts=START,
+            last_status_change_ts=START,
+            next_scheduled_run_ts=START,
+            due_at=START,
+        )
+        self.ledger.newer = self.memory.apply(Create(task))
+        self.memory.make_unreadable(task.task_id)
 
     def sweeper(self, actor: Actor) -> None:
         service = self.service(actor)
@@ -299,7 +316,9 @@ class House:
         return (
             not self.chaos
             and self.callers.waiting == 0
-            and all(head.is_terminal or head.task_type == maintenance.KIND for head in heads)
+            and all(
+                head.is_terminal or head.task_type == maintenance.KIND or head is self.ledger.newer for head in heads
+            )
         )
 
 

@@ -4,7 +4,9 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 
 from delegation.idempotency.record import StoredAnswer
+from delegation.tasks import maintenance
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.maintenance import MaintenanceReport
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import Policies
@@ -49,6 +51,7 @@ class Ledger:
         self.final: dict[str, StoredAnswer] = {}
         self.lives: list[list[Task]] = []
         self.happened: set[str] = set()
+        self.newer: Task | None = None
 
     # ---- writes
 
@@ -73,6 +76,7 @@ class Ledger:
             self._check_step(before, step)
             self._check_budget(step)
             self._check_family(step)
+            self._check_upkeep(step)
             before = step
         self._check_stored(task, now)
 
@@ -148,6 +152,14 @@ class Ledger:
         self.happened.add("reunited")
         if task.error_code != "CANCELLED":
             self._require(failed == (task.status is Status.FAILURE), task, "ended otherwise than its children")
+
+    def _check_upkeep(self, task: Task) -> None:
+        """Maintenance tells what it could not read, and does its work all the same."""
+        if task.task_type == maintenance.KIND and task.status is Status.SUCCESS:
+            report = MaintenanceReport.model_validate_json(task.result_extended or "")
+            there = () if self.newer is None else (self.newer.task_id,)
+            self._require(report.unreadable_ids == there, task, f"told {report.unreadable_ids} as unreadable")
+            self.happened.update({"passed over"} if there else ())
 
     def removed(self, task: Task, now: datetime) -> None:
         """A task was removed for good: it had an outcome for long enough, and nobody is to be told by it any more."""
@@ -226,6 +238,9 @@ class Ledger:
             self.check_store(task_id)
         for outcome in self.seen:
             self._on_record(outcome)
+        if self.newer is not None:
+            kept = self.store._heads.get(self.newer.task_id)
+            self._require(kept is self.newer, kept, "what nobody here can read was not left alone")
 
     def _on_record(self, outcome: Task) -> None:
         if outcome.task_id in self.gone or outcome.version <= self.forgotten[outcome.task_id]:

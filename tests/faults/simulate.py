@@ -6,6 +6,7 @@ a last line `caught at seed N`, 1 when it survives every seed, 2 when there is n
 
 import argparse
 import contextlib
+import logging
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -123,7 +124,8 @@ def _run_one(job: tuple[int, str]) -> Run:
 
 def play(seeds: Iterable[int], mutation: str, processes: int) -> Iterator[Run]:
     """Play seeds in several processes, in their order."""
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+    quiet = (logging.WARNING,)  # what processes warn of under faults is many lines a seed
+    with multiprocessing.get_context("spawn").Pool(processes, logging.disable, quiet) as pool:
         yield from pool.imap(_run_one, ((seed, mutation) for seed in seeds), chunksize=4)
 
 
@@ -161,4 +163,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)
     sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,7 @@ from delegation.cli.watching import TaskWatch, duration_text, size_text, status_
 from delegation.client.model import TaskAccepted, TaskOutcome, TaskView
 from delegation.errors import DelegationError
 from delegation.purge.behavior import KIND
+from delegation.tasks.store import Unreadable
 
 _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
 Show = Callable[[TaskView], None]
@@ -26,11 +27,15 @@ Show = Callable[[TaskView], None]
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some tasks and where the list goes on, None at its end; `known` are the behaviors of this release."""
+    """Some tasks and where the list goes on, None at its end; `known` are the behaviors of this release.
+
+    `unreadable` are those among them whose record this release cannot read.
+    """
 
     tasks: Sequence[TaskView]
     cursor: str | None
     known: frozenset[str]
+    unreadable: Sequence[Unreadable] = ()
 
     def is_known(self, task: TaskView) -> bool:
         """Whether this release knows what such a task does; one that it does not is a newer deployment's."""
@@ -79,7 +84,8 @@ class JsonOutput:
 
     def tasks(self, page: TaskPage) -> None:
         shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
-        self._print({"tasks": shown, "cursor": page.cursor})
+        unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
+        self._print({"tasks": shown, "unreadable": unreadable, "cursor": page.cursor})
 
     def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
         self._print({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
@@ -136,7 +142,7 @@ class TextOutput:
         self._out.print(table)
 
     def tasks(self, page: TaskPage) -> None:
-        if not page.tasks:
+        if not page.tasks and not page.unreadable:
             self._out.print("No tasks." if page.cursor is None else "No task on this page.")
         else:
             table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -145,6 +151,8 @@ class TextOutput:
             form = _moment_form(page.tasks)
             for view in page.tasks:
                 table.add_row(*_task_row(view, form, known=page.is_known(view)))
+            for one in page.unreadable:
+                table.add_row(Text.assemble((one.reason, "yellow"), "\n", (one.task_id, "dim")), "unreadable", "", "")
             self._out.print(table)
         if page.cursor is not None:
             self._out.print(f"More: --cursor {page.cursor}", style="dim")

@@ -15,7 +15,7 @@ from delegation.polaris.client import utc_now
 from delegation.purge.behavior import KINDS
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.model import Status
-from delegation.tasks.store import TaskStore
+from delegation.tasks.store import TaskStore, Unreadable
 
 app = typer.Typer(no_args_is_help=True, help="List tasks, look at one, follow it, read its history.")
 
@@ -85,19 +85,25 @@ def history_command(
 
 
 def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, limit: int) -> TaskPage:
-    """Up to `limit` heads of the wanted statuses, reading a page at a time; the cursor is the last one's id."""
+    """Up to `limit` heads of the wanted statuses, reading a page at a time; the cursor is the last one's id.
+
+    What cannot be read may have any status, so it is listed whatever is wanted.
+    """
     found: list[TaskView] = []
+    unreadable: list[Unreadable] = []
     while True:
         page = store.heads(cursor=cursor, limit=_PAGE)
-        for task in page.tasks:
-            if task.status in wanted:
-                found.append(TaskView.of(task.public()))
-            if len(found) == limit:
-                at_end = page.cursor is None and task is page.tasks[-1]
-                return TaskPage(found, None if at_end else task.task_id, KINDS)
+        for entry in page.entries:
+            if isinstance(entry, Unreadable):
+                unreadable.append(entry)
+            elif entry.status in wanted:
+                found.append(TaskView.of(entry.public()))
+            if len(found) + len(unreadable) == limit:
+                at_end = page.cursor is None and entry is page.entries[-1]
+                return TaskPage(found, None if at_end else entry.task_id, KINDS, unreadable)
         cursor = page.cursor
         if cursor is None:
-            return TaskPage(found, None, KINDS)
+            return TaskPage(found, None, KINDS, unreadable)
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskView]:

@@ -68,8 +68,14 @@ class DynamoDbIdempotencyStore:
         start = {} if cursor is None else {"ExclusiveStartKey": to_item({"scope": cursor})}
         answer = self._scan("attribute_not_exists(expires_at)", Limit=limit, **start)
         after = answer.get("LastEvaluatedKey")
-        found = tuple(_record_of(from_item(item)) for item in answer["Items"])
-        return RecordPage(found, from_item(after)["scope"] if after else None)
+        found: list[Record] = []
+        unreadable: list[str] = []
+        for item in map(from_item, answer["Items"]):
+            try:
+                found.append(_record_of(item))
+            except MalformedRecord:
+                unreadable.append(item["scope"])
+        return RecordPage(tuple(found), from_item(after)["scope"] if after else None, tuple(unreadable))
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         """See IdempotencyStore.remove_expired: a Scan, and a conditional DeleteItem for each."""

@@ -3,8 +3,9 @@
 from datetime import datetime
 
 from delegation.idempotency.errors import RecordConflict
-from delegation.idempotency.record import Record
+from delegation.idempotency.record import FORMAT, Record
 from delegation.idempotency.store import RecordPage, RecordWrite
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.store import Change
@@ -21,7 +22,10 @@ class MemoryIdempotencyStore:
         """See IdempotencyStore.get."""
         self._tasks.fault("before get record")
         with self._tasks.lock:
-            return self._records.get(scope)
+            record = self._records.get(scope)
+        if record is not None and record.format != FORMAT:
+            raise MalformedRecord(f"format: {record.format!r} is not {FORMAT}")
+        return record
 
     def put(self, write: RecordWrite) -> Record:
         """See IdempotencyStore.put."""
@@ -51,7 +55,12 @@ class MemoryIdempotencyStore:
         with self._tasks.lock:
             found = [record for scope, record in sorted(self._records.items()) if scope > (cursor or "")]
         found = [record for record in found if record.expires_at is None]
-        return RecordPage(tuple(found[:limit]), found[limit - 1].scope if len(found) > limit else None)
+        page = found[:limit]
+        return RecordPage(
+            tuple(record for record in page if record.format == FORMAT),
+            page[-1].scope if len(found) > limit else None,
+            tuple(record.scope for record in page if record.format != FORMAT),
+        )
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         """See IdempotencyStore.remove_expired."""

@@ -19,10 +19,14 @@ class RecordWrite:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Some records and the cursor that continues after them, None at the end."""
+    """Some records and the cursor that continues after them, None at the end.
+
+    `unreadable` are the scopes of those among them that this release cannot read.
+    """
 
     records: tuple[Record, ...]
     cursor: str | None
+    unreadable: tuple[str, ...] = ()
 
 
 class IdempotencyStore(Protocol):

@@ -7,6 +7,7 @@ from delegation.idempotency import record as records
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import Record
 from delegation.idempotency.store import IdempotencyStore, RecordWrite
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.history import first_outcome
 from delegation.tasks.store import TaskStore
 
@@ -22,16 +23,21 @@ class RecordUpkeep:
         self._lifetime = lifetime
         self._nonce = nonce
 
-    def start_expiry(self, now: datetime) -> Iterator[bool]:
+    def start_expiry(self, now: datetime) -> Iterator[bool | None]:
         """For each record without an expiry, whether it got one: its task is terminal, or is there no more.
 
+        None for one that this release cannot read, or whose task it cannot: it is left to who can.
         Without it a key that no caller repeats would stay for good, and one IN_PROGRESS would outlive its task.
         """
         cursor: str | None = None
         while True:
             page = self._store.without_expiry(cursor=cursor)
+            yield from (None for _ in page.unreadable)
             for record in page.records:
-                yield self._starts(record, now)
+                try:
+                    yield self._starts(record, now)
+                except MalformedRecord:
+                    yield None
             cursor = page.cursor
             if cursor is None:
                 return

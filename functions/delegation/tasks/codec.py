@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.model import FORMAT, HEAD, Task, isoformat
+from delegation.tasks.store import Unreadable
 
 SHARDS: Final = 16
 """Shards of the due index: a GSI keyed by status would throttle the whole table (FACTS, AWS)."""
@@ -74,6 +75,14 @@ def task_of(item: Mapping[str, Any]) -> Task:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "record"
         raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}") from None
+
+
+def entry_of(task_id: str, item: Mapping[str, Any]) -> Task | Unreadable:
+    """A stored head as a page shows it."""
+    try:
+        return task_of(item)
+    except MalformedRecord as error:
+        return Unreadable(task_id, str(error))
 
 
 def _decode(value: Any) -> Any:

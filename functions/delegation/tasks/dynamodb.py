@@ -20,7 +20,7 @@ from delegation.tasks.errors import (
     TaskExists,
 )
 from delegation.tasks.model import HEAD, Task, isoformat
-from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, require_terminal
+from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, Unreadable, require_terminal
 
 DUE_INDEX: Final = "due"
 ROWS_A_REMOVAL: Final = 8
@@ -276,7 +276,7 @@ class DynamoDbTaskStore:
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
         """See TaskStore.heads: a Scan that reads rows too and shows heads only."""
-        found: list[Task] = []
+        found: list[Task | Unreadable] = []
         start: dict[str, Any] = {}
         if cursor is not None:
             start = {"ExclusiveStartKey": to_item({"task_id": cursor, "version": HEAD})}
@@ -287,7 +287,7 @@ class DynamoDbTaskStore:
                 ExpressionAttributeValues=to_item({":head": HEAD}),
                 **start,
             )
-            found += [codec.task_of(from_item(item)) for item in answer["Items"]]
+            found += [codec.entry_of(item["task_id"], item) for item in map(from_item, answer["Items"])]
             if "LastEvaluatedKey" not in answer:
                 break
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

@@ -23,14 +23,14 @@ from delegation.persistence.errors import OutcomeUnknown as BackendOutcomeUnknow
 from delegation.persistence.index import Index
 from delegation.persistence.index_keys import IndexKey
 from delegation.persistence.index_spill import IndexPolicy
-from delegation.persistence.objects import ObjectRef, PersistedModel
+from delegation.persistence.objects import Loaded, ObjectRef, PersistedModel
 from delegation.persistence.process import OWN_TYPES, PersistenceProcess
 from delegation.persistence.store import CatalogStore, of_model
 from delegation.persistence.types import ObjectType, installed
 from delegation.tasks import codec
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.model import Task, isoformat
-from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, require_terminal
+from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, Unreadable, require_terminal
 
 REFERENCE: Final = "tasks"
 _HEAD: Final = "head"
@@ -136,8 +136,10 @@ class KernelTaskStore:
         with _translated():
             items = self._index().items(start=start, prefix=IndexKey.of(_HEAD))
             found = _some(((key, ref) for key, ref in items if key != start), limit + 1)
-            tasks = tuple(self._tasks([ref for _, ref in found[:limit]]))
-        return Page(tasks, tasks[-1].task_id if len(found) > limit else None)
+            stored = self._store.fetch_many([ref for _, ref in found[:limit]])
+        ids = [key.elements()[-1] for key, _ in found[:limit]]
+        entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
+        return Page(entries, ids[-1] if len(found) > limit else None)
 
     def _index(self) -> Index:
         head = self._committer.head()
@@ -210,6 +212,12 @@ def _write(entities: EntityChanges, head: Task | None, after: Task, rows: Sequen
     current = entities.put(IndexKey.of(_HEAD, after.task_id), StoredTask(item=codec.head_item(after)))
     if after.due_at is not None:
         entities.link(_due_key(after, after.due_at), current)
+
+
+def _entry(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
+    if found is None:
+        return Unreadable(task_id, "its object is not there")
+    return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
 
 
 def _head(entities: EntityChanges, task_id: str) -> Task | None:

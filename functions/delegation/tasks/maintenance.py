@@ -3,6 +3,8 @@
 Its id is deterministic, so there is one task of it in a store, and one holder of that task: never two at once.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import Final, Protocol
@@ -10,20 +12,24 @@ from typing import Final, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.behaviors import Behavior, Run
-from delegation.tasks.errors import RevisionConflict, StaleTask
+from delegation.tasks.errors import MalformedRecord, RevisionConflict, StaleTask
 from delegation.tasks.model import Task
 from delegation.tasks.service import TaskService
+from delegation.tasks.store import Unreadable
 from delegation.tasks.tasks import Tasks
 
+logger = logging.getLogger(__name__)
 KIND: Final = "STORE_MAINTENANCE"
 _BATCH: Final = 25
+_TOLD: Final = 20
+"""So many ids of unreadable tasks are told: a record has room for a few, and whoever asks has the list."""
 
 
 class ExpiringRecords(Protocol):
     """Records beside tasks that have a lifetime of their own: idempotency keys, for one."""
 
-    def start_expiry(self, now: datetime) -> Iterator[bool]:
-        """For each record without an expiry whether it got one, because its task is over."""
+    def start_expiry(self, now: datetime) -> Iterator[bool | None]:
+        """For each record without an expiry whether it got one, because its task is over; None if it is unreadable."""
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         """Remove at most `limit` expired records; how many were."""
@@ -36,7 +42,7 @@ class Maintenance(BaseModel):
 
 
 class MaintenanceReport(BaseModel):
-    """What one run did."""
+    """What one run did, and what it had to leave because this release cannot read it (of the ids only the first)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,6 +51,9 @@ class MaintenanceReport(BaseModel):
     heads_repaired: int = 0
     expiries_started: int = 0
     records_removed: int = 0
+    unreadable: int = 0
+    unreadable_ids: tuple[str, ...] = ()
+    records_unreadable: int = 0
 
 
 def store_maintenance(
@@ -57,9 +66,17 @@ def store_maintenance(
 
     def work(_parameters: Maintenance, run: Run) -> MaintenanceReport:
         # Records first: what they replay may need the tasks that are removed after them.
-        expiries, removed = _keep_records(records(), tasks, run)
-        kept = _keep_tasks(tasks, run, kinds())
-        return kept.model_copy(update={"expiries_started": expiries, "records_removed": removed})
+        keys = _keep_records(records(), tasks, run)
+        report = _keep_tasks(tasks, run, kinds()).model_copy(update=keys)
+        if report.unreadable or report.records_unreadable:
+            logger.warning(
+                "%d tasks and %d idempotency records were left: this release cannot read them. Tasks: %s",
+                report.unreadable,
+                report.records_unreadable,
+                ", ".join(report.unreadable_ids),
+                extra={"action": "maintain", "error_code": MalformedRecord.code},
+            )
+        return report
 
     return Behavior(
         KIND,
@@ -82,50 +99,66 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[Maintenance, Mainten
     return Tasks(tasks).submit(behavior, parameters).is_new
 
 
-def _keep_records(records: ExpiringRecords | None, tasks: TaskService, run: Run) -> tuple[int, int]:
+def _keep_records(records: ExpiringRecords | None, tasks: TaskService, run: Run) -> dict[str, int]:
+    """What became of them, as fields of the report."""
     if records is None:
-        return 0, 0
-    started = 0
+        return {}
+    kept: Counter[bool | None] = Counter()
     for did_start in records.start_expiry(tasks.clock()):
         run.checkpoint()
-        started += did_start
-    removed = 0
-    while True:
+        kept[did_start] += 1
+    removed, gone = 0, _BATCH
+    while gone == _BATCH:
         run.checkpoint()
         # By the slowest clock that may have written: a caller there still replays what expired here.
         gone = records.remove_expired(tasks.clock() - tasks.policies.lease.clock_drift, _BATCH)
         removed += gone
-        if gone < _BATCH:
-            return started, removed
+    return {"expiries_started": kept[True], "records_removed": removed, "records_unreadable": kept[None]}
 
 
 def _keep_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> MaintenanceReport:
-    removed = repaired = forgotten = 0
+    done: Counter[str] = Counter()
+    unreadable: list[str] = []
     cursor: str | None = None
     while True:
         page = tasks.store.heads(cursor=cursor, limit=_BATCH)
-        for head in page.tasks:
+        for entry in page.entries:
             run.checkpoint()
-            if head.task_type not in kinds:
-                continue
-            if head.recurrence_seconds is not None:
-                forgotten += _forget(tasks, head)
-            if head.task_id == run.task.task_id:
-                continue
-            if is_removable(tasks, head):
-                removed += _remove(tasks, head)
-            elif is_orphaned(head):
-                repaired += not is_orphaned(tasks.change(head.task_id, lambda task, _now: _indexed(tasks, task)))
+            if isinstance(entry, Unreadable):
+                unreadable.append(entry.task_id)
+            elif entry.task_type in kinds:
+                try:
+                    done.update(_keep(tasks, entry, own=run.task.task_id))
+                except MalformedRecord:  # rewritten by a newer release since, or one of its rows is
+                    unreadable.append(entry.task_id)
         cursor = page.cursor
         if cursor is None:
-            return MaintenanceReport(tasks_removed=removed, heads_repaired=repaired, versions_removed=forgotten)
+            return MaintenanceReport(**done, unreadable=len(unreadable), unreadable_ids=tuple(unreadable[:_TOLD]))
+
+
+def _keep(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
+    """What was done with one task, as fields of the report; `own` is the task of this run."""
+    done = {"versions_removed": 0 if head.recurrence_seconds is None else _forget(tasks, head)}
+    if head.task_id == own:
+        return done
+    if is_removable(tasks, head):
+        done["tasks_removed"] = _remove(tasks, head)
+    elif is_orphaned(head):
+        done["heads_repaired"] = not is_orphaned(tasks.change(head.task_id, lambda task, _now: _indexed(tasks, task)))
+    return done
 
 
 def is_removable(tasks: TaskService, head: Task) -> bool:
-    """Whether a task is past retention; a child's outcome is kept until its parent, which is told by it, has one."""
+    """Whether a task is past retention; a child's outcome is kept until its parent, which is told by it, has one.
+
+    A parent that cannot be read may be waiting.
+    """
     if not head.is_terminal or head.last_status_change_ts + tasks.policies.maintenance.retention > tasks.clock():
         return False
-    parent = None if head.parent_id is None else tasks.store.get(head.parent_id)
+    try:
+        parent = None if head.parent_id is None else tasks.store.get(head.parent_id)
+    except MalformedRecord:
+        return False
     return parent is None or parent.is_terminal
 
 

@@ -3,14 +3,26 @@
 import threading
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from typing import Final
 
 from delegation.tasks import codec
-from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.errors import MalformedRecord, RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.model import Task
-from delegation.tasks.store import Advance, Change, Create, DueEntry, Expect, Page, Revise, require_terminal
+from delegation.tasks.store import (
+    Advance,
+    Change,
+    Create,
+    DueEntry,
+    Expect,
+    Page,
+    Revise,
+    Unreadable,
+    require_terminal,
+)
 
 Fault = Callable[[str], None]
 """Called with `before NAME` and `after NAME` around every call; what it raises is what the caller sees."""
+_OTHER_FORMAT: Final = "format: another than this release's"
 
 
 def no_fault(_point: str) -> None:
@@ -25,6 +37,12 @@ class MemoryTaskStore:
         self.lock = threading.RLock()
         self._heads: dict[str, Task] = {}
         self._rows: dict[str, dict[int, Task]] = {}
+        self._unreadable: set[str] = set()
+
+    def make_unreadable(self, task_id: str) -> None:
+        """From now on this task is as if a newer release had written it: it stays, and cannot be read."""
+        with self.lock:
+            self._unreadable.add(task_id)
 
     def apply(self, change: Change) -> Task:
         """See TaskStore.apply."""
@@ -36,6 +54,7 @@ class MemoryTaskStore:
 
     def apply_locked(self, change: Change) -> Task:
         """Apply a change under `lock`, so that another store can join its own write to the same transaction."""
+        self._require_readable((change.after if isinstance(change, Advance | Revise) else change.task).task_id)
         match change:
             case Create(task):
                 return self._create(task)
@@ -84,18 +103,21 @@ class MemoryTaskStore:
         """See TaskStore.get."""
         self.fault("before get")
         with self.lock:
+            self._require_readable(task_id)
             return self._heads.get(task_id)
 
     def get_version(self, task_id: str, version: int) -> Task | None:
         """See TaskStore.get_version."""
         self.fault("before get_version")
         with self.lock:
+            self._require_readable(task_id)
             return self._rows.get(task_id, {}).get(version)
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """See TaskStore.history."""
         self.fault("before history")
         with self.lock:
+            self._require_readable(task_id)
             rows = self._rows.get(task_id, {})
             return tuple(rows[version] for version in sorted(rows) if version > after)[:limit]
 
@@ -113,6 +135,7 @@ class MemoryTaskStore:
         require_terminal(task)
         self.fault("before remove")
         with self.lock:
+            self._require_readable(task.task_id)
             head = self._heads.get(task.task_id)
             if head is None:
                 return False
@@ -129,6 +152,7 @@ class MemoryTaskStore:
         """See TaskStore.forget."""
         self.fault("before forget")
         with self.lock:
+            self._require_readable(task_id)
             head = self._heads.get(task_id)
             rows = self._rows.get(task_id, {})
             old = [version for version in rows if head is not None and version < min(below, head.version)]
@@ -142,8 +166,15 @@ class MemoryTaskStore:
         self.fault("before heads")
         with self.lock:
             ids = sorted(task_id for task_id in self._heads if cursor is None or task_id > cursor)
-            page = tuple(self._heads[task_id] for task_id in ids[:limit])
+            page = tuple(
+                Unreadable(task_id, _OTHER_FORMAT) if task_id in self._unreadable else self._heads[task_id]
+                for task_id in ids[:limit]
+            )
         return Page(page, page[-1].task_id if len(ids) > limit else None)
+
+    def _require_readable(self, task_id: str) -> None:
+        if task_id in self._unreadable:
+            raise MalformedRecord(f"task {task_id}: {_OTHER_FORMAT}")
 
 
 def _row(task: Task) -> Task:

@@ -60,11 +60,29 @@ class DueEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some tasks and the cursor that continues after them, None at the end."""
+class Unreadable:
+    """A head that this release cannot read: a newer one wrote it, or it is corrupt."""
 
-    tasks: tuple[Task, ...]
+    task_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some heads and the cursor that continues after them, None at the end."""
+
+    entries: tuple[Task | Unreadable, ...]
     cursor: str | None
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Those that can be read."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Task))
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """Those that cannot."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Unreadable))
 
 
 class TaskStore(Protocol):
@@ -72,7 +90,8 @@ class TaskStore(Protocol):
 
     Every write is atomic, conditional on version and revision, and carries its own nonce (`after.nonce`): applying the
     same change a second time after an unclear answer is recognised as one's own and returns as if it had answered.
-    All methods raise StoreUnavailable when nothing was written, OutcomeUnknown when that could not be told.
+    All methods raise StoreUnavailable when nothing was written, OutcomeUnknown when that could not be told; those about
+    one task raise MalformedRecord when this release cannot read it.
     """
 
     def apply(self, change: Change) -> Task:
@@ -108,7 +127,7 @@ class TaskStore(Protocol):
         """
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
-        """All heads in no particular order, a page at a time."""
+        """All heads in no particular order, a page at a time; one that cannot be read is told in its place."""
 
 
 def require_terminal(task: Task) -> None:

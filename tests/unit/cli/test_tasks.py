@@ -88,9 +88,37 @@ def test_pages_of_a_filtered_list_lose_nothing(store):
     assert page.known == KINDS
 
 
+def test_what_cannot_be_read_is_listed_as_such_and_hides_nothing(run, store):
+    put(store, *(submitted(f"t-{n}") for n in range(5)))
+    for n in (0, 3):
+        store.make_unreadable(f"t-{n}")
+    text = run("tasks", "list").stdout
+    assert all(f"t-{n}" in text for n in range(5))
+    assert text.count("unreadable") == 2
+    (document,) = lines(run("tasks", "list", "--json").stdout)
+    assert [task["task_id"] for task in document["tasks"]] == ["t-1", "t-2", "t-4"]
+    assert [one["task_id"] for one in document["unreadable"]] == ["t-0", "t-3"]
+    assert "format" in document["unreadable"][0]["reason"]
+
+
+def test_pages_show_what_cannot_be_read_once(store):
+    put(store, *(submitted(f"t-{n}") for n in range(9)))
+    for n in (0, 4, 5, 8):
+        store.make_unreadable(f"t-{n}")
+    for limit in (1, 2, 3, 4, 9):
+        seen, cursor = [], None
+        while True:
+            page = collect(store, wanted=EVERY, cursor=cursor, limit=limit)
+            seen += sorted([*(view.task_id for view in page.tasks), *(one.task_id for one in page.unreadable)])
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert seen == [f"t-{n}" for n in range(9)]
+
+
 def test_empty_table_is_said(run, store):
     assert run("tasks", "list").stdout == "No tasks.\n"
-    assert lines(run("tasks", "list", "--json").stdout) == [{"tasks": [], "cursor": None}]
+    assert lines(run("tasks", "list", "--json").stdout) == [{"tasks": [], "unreadable": [], "cursor": None}]
 
 
 def test_history_shows_every_version_and_how_long_it_lasted(run, store):

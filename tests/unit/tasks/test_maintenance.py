@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import InvalidProperty, Policies
 from delegation.tasks.service import NoDispatchQueue, TaskService
-from delegation.tasks.store import Advance, Create, Revise
+from delegation.tasks.store import Advance, Create, Page, Revise
 from delegation.tasks.worker import Worker, WorkerSettings
 from tests.unit.tasks.builders import HOUR, NOW, Clock, acquired, failed, submitted, succeeded, touched
 
@@ -26,11 +27,12 @@ class Keys:
     """Records that remember what they were asked."""
 
     expired: int = 0
+    starts: tuple[bool | None, ...] = (True, False)
     asked: list[datetime] = field(default_factory=list)
 
-    def start_expiry(self, now: datetime) -> Iterator[bool]:
+    def start_expiry(self, now: datetime) -> Iterator[bool | None]:
         self.asked.append(now)
-        yield from (True, False)
+        yield from self.starts
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         self.asked.append(now)
@@ -129,6 +131,57 @@ def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
     grace = site.tasks.policies.dispatch.grace
     assert site.tasks.get(waiting.task_id).due_at == NOW + grace
     assert site.tasks.get(held.task_id).due_at == held.lost_not_before
+
+
+def test_what_cannot_be_read_is_told_and_stops_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """A record of a newer release, or a corrupt one, and a child whose parent is such a one."""
+    old = [site.finished() for _ in range(30)]
+    parent = site.finished()
+    child = site.finished(parent_id=parent.task_id)
+    spoilt = [parent, *(site.finished() for _ in range(24))]
+    lost = site.stored(submitted(due_at=None))
+    for task in spoilt:
+        site.store.make_unreadable(task.task_id)
+    site.clock.now = NOW + RETENTION
+    site.keys.expired = 30
+    report = site.run()
+    assert (report.tasks_removed, report.heads_repaired, report.records_removed) == (30, 1, 30)
+    assert all(site.store.get(task.task_id) is None for task in old)
+    assert site.store.get(child.task_id) == child
+    assert site.tasks.get(lost.task_id).due_at is not None
+    ids = {task.task_id for task in spoilt}
+    assert {one.task_id for one in site.store.heads(limit=1000).unreadable} == ids
+    assert report.unreadable == 25
+    assert len(report.unreadable_ids) == 20
+    assert set(report.unreadable_ids) < ids
+    (warning,) = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert "25" in warning.message
+    assert all(task_id in warning.message for task_id in report.unreadable_ids)
+
+
+def test_what_becomes_unreadable_meanwhile_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer release rewrites what was read a moment ago."""
+    lost = [site.stored(submitted(due_at=None)) for _ in range(2)]
+    recurring = site.finished(recurrence_seconds=3600)
+    read = site.store.heads
+
+    def heads(**asked: Any) -> Page:
+        page = read(**asked)
+        for task in (lost[0], recurring):
+            site.store.make_unreadable(task.task_id)
+        return page
+
+    monkeypatch.setattr(site.store, "heads", heads)
+    site.clock.now = NOW + RETENTION
+    report = site.run()
+    assert (report.heads_repaired, report.unreadable) == (1, 2)
+    assert set(report.unreadable_ids) == {lost[0].task_id, recurring.task_id}
+
+
+def test_records_that_cannot_be_read_are_counted(site: Site) -> None:
+    site.keys.starts = (True, None, False, None)
+    report = site.run()
+    assert (report.expiries_started, report.records_unreadable) == (1, 2)
 
 
 def test_records_are_kept_by_the_slowest_clock(site: Site) -> None:
