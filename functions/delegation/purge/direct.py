@@ -15,7 +15,7 @@ from typing import Any
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable, S3Settings, TableIdentifier
 from delegation.purge.attempt import MemoryAttempt, PlanHead, PlanSegment
-from delegation.purge.aws import new_session
+from delegation.purge.aws import s3_client
 from delegation.purge.context import Engine, Neighbour, PurgeContext, PurgeOptions, PurgeResult, PurgeSettings
 from delegation.purge.engine import purge_table
 from delegation.purge.errors import PlanOfAnotherTable, PlanTampered
@@ -54,8 +54,7 @@ class DirectWorkplace:
         where = parse(self.place.rstrip("/") + "/" + HEAD)
         if where.bucket == LOCAL:
             return FilePlanStore(Path("/", where.key.removesuffix(HEAD)))
-        client = new_session().client("s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region)
-        return S3PlanStore(client, where.bucket, where.key.removesuffix(HEAD))
+        return S3PlanStore(s3_client(self.settings), where.bucket, where.key.removesuffix(HEAD))
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         """No task, no lease: the person who runs this ends it."""

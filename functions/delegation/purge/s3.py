@@ -17,7 +17,7 @@ from botocore.parsers import ResponseParserError
 
 from delegation.polaris.errors import CredentialVendingFailed
 from delegation.polaris.model import LoadedTable, S3Settings, StorageCredential
-from delegation.purge.aws import new_session
+from delegation.purge.aws import s3_client
 from delegation.purge.errors import UnsupportedLocation
 from delegation.purge.locations import LOCAL, ObjectLocation, split, uri_of
 from delegation.purge.objectstore import (
@@ -249,10 +249,8 @@ class S3ObjectStore:
             response_checksum_validation="when_required",
             s3={"addressing_style": "path"} if settings.path_style else None,
         )
-        client = new_session().client(
-            "s3",
-            endpoint_url=settings.endpoint,
-            region_name=settings.region,
+        client = s3_client(
+            settings,
             aws_access_key_id=None if credential is None else credential.access_key_id,
             aws_secret_access_key=None if credential is None else credential.secret_access_key,
             aws_session_token=None if credential is None else credential.session_token,

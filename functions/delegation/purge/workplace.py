@@ -17,7 +17,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import S3Settings, TableIdentifier
 from delegation.polaris.settings import PolarisSettings
-from delegation.purge.aws import new_session
+from delegation.purge.aws import new_session, s3_client
 from delegation.purge.catalog import Catalog
 from delegation.purge.context import utc_now
 from delegation.purge.objectstore import ObjectStore, PlanStore
@@ -87,8 +87,7 @@ class OwnWorkplace:
         return S3ObjectStore(settings=self.settings)
 
     def plans(self) -> PlanStore:
-        client = new_session().client("s3", endpoint_url=self.settings.endpoint, region_name=self.settings.region)
-        return S3PlanStore(client, self.plans_bucket, self.plans_prefix)
+        return S3PlanStore(s3_client(self.settings), self.plans_bucket, self.plans_prefix)
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         del task_id, attempt

@@ -237,6 +237,20 @@ def test_a_place_that_cannot_be_read_is_corrupt(bucket: Bucket, content: bytes) 
     assert (status, told["error_code"]) == (5, "PLAN_TAMPERED")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "profile"),
+    [(["--s3-endpoint", "minio:9000"], ""), (["--s3-endpoint", "minio:9000", "--plan", "s3://plans/x"], "")]
+    + [(["--plan", "s3://plans/x"], "nobodys"), ([], "nobodys")],
+)
+def test_settings_that_cannot_be_are_told_in_json_too(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, arguments: list[str], profile: str
+) -> None:
+    if profile:
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    status, told = bucket.purge(*arguments)
+    assert (status, told["status"], told["error_code"]) == (1, "FAILED", "STORAGE_ERROR")
+
+
 def test_keys_that_stay_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     from delegation.purge.objectstore import BatchResult, KeyFailure
     from delegation.purge.s3 import S3ObjectStore
