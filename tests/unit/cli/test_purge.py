@@ -239,8 +239,12 @@ def test_a_place_that_cannot_be_read_is_corrupt(bucket: Bucket, content: bytes) 
 
 @pytest.mark.parametrize(
     ("arguments", "profile"),
-    [(["--s3-endpoint", "minio:9000"], ""), (["--s3-endpoint", "minio:9000", "--plan", "s3://plans/x"], "")]
-    + [(["--plan", "s3://plans/x"], "nobodys"), ([], "nobodys")],
+    [
+        (["--s3-endpoint", "minio:9000"], ""),
+        (["--s3-endpoint", "minio:9000", "--plan", "s3://plans/x"], ""),
+        (["--plan", "s3://plans/x"], "nobodys"),
+        ([], "nobodys"),
+    ],
 )
 def test_settings_that_cannot_be_are_told_in_json_too(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, arguments: list[str], profile: str
