@@ -60,7 +60,7 @@ MAKEFLAGS += -q
 EVEN_SO := +
 endif
 
-simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift to see one caught
+simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs to see one caught
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
 	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulate --seeds $(SEEDS) --mutation $(MUTATION)
 

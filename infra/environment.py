@@ -80,7 +80,12 @@ FUNCTIONS: Final[dict[str, Function]] = {
             ),
         ),
         Function("dispatcher", "Starts one execution per dispatch message", 60, ("state_machine_arn",)),
-        Function("sweeper", "Every minute: presumes lost, dispatches what is due", 60, (*_KINDS, "queue_url")),
+        Function(
+            "sweeper",
+            "Every minute: presumes lost, dispatches what is due",
+            60,
+            (*_KINDS, "queue_url", "emr_application_id"),
+        ),
         Function("acquire", "Makes the execution the holder of its task", 60, _KINDS),
         Function(
             "prepare",
@@ -115,7 +120,12 @@ FUNCTIONS: Final[dict[str, Function]] = {
             (*_TASKS, "emr_application_id", "queue_url"),
         ),
         Function("complete", "Records how the attempt ended", 60, (*_TASKS, "emr_application_id")),
-        Function("make_due", "Makes a task due again after an execution went wrong", 60, _TASKS),
+        Function(
+            "make_due",
+            "Makes a task due again after an execution went wrong",
+            60,
+            (*_TASKS, "emr_application_id"),
+        ),
     )
 }
 """Every function by name."""

@@ -16,7 +16,7 @@ import httpx
 from botocore.config import Config
 
 from delegation.driving.dispatch import Dispatcher, SqsDispatchQueue
-from delegation.driving.jobs import EmrServerless, JobConfiguration
+from delegation.driving.jobs import EmrServerless, JobConfiguration, JobsOutside
 from delegation.driving.steps import SPARK, Steps
 from delegation.driving.working import JobEngine
 from delegation.edge.submission import Submissions
@@ -49,6 +49,7 @@ from delegation.tasks.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.conditional import ConditionalTable, client_config
 from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.maintenance import Maintenance, MaintenanceReport
+from delegation.tasks.outside import LeftToSweeper, NothingOutside, Outside
 from delegation.tasks.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.runs import elapsed
 from delegation.tasks.service import DispatchQueue, NoDispatchQueue, TaskService, new_nonce
@@ -74,10 +75,21 @@ def aws(service: str, config: Config = _PATIENT) -> Any:
     return client(service, config=config)
 
 
-def task_service(queue: DispatchQueue | None = None) -> TaskService:
-    """Tasks over DynamoDB; without a queue, for processes that may not dispatch."""
+def task_service(queue: DispatchQueue | None = None, outside: Outside = LeftToSweeper()) -> TaskService:  # noqa: B008
+    """Tasks over DynamoDB; without a queue, for processes that may not dispatch.
+
+    Who can end job runs says so by `outside`; others leave lost attempts that may have any to the sweeper.
+    """
     settings = TaskSettings()
-    return _tasks_in(settings.tasks_table, settings.policies(), queue or NoDispatchQueue())
+    tasks = _tasks_in(settings.tasks_table, settings.policies(), queue or NoDispatchQueue())
+    tasks.outside = outside
+    return tasks
+
+
+def swept_tasks() -> TaskService:
+    """Tasks for who presumes them lost: it ends their job runs, if an application is named."""
+    outside = JobsOutside(watched_jobs()) if JobsStated().application_id else NothingOutside()
+    return task_service(dispatch_queue(), outside)
 
 
 def _tasks_in(table: str, policies: Policies, queue: DispatchQueue) -> TaskService:
@@ -180,10 +192,11 @@ def all_behaviors(tasks: TaskService) -> Behaviors:
 
 def steps(*, dispatches: bool = False, works: bool = False, jobs: Callable[[], EmrServerless] | None = None) -> Steps:
     """The steps of the state machine, with as much around them as the function's variables and role allow."""
-    tasks = task_service(dispatch_queue() if dispatches else None)
+    watched = jobs() if jobs else None
+    tasks = task_service(dispatch_queue() if dispatches else None, JobsOutside(watched) if watched else LeftToSweeper())
     behaviors = all_behaviors(tasks) if works else None
     kinds = frozenset(behaviors) if behaviors is not None else known_kinds(tasks)
-    return Steps(tasks, kinds, behaviors=behaviors, jobs=jobs() if jobs else None)
+    return Steps(tasks, kinds, behaviors=behaviors, jobs=watched)
 
 
 def watched_jobs() -> EmrServerless:
@@ -209,7 +222,9 @@ def worker(tasks: TaskService, settings: WorkerSettings, stop: threading.Event) 
     What it gives back is due at once: no execution of the state machine waits for a task that a worker held.
     """
     tasks.policies = replace(tasks.policies, dispatch=replace(tasks.policies.dispatch, grace=timedelta(0)))
-    engines = {SPARK: JobEngine(tasks, started_jobs())} if JobsStated().application_id else {}
+    jobs = started_jobs() if JobsStated().application_id else None
+    tasks.outside = JobsOutside(jobs) if jobs else LeftToSweeper()
+    engines = {SPARK: JobEngine(tasks, jobs)} if jobs else {}
     return Worker(tasks, all_behaviors(tasks), settings, stop=stop, engines=engines)
 
 

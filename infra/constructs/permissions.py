@@ -85,6 +85,12 @@ def _cancel_job(grants: Grants) -> iam.PolicyStatement:
     return allow(["emr-serverless:CancelJobRun"], grants.spark.job_runs_arn)
 
 
+def _end_jobs(grants: Grants) -> list[iam.PolicyStatement]:
+    """Those of a lost or interrupted attempt, whether their ids were stored or not."""
+    list_them = allow(["emr-serverless:ListJobRuns"], grants.spark.application_arn)
+    return [list_them, _watch_job(grants), _cancel_job(grants)]
+
+
 def _send(grants: Grants) -> iam.PolicyStatement:
     return allow(["sqs:SendMessage"], grants.queue_arn)
 
@@ -93,12 +99,12 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "api": _api,
     "authorizer": lambda _grants: [],
     "dispatcher": _dispatcher,
-    "sweeper": lambda grants: [*grants.data.tasks(), grants.data.due(), _send(grants)],
+    "sweeper": lambda grants: [*grants.data.tasks(), grants.data.due(), _send(grants), *_end_jobs(grants)],
     "acquire": lambda grants: grants.data.tasks(),
     "prepare": lambda grants: [*grants.data.tasks(), *grants.data.read_plans(), *grants.data.polaris()],
     "run_inline": _run_inline,
     "start_job": _start_job,
     "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), _send(grants)],
     "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants)],
-    "make_due": lambda grants: grants.data.tasks(),
+    "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
 }

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from delegation.driving.dispatch import sweep
+from delegation.driving.jobs import JobService, JobsOutside
 from delegation.driving.steps import Steps
 from delegation.errors import DelegationError
 from delegation.idempotency.memory import MemoryIdempotencyStore
@@ -21,6 +22,7 @@ from delegation.tasks.maintenance import Maintenance, MaintenanceReport, ensure_
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.outside import LeftToSweeper, Outside
 from delegation.tasks.policy import DispatchPolicy, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
 from delegation.tasks.service import Lease, TaskService
 from delegation.tasks.store import Change, Create
@@ -63,6 +65,7 @@ class Mutation:
 
     drift_margin: timedelta = DRIFT
     store: type[MemoryTaskStore] = MemoryTaskStore
+    outside: Callable[[JobService], Outside] = JobsOutside
 
 
 class House:
@@ -71,13 +74,14 @@ class House:
     def __init__(self, world: World, mutation: Mutation) -> None:
         self.world = world
         self.policies = replace(POLICIES, lease=LeasePolicy(lost_timeout=LEASE, clock_drift=mutation.drift_margin))
+        self.mutation = mutation
         self.memory = mutation.store()
         self.records = MemoryIdempotencyStore(self.memory)
-        self.ledger = Ledger(self.memory, POLICIES, world)
+        self.jobs: dict[str, Job] = {}
+        self.ledger = Ledger(self.memory, POLICIES, world, self.jobs)
         self.callers = Callers(self)
         self.messages: list[tuple[str, int]] = []
         self.started: set[str] = set()
-        self.jobs: dict[str, Job] = {}
         self.queue_is_dead = world.chance(0.05)
         self.closing = False
 
@@ -178,13 +182,25 @@ class House:
     def monotonic(self) -> float:
         return monotonic_of(self.world.now)
 
-    def service(self, actor: Actor) -> TaskService:
+    def is_over(self, job: str) -> bool:
+        """Whether the attempt of a job is over by somebody's clock."""
+        task_id, _, attempt = job.rpartition("-")
+        head = self.memory.get(task_id)
+        if head is None or not head.is_held or head.attempt_count != int(attempt) or head.lost_not_before is None:
+            return True
+        return self.world.now >= head.lost_not_before - 2 * DRIFT
+
+    def outside(self, actor: Actor) -> Outside:
+        return self.mutation.outside(SimulatedJobs(self, actor))
+
+    def service(self, actor: Actor, outside: Outside = LeftToSweeper()) -> TaskService:  # noqa: B008
         return TaskService(
             SimulatedStore(self, actor),
             self.policies,
             SimulatedQueue(self, actor),
             clock=actor.clock,
             nonce=actor.nonce,
+            outside=outside,
         )
 
     def acceptance(self, actor: Actor) -> Acceptance:
@@ -211,7 +227,7 @@ class House:
         )
 
     def steps(self, actor: Actor) -> Steps:
-        service = self.service(actor)
+        service = self.service(actor, self.outside(actor))
         return Steps(service, KINDS, behaviors=self.behaviors(actor, service), jobs=SimulatedJobs(self, actor))
 
     @staticmethod
@@ -260,7 +276,7 @@ class House:
         self.memory.make_unreadable(task.task_id)
 
     def sweeper(self, actor: Actor) -> None:
-        service = self.service(actor)
+        service = self.service(actor, self.outside(actor))
         upkept = self.world.chance(0.5)
         while True:
             actor.sleep(self.world.seconds(4, 15))
@@ -286,7 +302,7 @@ class House:
 
     def worker(self, actor: Actor) -> None:
         """The driver without Step Functions: a process that leases what is due."""
-        service = self.service(actor)
+        service = self.service(actor, self.outside(actor) if self.world.chance(0.5) else LeftToSweeper())
         behaviors = self.behaviors(actor, service)
         lookout = Lookout()
         while True:

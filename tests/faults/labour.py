@@ -143,6 +143,12 @@ class Job:
     name: str
     state: str = "SUBMITTED"
     actor: Actor | None = None
+    late: bool = False
+    """Started when its attempt was over, or about to be: its starter ends it, or it stops at its first look."""
+
+    @property
+    def goes_on(self) -> bool:
+        return self.state in {"SUBMITTED", "RUNNING"}
 
 
 class SimulatedJobs(Faulty):
@@ -151,7 +157,7 @@ class SimulatedJobs(Faulty):
     def start(self, name: str, arguments: object) -> str:
         def begin() -> str:
             if name not in self.house.jobs:
-                self.house.jobs[name] = Job(name)
+                self.house.jobs[name] = Job(name, late=self.house.is_over(name))
                 work = lambda actor: play(self.house, actor, name)  # noqa: E731 - one line says it
                 self.house.world.spawn("job", work, after=self.house.world.seconds(1, 40))
             return name

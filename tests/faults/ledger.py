@@ -1,6 +1,7 @@
 """Everything that was written and done, and the invariants that hold after each of it."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from delegation.idempotency.record import StoredAnswer
@@ -12,6 +13,7 @@ from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import Policies
 from delegation.tasks.runs import CHECK_EVERY
 from delegation.tasks.store import Advance, Change, Create, Expect, Revise
+from tests.faults.labour import Job
 from tests.faults.scheduler import World
 
 ARROWS = {
@@ -35,10 +37,11 @@ class Violation(AssertionError):
 class Ledger:
     """Watches one store from beside it."""
 
-    def __init__(self, store: MemoryTaskStore, policies: Policies, world: World) -> None:
+    def __init__(self, store: MemoryTaskStore, policies: Policies, world: World, jobs: Mapping[str, Job]) -> None:
         self.store = store
         self.policies = policies
         self.world = world
+        self.jobs = jobs
         self.written: dict[str, list[Task]] = defaultdict(list)
         self.rows: dict[str, list[Task]] = defaultdict(list)
         self.forgotten: dict[str, int] = defaultdict(int)
@@ -74,6 +77,7 @@ class Ledger:
             self.rows[task.task_id] += [step.evolve(due_at=None) for step in steps]
         for step in steps:
             self._check_step(before, step)
+            self._check_jobs(step)
             self._check_budget(step)
             self._check_family(step)
             self._check_upkeep(step)
@@ -112,6 +116,16 @@ class Ledger:
         self._require(after.dispatch_count >= before.dispatch_count, after, "dispatch count fell")
         if before.is_terminal and moved:
             self.deletes[after.task_id] = 0 if after.first_delete_ts is None else self.deletes[after.task_id]
+
+    def _check_jobs(self, task: Task) -> None:
+        """The job of an attempt that others gave up was asked to end before they said so."""
+        if task.is_held or task.error_code not in {"LOST", "EXECUTION_INTERRUPTED"}:
+            return
+        job = self.jobs.get(f"{task.task_id}-{task.attempt_count}")
+        left = job is not None and job.goes_on and not job.late
+        self._require(not left, task, f"{task.error_code}, and job run {job and job.name} goes on")
+        if job is not None and job.state == "CANCELLING":
+            self.happened.add("job ended")
 
     def _check_budget(self, task: Task) -> None:
         limit = self.policies.retry(task.task_type).max_attempts

@@ -1,4 +1,4 @@
-"""Run the simulator: `python -m tests.faults.simulate --seeds 1000 [--mutation fencing|nonce|drift] [--replay SEED]`.
+"""Run the simulator: `python -m tests.faults.simulate --seeds 1000 [--mutation NAME] [--replay SEED]`.
 
 Exit 0 when no seed violates an invariant, 1 with the first seed that does. With a mutation the other way round: 0 and
 a last line `caught at seed N`, 1 when it survives every seed, 2 when there is no such mutation.
@@ -43,6 +43,13 @@ class StoreWithoutNonces(MemoryTaskStore):
         return super()._move(before, after, row=row)
 
 
+class JobsForgotten:
+    """Ends no job of a lost attempt."""
+
+    def end(self, task: Task) -> bool:
+        return True
+
+
 def held_by_anyone(task: Task, attempt: int) -> Task:
     """The fencing check without the fence: any holder will do."""
     if task.status not in HELD:
@@ -76,6 +83,7 @@ MUTATIONS: dict[str, Callable[[], contextlib.AbstractContextManager[Mutation]]] 
     "drift": lambda: contextlib.nullcontext(Mutation(drift_margin=timedelta(0))),
     "nonce": lambda: contextlib.nullcontext(Mutation(store=StoreWithoutNonces)),
     "fencing": without_fencing,
+    "jobs": lambda: contextlib.nullcontext(Mutation(outside=lambda _jobs: JobsForgotten())),
 }
 
 

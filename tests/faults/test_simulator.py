@@ -36,10 +36,11 @@ def test_no_seed_violates_an_invariant() -> None:
         "continued",
         "reunited",
         "passed over",
+        "job ended",
     }
 
 
-@pytest.mark.parametrize("mutation", ["fencing", "nonce", "drift"])
+@pytest.mark.parametrize("mutation", ["fencing", "nonce", "drift", "jobs"])
 def test_the_invariants_catch_a_house_without(mutation: str) -> None:
     for seed in range(simulate.SURVIVES):
         found = simulate.run(seed, mutation)
@@ -78,7 +79,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seeds", "4"], 0, "4 seeds, 0 violations"),
         (["--mutation", "nonce"], 0, f"caught at seed {caught}"),
         (["--mutation", "drift", "--first", str(survives), "--seeds", "1"], 1, "drift survived 1 seeds"),
-        (["--mutation", "gravity"], 2, "there is no mutation gravity; there are drift, fencing, nonce"),
+        (["--mutation", "gravity"], 2, "there is no mutation gravity; there are drift, fencing, jobs, nonce"),
         (["--mutation", "nonce", "--replay", str(caught)], 1, simulate.run(caught, "nonce").violation),
         (["--replay", "0"], 0, "no violation"),
     ):

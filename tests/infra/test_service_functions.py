@@ -17,6 +17,7 @@ _TASKS = {
 }
 _PLANS = {"s3:GetObject", "s3:PutObject", "s3:ListBucket"}
 _POLARIS = {"secretsmanager:GetSecretValue"}
+_END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"}
 ACTIONS = {
     "api": _TASKS | _PLANS | _POLARIS | {"dynamodb:ConditionCheckItem", "dynamodb:Query", "sqs:SendMessage"},
     "authorizer": set(),
@@ -27,7 +28,7 @@ ACTIONS = {
         "sqs:ChangeMessageVisibility",
         "sqs:GetQueueAttributes",
     },
-    "sweeper": _TASKS | {"dynamodb:Query", "sqs:SendMessage"},
+    "sweeper": _TASKS | _END_JOBS | {"dynamodb:Query", "sqs:SendMessage"},
     "acquire": _TASKS,
     "prepare": _TASKS | _POLARIS | {"s3:GetObject", "s3:ListBucket"},
     "run_inline": _TASKS
@@ -45,7 +46,7 @@ ACTIONS = {
     },
     "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "sqs:SendMessage"},
     "complete": _TASKS | {"emr-serverless:GetJobRun"},
-    "make_due": _TASKS,
+    "make_due": _TASKS | _END_JOBS,
 }
 
 

@@ -120,7 +120,9 @@ def sweep(
                 if before is None or before.task_type not in kinds:
                     staying += 1
                     continue
-                yield Swept(before, tasks.look_again(entry.task_id))
+                after = tasks.look_again(entry.task_id)
+                staying += after.due_at is not None and after.due_at <= clock()
+                yield Swept(before, after)
             except TaskError as error:
                 staying += 1
                 yield Swept(before, None, error)

@@ -1,5 +1,6 @@
 """Spark job runs: a seam, and EMR Serverless behind it."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
@@ -8,7 +9,10 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.errors import DelegationError
+from delegation.tasks.model import Task
+from delegation.tasks.outside import INLINE
 
+logger = logging.getLogger(__name__)
 WAITING: Final = frozenset({"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"})
 ENDED: Final = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
 _ENDING: Final = frozenset({"CANCELLING", *ENDED})
@@ -166,6 +170,43 @@ class EmrServerless:
         except (HTTPClientError, BotoConnectionError) as error:
             raise JobServiceUnavailable(f"EMR Serverless: {type(error).__name__}") from error
         return answer
+
+
+class JobsOutside:
+    """tasks.outside.Outside over a JobService: an attempt's job runs, those whose ids were not stored among them."""
+
+    def __init__(self, jobs: JobService) -> None:
+        self._jobs = jobs
+
+    def end(self, task: Task) -> bool:
+        """See Outside.end. What the service refuses to end needs a person; the task does not wait for that.
+
+        What it still does is refused by its attempt number, and it stops at its next look.
+        """
+        if task.engine == INLINE:
+            return True
+        try:
+            for run_id in sorted(self._runs_of(task)):
+                self._cancel(task, run_id)
+        except JobServiceUnavailable as error:
+            logger.warning("job runs were not ended", extra={"task_id": task.task_id, "error_code": error.code})
+            return False
+        return True
+
+    def _runs_of(self, task: Task) -> set[str]:
+        stored = set() if task.job_run_id is None else {task.job_run_id}
+        try:
+            return stored | {run.id for run in self._jobs.active(f"{task.task_id}-")}
+        except JobRefused as refused:
+            logger.warning("job runs cannot be listed", extra={"task_id": task.task_id, "error_code": refused.code})
+            return stored
+
+    def _cancel(self, task: Task, run_id: str) -> None:
+        try:
+            self._jobs.cancel(run_id)
+        except JobRefused as refused:
+            fields = {"task_id": task.task_id, "job_run_id": run_id, "error_code": refused.code}
+            logger.warning("a job run cannot be cancelled", extra=fields)
 
 
 def _run(answer: dict[str, Any], id_field: str) -> JobRun:

@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-from delegation.driving.jobs import JobRefused, JobRun, JobService
+from delegation.driving.jobs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.errors import DelegationError
 from delegation.tasks import outcomes
-from delegation.tasks.behaviors import INLINE, Behaviors
+from delegation.tasks.behaviors import Behaviors
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.model import Status, Task, isoformat
 from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.outside import INLINE
 from delegation.tasks.service import Lease, TaskService
 from delegation.tasks.transitions import held_by
 
@@ -163,6 +164,7 @@ class Steps:
             run_id = self._jobs_.start(step.job, arguments)
             self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
+            self._end_own(step)
             return step.to("complete")
         except JobRefused as refused:
             self._give_back(step, AttemptError(refused.code, str(refused), ErrorClass.PERMANENT))
@@ -220,18 +222,29 @@ class Steps:
                 return self._waiting_or(step, task, "stop")
 
     def make_due(self, step: Step) -> dict[str, Any]:
-        """Give the task back if this execution still holds it, so that the sweeper finds it due."""
+        """Give the task back if this execution still holds it, so that the sweeper finds it due.
+
+        Raises JobServiceUnavailable while its job cannot be ended; at last the lease runs out, and the sweeper ends it.
+        """
         try:
             task = self._tasks.get(step.task_id)
         except TaskNotFound:
             return step.to("stop")
         if task.is_held and task.lease_owner == step.execution:
+            if not self._tasks.outside.end(task):
+                raise JobServiceUnavailable(f"a job run of task {step.task_id} may go on")
             error = AttemptError("EXECUTION_INTERRUPTED", "a step of the state machine failed", ErrorClass.TRANSIENT)
             self._give_back(replace(step, attempt=task.attempt_count), error)
         return step.to("due")
 
+    def _end_own(self, step: Step) -> None:
+        """End a job that was started too late: who found this attempt lost may have looked for it before."""
+        for run in self._jobs_.active(step.job):
+            if run.name == step.job:
+                self._cancel(run)
+
     def _cancel(self, run: JobRun) -> None:
-        """End a hung job before its task is lost: the next attempt may be one that looks for no former jobs."""
+        """End a job before its attempt is over: the next may be one that looks for no former jobs."""
         try:
             self._jobs_.cancel(run.id)
         except JobRefused:

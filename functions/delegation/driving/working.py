@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from delegation.driving.jobs import JobRefused, JobService, JobServiceUnavailable
+from delegation.driving.jobs import JobService, JobServiceUnavailable, JobsOutside
 from delegation.driving.steps import Step, Steps
 from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
 from delegation.tasks.model import Task
@@ -30,7 +30,7 @@ class JobEngine:
     ) -> None:
         """`wait` is for seconds, or until the event is set."""
         self._tasks = tasks
-        self._jobs = jobs
+        self._outside = JobsOutside(jobs)
         self._steps = Steps(tasks, frozenset(), jobs=jobs)
         self._wait = wait or threading.Event.wait
 
@@ -67,20 +67,12 @@ class JobEngine:
         return min(seconds, (self._tasks.policies.lease.lost_timeout / 4).total_seconds())
 
     def _hand_over(self, step: Step) -> Task:
-        """End the job; one that cannot be reached is ended by the next attempt, before it starts its own."""
+        """End the job; while one cannot be reached the task is kept, and who finds it lost ends the job first."""
         task = self._tasks.get(step.task_id)
-        if not task.is_held or task.attempt_count != step.attempt:
+        if not task.is_held or task.attempt_count != step.attempt or not self._outside.end(task):
             return task
-        if task.job_run_id is not None:
-            self._cancel(task.job_run_id)
         error = AttemptError(HANDED_OVER, "the worker stops; the next attempt goes on", ErrorClass.HANDED_OVER)
         try:
             return self._tasks.give_back(step.task_id, step.attempt, error)
         except LeaseLost:
             return self._tasks.get(step.task_id)
-
-    def _cancel(self, run_id: str) -> None:
-        try:
-            self._jobs.cancel(run_id)
-        except (JobServiceUnavailable, JobRefused) as error:
-            logger.warning("a job run was not cancelled", extra={"error_code": error.code})

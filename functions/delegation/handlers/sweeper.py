@@ -23,7 +23,7 @@ _MARGIN: Final = timedelta(seconds=5)
 
 @cache
 def _tasks() -> TaskService:
-    return wiring.task_service(wiring.dispatch_queue())
+    return wiring.swept_tasks()
 
 
 @cache

@@ -18,13 +18,13 @@ from delegation.tasks import transitions as t
 from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError
 from delegation.tasks.model import Status, Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass, parked_error
+from delegation.tasks.outside import INLINE
 from delegation.tasks.runs import HeldRun, elapsed
 from delegation.tasks.service import TaskService
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
 
-INLINE: Final = "inline"
 CHILDREN_PENDING: Final = "CHILDREN_PENDING"
 CHILD_FAILED: Final = "CHILD_FAILED"
 ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"

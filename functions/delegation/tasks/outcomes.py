@@ -87,9 +87,14 @@ def after_error(
     )
 
 
+def is_lost(task: Task, now: datetime) -> bool:
+    """Whether the holder of a task is to be presumed lost."""
+    return task.is_held and task.lost_not_before is not None and now >= task.lost_not_before
+
+
 def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     """A held task whose holder is presumed lost; the task unchanged while `lost_not_before` lies ahead."""
-    if not task.is_held or task.lost_not_before is None or now < task.lost_not_before:
+    if not is_lost(task, now):
         return task
     since = f"{task.lease_owner} was last believed until {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
     for_good = task.task_type in policies.fail_when_lost

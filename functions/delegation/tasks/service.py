@@ -16,6 +16,7 @@ from delegation.tasks import transitions as t
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
 from delegation.tasks.model import PlanSegment, Status, Task
 from delegation.tasks.outcomes import AttemptError
+from delegation.tasks.outside import NothingOutside, Outside
 from delegation.tasks.policy import Policies
 from delegation.tasks.store import Advance, Revise, TaskStore
 
@@ -80,12 +81,14 @@ class TaskService:
         *,
         clock: Callable[[], datetime],
         nonce: Callable[[], str] = new_nonce,
+        outside: Outside = NothingOutside(),  # noqa: B008 - it holds nothing
     ) -> None:
         self.store = store
         self.policies = policies
         self.queue = queue
         self.clock = clock
         self.nonce = nonce
+        self.outside = outside
         self.draining = threading.Event()
         """Set when this process is about to end: runs are handed over at their next checkpoint."""
 
@@ -132,10 +135,15 @@ class TaskService:
         """Try to make `owner` the holder, and return the task: `owner` holds it if `lease_owner` says so.
 
         A task that is not due, terminal, or held by somebody else comes back as it is. One whose holder is lost is
-        retried on the spot. The owner of a task still held gets the same attempt again, with its lease renewed.
+        retried on the spot, if what that one has running elsewhere could be ended. The owner of a task still held gets
+        the same attempt again, with its lease renewed.
         """
+        task = task or self.get(task_id)
+        ended = self._ended(task)
 
         def decide(task: Task, now: datetime) -> Task | tuple[Task, ...]:
+            if outcomes.is_lost(task, now) and task.attempt_count != ended:
+                return task
             found = outcomes.after_loss(task, now, self.policies)
             again = claim(found, now)
             return again if found is task or again is found else (found, again)
@@ -256,13 +264,18 @@ class TaskService:
     def look_again(self, task_id: str) -> Task:
         """What the sweeper does with a task that is due: presume lost, give up dispatching, or dispatch again.
 
-        Loss and dispatch are one write. A task that is not due (any more) comes back untouched.
+        Loss and dispatch are one write. A task that is not due (any more) comes back untouched, and so does a lost one
+        while what its attempt has running elsewhere cannot be ended.
         """
         sent: list[int] = []
+        before = self.get(task_id)
+        ended = self._ended(before)
 
         def decide(task: Task, now: datetime) -> Task:
             sent.clear()
             if task.due_at is None or now < task.due_at:
+                return task
+            if outcomes.is_lost(task, now) and task.attempt_count != ended:
                 return task
             found = outcomes.after_loss(task, now, self.policies)
             if not _awaits_dispatch(found):
@@ -275,10 +288,17 @@ class TaskService:
             sent.append(found.dispatch_count + 1)
             return t.dispatched(found, due_at=self.policies.dispatch.next_look(found, now))
 
-        after = self.change(task_id, decide)
+        after = self.change(task_id, decide, task=before)
         if sent:
             self.queue.send(task_id, sent[0])
         return after
+
+    def _ended(self, task: Task) -> int | None:
+        """The attempt, if it is lost and nothing of it is left running; before its loss is written, or never would be.
+
+        A holder that renews its lease at this very moment finds its job ended, and is given back like any other.
+        """
+        return task.attempt_count if outcomes.is_lost(task, self.clock()) and self.outside.end(task) else None
 
     def adopt(self, task_id: str, attempt: int, child_id: str) -> Task:
         """Note a child on its parent's head, before the child is created; repeats are harmless."""

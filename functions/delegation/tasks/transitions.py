@@ -48,7 +48,7 @@ def held_by(task: Task, attempt: int) -> Task:
 
 
 def acquire(task: Task, owner: str, now: datetime, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
-    """A waiting task becomes this owner's next attempt, which has no job run yet."""
+    """A waiting task becomes this owner's next attempt, which has no engine and no job run yet."""
     return transition(
         task,
         Status.ACQUIRING_RESOURCES,
@@ -61,6 +61,7 @@ def acquire(task: Task, owner: str, now: datetime, *, lost_not_before: datetime,
         next_scheduled_run_ts=None,
         due_at=lost_not_before,
         dispatch_base=task.dispatch_count,
+        engine=None,
         job_run_id=None,
     )
 

@@ -14,12 +14,13 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.behaviors import INLINE, Behaviors
+from delegation.tasks.behaviors import Behaviors
 from delegation.tasks.errors import LeaseLost, RunHandedOver, TaskError
 from delegation.tasks.leases import LeaseKeeper, WorkOutlivedLease
 from delegation.tasks.leasing import Lookout, lease_next_available_task
 from delegation.tasks.model import Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass
+from delegation.tasks.outside import INLINE
 from delegation.tasks.runs import elapsed
 from delegation.tasks.service import Lease, TaskService
 from delegation.tasks.transitions import HANDED_OVER

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.driving.dispatch import Dispatcher, sweep
-from delegation.driving.jobs import JobRun
+from delegation.driving.jobs import JobRun, JobsOutside
 from delegation.driving.steps import Step, Steps
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Status, Task
@@ -51,7 +51,13 @@ class House:
         self.messages: list[str] = []
         self.store = MemoryTaskStore()
         self.jobs = Jobs()
-        self.service = TaskService(self.store, Policies.from_properties(default_properties()), self, clock=self.clock)
+        self.service = TaskService(
+            self.store,
+            Policies.from_properties(default_properties()),
+            self,
+            clock=self.clock,
+            outside=JobsOutside(self.jobs),
+        )
         self.steps = Steps(self.service, KINDS, jobs=self.jobs)
         self.machine = StepFunctions()
         self.dispatcher = Dispatcher(self.machine, "arn")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.driving.jobs import JobServiceUnavailable
+from delegation.driving.jobs import JobRefused, JobServiceUnavailable
 from delegation.driving.working import JobEngine
 from delegation.tasks.model import Status, Task
 from tests.unit.driving.test_steps import Driven, Jobs
@@ -109,11 +109,23 @@ def test_a_job_service_that_is_away_is_asked_again(site: Site) -> None:
     assert site.drive().error_code == "JOB_FAILED"
 
 
-def test_a_worker_that_stops_while_the_job_service_is_away_hands_over_all_the_same(site: Site) -> None:
+def test_a_worker_that_stops_while_the_job_service_is_away_keeps_the_task(site: Site) -> None:
+    """The next attempt may look for no former job; who finds this one lost ends its job first."""
+
     def away(_run_id: str) -> None:
         raise JobServiceUnavailable("EMR Serverless: ReadTimeoutError")
 
     site.jobs.cancel = away
+    site.script = [site.stopping.set]
+    after = site.drive()
+    assert (after.is_held, after.attempt_count) == (True, 1)
+
+
+def test_a_worker_that_stops_and_may_not_end_the_job_hands_over_all_the_same(site: Site) -> None:
+    def refuses(_run_id: str) -> None:
+        raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
+
+    site.jobs.cancel = refuses
     site.script = [site.stopping.set]
     assert site.drive().error_code == "HANDED_OVER"
 
