@@ -27,6 +27,15 @@ class WorkOutlivedLease(TaskError):
         self.task_id = task.task_id
 
 
+DoneWithin = Callable[["Future[Any]", float], bool]
+"""Waits for some work to be done, however it ends, for at most so many seconds; whether it is."""
+
+
+def done_within(work: "Future[Any]", seconds: float) -> bool:
+    """See DoneWithin."""
+    return bool(wait([work], timeout=seconds).done)
+
+
 def renew_every(lease: LeasePolicy) -> timedelta:
     """How often to renew, so that a renewal lands before `recheck_not_before` less the clock drift and may fail once.
 
@@ -44,10 +53,13 @@ class LeaseKeeper:
     is: a hung attempt is lost.
     """
 
-    def __init__(self, tasks: TaskService, task: Task, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, tasks: TaskService, task: Task, monotonic: Callable[[], float], waits: DoneWithin = done_within
+    ) -> None:
         self._tasks = tasks
         self._task = task
         self._monotonic = monotonic
+        self._waits = waits
         self._lease = tasks.policies.lease
         self._fence = self._monotonic()
         self._move_fence(task)
@@ -56,7 +68,7 @@ class LeaseKeeper:
         """Return when the work is done, however it ended; WorkOutlivedLease when it goes on without a lease."""
         keeping = threading.Thread(target=self._keep, args=(work,), name=f"lease-{self._task.task_id}", daemon=True)
         keeping.start()
-        while not wait([work], timeout=max(self._fence - self._monotonic(), 0)).done:
+        while not self._waits(work, max(self._fence - self._monotonic(), 0)):
             if self._monotonic() >= self._fence:
                 raise WorkOutlivedLease(self._task)
         keeping.join()
@@ -64,7 +76,7 @@ class LeaseKeeper:
     def _keep(self, work: "Future[Any]") -> None:
         every = renew_every(self._lease)
         pause = every
-        while not wait([work], timeout=pause.total_seconds()).done:
+        while not self._waits(work, pause.total_seconds()):
             try:
                 self._move_fence(self._renew())
                 pause = every

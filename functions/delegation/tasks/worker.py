@@ -16,7 +16,7 @@ from typing import Protocol
 
 from delegation.tasks.behaviors import Behaviors
 from delegation.tasks.errors import LeaseLost, RunHandedOver, TaskError
-from delegation.tasks.leases import LeaseKeeper, WorkOutlivedLease
+from delegation.tasks.leases import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
 from delegation.tasks.leasing import Lookout, lease_next_available_task
 from delegation.tasks.model import Task
 from delegation.tasks.outcomes import AttemptError, ErrorClass
@@ -61,14 +61,19 @@ class Worker:
         stop: threading.Event | None = None,
         engines: Mapping[str, Engine] = MappingProxyType({}),
         monotonic: Callable[[], float] = elapsed,
+        waits: DoneWithin = done_within,
     ) -> None:
-        """`engines` by the names that behaviors choose; what has none here runs inline."""
+        """`engines` by the names that behaviors choose; what has none here runs inline.
+
+        `monotonic` and `waits` are how time passes.
+        """
         self._tasks = tasks
         self._behaviors = behaviors
         self._settings = settings
         self._stop = stop or threading.Event()
         self._engines = engines
         self._monotonic = monotonic
+        self._waits = waits
         self._lookout = Lookout(settings.candidates)
 
     @property
@@ -104,7 +109,7 @@ class Worker:
         work: Future[Task | Engine] = Future()
         # A daemon: what does not stop must not keep the process from ending.
         threading.Thread(target=self._work, args=(task, work), name=f"task-{task.task_id}", daemon=True).start()
-        LeaseKeeper(self._tasks, task, self._monotonic).watch(work)
+        LeaseKeeper(self._tasks, task, self._monotonic, self._waits).watch(work)
         after = self._settle(task, work)
         logger.info(
             "attempt ended",

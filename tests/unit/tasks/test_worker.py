@@ -21,6 +21,7 @@ from delegation.tasks.store import Create
 from delegation.tasks.tasks import Tasks
 from delegation.tasks.worker import Worker, WorkerSettings
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
+from tests.unit.tasks.shared_time import SharedTime
 
 KIND = "TABLE_PURGE"
 AT_MOST = 60.0
@@ -246,19 +247,36 @@ def test_a_holder_that_cannot_renew_ends_its_process_also_when_the_store_does_no
 
 
 def test_work_that_moves_keeps_a_lease_much_shorter_than_itself() -> None:
+    """Ten leases long, in a time that passes only while nobody does anything."""
+    time = SharedTime(threads=3)  # the work's, the one that renews, the one that watches
     store = MemoryTaskStore()
-    longer = {**SHORT, "delegation.task.lease.lost-timeout-duration": "1500ms"}
-    tasks = service(store, longer, clock=lambda: datetime.now(UTC))
-    pause = threading.Event()
+    tasks = service(store, {"delegation.task.lease.lost-timeout-duration": "1m"}, clock=time.clock)
+    leases: set[datetime | None] = set()
 
     def work(_parameters: Nothing, run: Run) -> None:
-        first = tasks.get(run.task.task_id).lost_not_before
-        while datetime.now(UTC) < first + tasks.policies.lease.lost_timeout / 4:
-            pause.wait(0.02)
+        for _ in range(600):
+            time.wait(1)
             run.checkpoint()
+            leases.add(run.task.lost_not_before)
 
     behavior = Behavior("MOVES", Nothing, work)
     Tasks(tasks).submit(behavior, Nothing())
-    after = worker_of(tasks, FunctionBehavior(tasks, behavior)).run_once()
+    runnable = FunctionBehavior(tasks, behavior, monotonic=time.monotonic)
+    after = worker_of(tasks, runnable, monotonic=time.monotonic, waits=time.done_within).run_once()
     assert after is not None
     assert (after.status, after.attempt_count) == (Status.SUCCESS, 1)
+    assert after.last_status_change_ts == NOW + 10 * MINUTE
+    assert len(leases) > 10
+
+
+def test_work_that_shows_no_life_loses_a_lease_much_shorter_than_itself() -> None:
+    """The same worker and the same time, but nothing moves: it is not vouched for longer than one lease."""
+    time = SharedTime(threads=3)
+    tasks = service(MemoryTaskStore(), {"delegation.task.lease.lost-timeout-duration": "1m"}, clock=time.clock)
+    behavior = Behavior("HANGS", Nothing, lambda _parameters, _run: time.wait(600))
+    Tasks(tasks).submit(behavior, Nothing())
+    runnable = FunctionBehavior(tasks, behavior, monotonic=time.monotonic)
+    with pytest.raises(WorkOutlivedLease):
+        worker_of(tasks, runnable, monotonic=time.monotonic, waits=time.done_within).run_once()
+    assert MINUTE - 5 * SECOND <= time.clock() - NOW < MINUTE
+    time.end()
