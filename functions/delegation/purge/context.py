@@ -135,9 +135,10 @@ class PurgeContext:
 class PurgeResult:
     """What a finished purge did, or (`status` PLANNED) what it would do.
 
-    `metadata_location` is that of the last file deleted. `bytes_freed` is None where the bucket keeps versions, for
-    then nothing was freed. `files_kept` were reachable and left alone; `findings` say why. INCOMPLETE is a purge that
-    ended with keys it could not delete, for its receipt; PLANNED has a `forecast` of its execution.
+    `metadata_location` is that of the last file deleted, unless even that stayed (`root_kept`). `bytes_freed` is None
+    where the bucket keeps versions, for then nothing was freed. `files_kept` were reachable and left alone; `findings`
+    say why. INCOMPLETE is a purge that ended with keys it could not delete, for its receipt; PLANNED has a `forecast`
+    of its execution.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
@@ -155,4 +156,5 @@ class PurgeResult:
     findings: tuple[Finding, ...]
     receipt: str | None
     seconds: float
+    root_kept: bool = False
     forecast: "Forecast | None" = None

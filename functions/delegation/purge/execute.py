@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal, Protocol
 
-from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanSegment
 from delegation.purge.context import Engine, PurgeContext, PurgeResult
@@ -47,6 +47,8 @@ from delegation.purge.receipt import merge_findings, receipt_key, store_receipt
 from delegation.purge.sorting import Record
 
 _PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
+# Whoever dropped the table may have dropped its namespace, too.
+_UNLISTED = (NoSuchTable, NoSuchNamespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ class Execution:
         ctx.attempt.checkpoint()
         try:
             table = ctx.tables.load()
-        except (NoSuchTable, TableMetadataMissing) as error:
+        except (*_UNLISTED, TableMetadataMissing) as error:
             if not self._marks(last).root_is_next():
                 raise TableGone(f"the catalog says {error.code} and the plan had not come to its root") from error
             if isinstance(error, TableMetadataMissing):
@@ -327,7 +329,7 @@ class Execution:
             self._begin_deleting()
         try:
             self._delete(Phase.ROOT)
-        except NoSuchTable as error:
+        except _UNLISTED as error:
             root = self._indexes[-1].metadata_location
             raise TableGone(f"the table left the catalog, which vends no credentials to delete {root}") from error
 
@@ -382,4 +384,5 @@ class Execution:
             findings=findings,
             receipt=None if status == "PLANNED" else receipt_key(indexes),
             seconds=ctx.now() - self._started,
+            root_kept=all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks),
         )

@@ -305,6 +305,18 @@ def test_files_shared_with_a_clone_in_the_namespace_survive(world: World) -> Non
     assert set(world.lake.uris()) == shared
 
 
+def test_a_success_that_left_the_table_its_root_is_not_replayed_for_the_next_request(world: World) -> None:
+    world.lake.pointers["clone"] = world.lake.pointers["orders"]
+    body, whole = world.body("orders"), set(world.lake.uris())
+    assert world.execute(body, key="k1").status == 200
+    assert set(world.lake.uris()) == whole
+    del world.lake.pointers["clone"]
+    again = world.execute(body)
+    assert json.loads(again.body)["execution_result"]["files_deleted"] == len(whole - set(world.lake.uris()))
+    assert world.lake.below("s3://lake/wh/orders") == set()
+    assert world.execute(body).body == again.body
+
+
 def test_the_plan_of_a_dry_run_is_executed_by_its_id(world: World) -> None:
     planned = world.submit(world.body("orders", **{"dry-run": "true"}))
     world.drive()

@@ -1,10 +1,12 @@
 """A purge that died between its mark "ROOT next" and the end; what the catalog says of the table since (DESIGN §5)."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable
+from delegation.polaris.model import LoadedTable
 from delegation.purge.attempt import PlanHead
 from delegation.purge.context import PurgeContext
 from delegation.purge.engine import purge_table
@@ -84,3 +86,12 @@ def test_gone_from_the_catalog_is_success_once_the_plan_says_root_was_done(bench
     purge_table(bench.context("t"))
     del bench.lake.pointers["t"]
     assert purge_table(unreachable(bench.context("t"))).status == "PURGED"
+
+    class Nowhere:
+        def load(self) -> LoadedTable:
+            raise NoSuchNamespace("no namespace ns", status=404)
+
+    assert purge_table(replace(bench.context("t"), tables=Nowhere())).status == "PURGED"
+    bench.head = PlanHead()
+    with pytest.raises(NoSuchNamespace):
+        purge_table(replace(bench.context("t"), tables=Nowhere()))

@@ -48,7 +48,8 @@ def success_fields(result: PurgeResult) -> tuple[str, dict[str, Any]]:
         "bytes_deleted": result.bytes_deleted,
         "engine": result.engine,
         "purged_identifier": identifier_text(result.identifier),
-        "purged_metadata_location": result.metadata_location,
+        # A table that kept its root can be asked for again, and then there may be more to delete.
+        "purged_metadata_location": None if result.root_kept else result.metadata_location,
     }
 
 
