@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Final
 
 from delegation.purge.context import PurgeContext
-from delegation.purge.digest import planned_in_order
 from delegation.purge.locations import LOCAL, parse, split
 from delegation.purge.objectstore import ObjectNotFound, ObjectTooLarge
 from delegation.purge.plan import (
@@ -58,7 +57,7 @@ def _possible(ctx: PurgeContext, index: PlanIndex) -> Iterator[str]:
     """The keys that a marker of a planned file's directory would have, some of them several times."""
     roots = tuple(root for root in index.roots if split(root)[0] != LOCAL)
     covered = index.covered
-    for directory in _directories(planned_in_order(ctx.plans, [index]), roots):
+    for directory in _directories(planned_paths(ctx.plans, [index], (Phase.DATA, Phase.META, Phase.ROOT)), roots):
         for path in (directory, directory[:-1] + _FOLDER):
             # A root's own `root_$folder$` lies beside it, not below, and a whole bucket has no marker.
             own = path.startswith(roots) and split(path)[1] != ""
