@@ -4,7 +4,8 @@ import pytest
 
 from delegation.tasks.errors import TaskError
 from tests.contract.broken_stores import BROKEN, Broken
-from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL, Check
+from tests.contract.store_checks_support import Check
+from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL
 
 PROMISES = [
     pytest.param(broken, check, id=f"{broken.store.__name__}-{check.__name__}")

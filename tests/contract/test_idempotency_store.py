@@ -16,7 +16,7 @@ from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.model import Task
 from delegation.tasks.store import Advance, Create, Expect, TaskStore
-from tests.contract.task_store_checks import written_by_a_newer_release
+from tests.contract.store_checks_support import written_by_a_newer_release
 from tests.contract.task_tables import local_task_store, moto_task_store, record_store
 from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
 

@@ -15,7 +15,8 @@ from delegation.tasks.kernel import KernelTaskStore, task_process
 from delegation.tasks.memory import MemoryTaskStore
 from delegation.tasks.store import Advance, Create, TaskStore
 from tests.contract.persistence_backends import local_backend
-from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL, Check
+from tests.contract.store_checks_support import Check
+from tests.contract.task_store_checks import CONCURRENT, SEQUENTIAL
 from tests.contract.task_tables import local_task_store, moto, task_store
 from tests.unit.tasks.builders import acquired, failed, retried, submitted
 
