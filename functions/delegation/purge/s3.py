@@ -364,13 +364,17 @@ def _code_of_delete(error: ClientError) -> str:
     An ingress without a store behind it answers 404 or 502 to everything: that says nothing of any key, and passes.
     """
     code, status = _code(error), _status(error)
-    if status == 404 and code in {"404", "NotFound", "Unknown"}:
+    if _is_bare_404(error):
         return "NoAnswer"
     if status == 429:
         return "SlowDown"
     if status == 503:
         return code if code in {"SlowDown", "InternalError"} else "ServiceUnavailable"
     return "InternalError" if status >= 500 and code != "NotImplemented" else code
+
+
+def _is_bare_404(error: ClientError) -> bool:
+    return _status(error) == 404 and _code(error) in {"404", "NotFound", "Unknown"}
 
 
 def _status(error: ClientError) -> int:
@@ -386,6 +390,9 @@ def _translate(uri: str, error: ClientError | BotoCoreError | ResponseParserErro
     """Raise our own error for boto3's; the text names the store's code, never what it quotes of the request."""
     if isinstance(error, ClientError):
         code = _code(error)
+        # Only the answer to HEAD has no room for words.
+        if _is_bare_404(error) and error.operation_name != "HeadObject":
+            raise ObjectStoreUnavailable(f"404 without a word from the store for {uri}") from error
         if code in _ABSENT:
             raise ObjectNotFound(f"no object {uri}") from error
         if code in _DENIED or code in _EXPIRED:

@@ -86,7 +86,8 @@ WHERE = ObjectLocation("b", "k")
     ("answer", "error"),
     [
         (refusal("NoSuchKey", 404), ObjectNotFound),
-        (refusal("404", 404), ObjectNotFound),
+        (refusal("404", 404), ObjectStoreUnavailable),
+        (refusal("Unknown", 404), ObjectStoreUnavailable),
         (refusal("AccessDenied", 403), ObjectStoreDenied),
         (refusal("InvalidAccessKeyId", 403), ObjectStoreDenied),
         (refusal("SlowDown", 503), ObjectStoreUnavailable),
@@ -109,6 +110,12 @@ def test_reading(answer: Exception, error: type[ObjectStoreError]) -> None:
         plans.get("k")
     with pytest.raises(error):
         plans.put("k", b"")
+
+
+def test_the_answer_to_head_is_a_status_alone() -> None:
+    absent = ClientError({"Error": {"Code": "404"}, "ResponseMetadata": {"HTTPStatusCode": 404}}, "HeadObject")
+    assert not store_with({"key-0-0": Client(absent)}).exists(WHERE)
+    assert store_with({"key-0-0": Client({})}).exists(WHERE)
 
 
 def test_an_expired_credential_is_replaced_once_and_the_read_repeated() -> None:
