@@ -121,6 +121,7 @@ class EmrServerless:
             "createdAt": run.created_at.timestamp(),
             "updatedAt": run.updated_at.timestamp(),
             "executionRole": run.request.execution_role,
+            **({} if run.started_at is None else {"startedAt": run.started_at.timestamp()}),
             "state": run.state,
             "stateDetails": run.details,
             "releaseLabel": RELEASE,

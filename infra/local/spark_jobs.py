@@ -63,6 +63,7 @@ class JobRun:
     request: JobRequest
     created_at: datetime
     updated_at: datetime
+    started_at: datetime | None = None
     state: str = "SUBMITTED"
     details: str = ""
     cancel_requested: threading.Event = field(default_factory=threading.Event)
@@ -291,3 +292,5 @@ class SparkJobs:
     @staticmethod
     def _move(run: JobRun, state: str, details: str) -> None:
         run.state, run.details, run.updated_at = state, details, datetime.now(UTC)
+        if state == "RUNNING":
+            run.started_at = run.updated_at

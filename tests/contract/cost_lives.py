@@ -48,7 +48,7 @@ def synchronous(store: DynamoDbTaskStore) -> Callable[[], None]:
 
 
 def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
-    """`POST /v1/tasks` with a key, run by a Spark job that is looked at once while it waits and once after its end."""
+    """`POST /v1/tasks` with a key, run by a Spark job that is looked at while it waits, runs, and has ended."""
     there = world(store, inline_max_files=0)
     jobs = OneJob()
     steps = Steps(there.tasks, KINDS, behaviors=Behaviors([there.behavior]), jobs=jobs)
@@ -60,6 +60,9 @@ def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
         assert steps.prepare(step, there.deadline())["next"] == "spark"
         steps.start_job(step)
         there.clock.advance(timedelta(seconds=5))
+        assert steps.heartbeat(step)["next"] == "heartbeat"
+        jobs.state = "RUNNING"
+        there.clock.advance(timedelta(seconds=30))
         assert steps.heartbeat(step)["next"] == "heartbeat"
         there.behavior.run_job(purge_table, step.task_id, step.attempt)
         jobs.state = "SUCCESS"

@@ -70,8 +70,7 @@ def test_accepting_is_one_write_and_an_uncontended_life_at_most_six() -> None:
     costs = documented()
     accepting = [name for name in OPERATIONS if name.startswith(("Acceptance.accept", "Tasks.submit"))]
     assert {name for name in accepting if costs[name][0] != 1} == {"Tasks.submit, a child"}
-    # A job's lease has to be renewed while it runs, so that life has no bound.
-    assert {name for name in LIVES if costs[name][0] > 6} == {"background purge, in a Spark job"}
+    assert {name for name in LIVES if costs[name][0] > 6} == set()
 
 
 def test_every_operation_is_on_the_page() -> None:

@@ -16,7 +16,7 @@ from delegation.tasks.outcomes import AttemptError, ErrorClass
 from delegation.tasks.runs import HeldRun
 from delegation.tasks.service import Lease, TaskService
 from delegation.tasks.tasks import Parent, Tasks
-from delegation.tasks.transitions import CANCELLED, HANDED_OVER
+from delegation.tasks.transitions import CANCELLED, HANDED_OVER, held_by
 from tests.faults.faulty import Faulty
 from tests.faults.scheduler import START, Actor
 
@@ -143,6 +143,7 @@ class Job:
     name: str
     state: str = "SUBMITTED"
     actor: Actor | None = None
+    started_at: datetime | None = None
     late: bool = False
     """Started when its attempt was over, or about to be: its starter ends it, or it stops at its first look."""
 
@@ -166,7 +167,7 @@ class SimulatedJobs(Faulty):
 
     def get(self, run_id: str) -> JobRun | None:
         job = self._called(lambda: self.house.jobs.get(run_id))
-        return job and JobRun(job.name, job.name, job.state)
+        return job and JobRun(job.name, job.name, job.state, started_at=job.started_at)
 
     def active(self, prefix: str) -> list[JobRun]:
         found = self._called(lambda: [job for job in self.house.jobs.values() if job.name.startswith(prefix)])
@@ -206,7 +207,7 @@ def play(house: "House", actor: Actor, name: str) -> None:
     job = house.jobs[name]
     if job.state != "SUBMITTED":
         return
-    job.state, job.actor = "RUNNING", actor
+    job.state, job.actor, job.started_at = "RUNNING", actor, house.world.now
     ended = "FAILED"
     try:
         task_id, _, attempt = name.rpartition("-")
@@ -215,7 +216,7 @@ def play(house: "House", actor: Actor, name: str) -> None:
             house.world.note(f"{actor.name} hangs")
             actor.sleep(timedelta(hours=6))
         try:
-            task = service.note(task_id, int(attempt), progress_ts=service.clock())
+            task = held_by(service.get(task_id), int(attempt))
             Purge(house, actor, service).run(task, hand_over_at=None)
             ended = "SUCCESS"
         except TaskError as error:

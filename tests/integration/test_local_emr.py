@@ -119,7 +119,8 @@ def test_cancelling_ends_the_whole_process_group(emr, program, tmp_path):
     run = emr.start()
     with (tmp_path / "fifo").open("rb") as held_open_by_the_job:
         assert held_open_by_the_job.readline() == b"ready\n"
-        assert emr.until(run, "RUNNING")
+        seen = emr.until(run, "RUNNING")
+        assert seen["createdAt"] <= seen["startedAt"] <= seen["updatedAt"]
         emr.cancel(run)
         assert held_open_by_the_job.read() == b""
     emr.until(run, "CANCELLED")

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -36,12 +37,13 @@ class JobRefused(DelegationError):
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A job run as the service reports it; `details` is its own text, bounded."""
+    """A job run as the service reports it; `details` is its own text, bounded, `started_at` when its driver began."""
 
     id: str
     name: str
     state: str
     details: str = ""
+    started_at: datetime | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -210,4 +212,10 @@ class JobsOutside:
 
 
 def _run(answer: dict[str, Any], id_field: str) -> JobRun:
-    return JobRun(answer[id_field], answer.get("name", ""), answer["state"], str(answer.get("stateDetails", ""))[:500])
+    return JobRun(
+        answer[id_field],
+        answer.get("name", ""),
+        answer["state"],
+        str(answer.get("stateDetails", ""))[:500],
+        answer.get("startedAt"),  # of GetJobRun, from RUNNING on (Amazon EMR Serverless API reference, JobRun)
+    )

@@ -11,6 +11,7 @@ from delegation.errors import DelegationError
 from delegation.tasks import outcomes
 from delegation.tasks.behaviors import Behaviors
 from delegation.tasks.errors import LeaseLost, TaskNotFound
+from delegation.tasks.leases import renew_every
 from delegation.tasks.model import Status, Task, isoformat
 from delegation.tasks.outcomes import AttemptError, ErrorClass
 from delegation.tasks.outside import INLINE
@@ -93,6 +94,22 @@ def wait_seconds(age: timedelta) -> int:
     return int(min(max(age.total_seconds() / 10, _SHORTEST_WAIT), _LONGEST_WAIT))
 
 
+def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None:
+    """When a job was last known to move: now while it waits to start, then its start and the progress that it notes.
+
+    None for one that has shown nothing in this attempt.
+    """
+    if run.is_waiting:
+        return now
+    since = task.lease_acquired_ts
+    signs = [sign for sign in (run.started_at, task.progress_ts) if sign is not None and since and sign > since]
+    return min(max(signs), now) if signs else None
+
+
+def _age(task: Task, now: datetime) -> timedelta:
+    return now - task.lease_acquired_ts if task.lease_acquired_ts else timedelta(0)
+
+
 class Steps:
     """Every step over the task service; `behaviors` and `jobs` only where a step works with them.
 
@@ -172,7 +189,10 @@ class Steps:
         return step.to("heartbeat", wait_seconds=_SHORTEST_WAIT)
 
     def heartbeat(self, step: Step) -> dict[str, Any]:
-        """Renew the lease if the job waits to start, or as far as the last progress it showed; a hung job is lost."""
+        """Renew the lease if the job waits to start, or as far as its last sign of life; a hung job is lost.
+
+        A lease that lasts well beyond the next look is left as it is, as a worker leaves it (`leases.renew_every`).
+        """
         step = replace(step, turn=step.turn + 1)
         task = self._tasks.get(step.task_id)
         if not task.is_held or task.attempt_count != step.attempt:
@@ -184,10 +204,8 @@ class Steps:
             return step.to("complete")
         now = self._tasks.clock()
         try:
-            if run.is_waiting:
-                task = self._tasks.heartbeat(step.task_id, step.attempt, self._lasting)
-            elif task.progress_ts is not None and task.lease_acquired_ts and task.progress_ts > task.lease_acquired_ts:
-                sign = task.progress_ts
+            sign = last_sign_of_life(run, task, now)
+            if sign is not None and self._is_to_be_renewed(task, now):
                 task = self._tasks.heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
             if task.lost_not_before is not None and now >= task.lost_not_before:
                 self._cancel(run)
@@ -200,8 +218,7 @@ class Steps:
                 return step.to("continue")
         except LeaseLost:
             return step.to("complete")
-        age = now - task.lease_acquired_ts if task.lease_acquired_ts else timedelta(0)
-        return step.to("heartbeat", wait_seconds=wait_seconds(age))
+        return step.to("heartbeat", wait_seconds=wait_seconds(_age(task, now)))
 
     def complete(self, step: Step) -> dict[str, Any]:
         """Read the attempt's outcome; one that ended without any is given back."""
@@ -262,6 +279,14 @@ class Steps:
             return step.to("stop")
         self._tasks.queue.send(step.task_id, task.dispatch_count)
         return step.to("continue")
+
+    def _is_to_be_renewed(self, task: Task, now: datetime) -> bool:
+        """Whether the next look may come later than a renewal is due; one that is early costs a write for nothing."""
+        if task.recheck_not_before is None:
+            return True
+        lease = self._tasks.policies.lease
+        due = task.recheck_not_before - lease.clock_drift - renew_every(lease)
+        return now + timedelta(seconds=wait_seconds(_age(task, now))) >= due
 
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)

@@ -1,11 +1,17 @@
 """EMR Serverless behind the seam, over a client that answers from a script."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from delegation.driving.jobs import EmrServerless, JobConfiguration, JobRefused, JobServiceUnavailable
+from delegation.tasks.errors import LeaseLost
+from delegation.tasks.service import Lease
+from tests.unit.edge.world import World
+from tests.unit.purge.lake import busy_table
+from tests.unit.tasks.builders import HOUR
 
 
 class Client:
@@ -25,6 +31,34 @@ class Client:
         if self._refuses:
             raise ClientError({"Error": {"Code": "ValidationException", "Message": "no"}}, "CancelJobRun")
         return {}
+
+
+@pytest.mark.parametrize("started", [None, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)])
+def test_a_run_tells_when_it_started(started: datetime | None) -> None:
+    class Started(Client):
+        def get_job_run(self, **arguments: Any) -> dict[str, Any]:
+            answer = super().get_job_run(**arguments)
+            return {"jobRun": answer["jobRun"] | ({} if started is None else {"startedAt": started})}
+
+    run = EmrServerless(Started("RUNNING"), "app").get("run")
+    assert run is not None
+    assert (run.started_at, run.state) == (started, "RUNNING")
+
+
+def test_a_job_begins_only_while_its_attempt_holds_the_task() -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    world.submit(world.body("orders"), None)
+    task_id, _n = world.queue.sent[-1]
+    held = world.tasks.acquire(task_id, "worker", lambda now: Lease.lasting(HOUR, now))
+    world.clock.advance(2 * HOUR)
+    world.tasks.look_again(task_id)
+    before, ran = world.tasks.get(task_id), []
+
+    with pytest.raises(LeaseLost):
+        world.behavior.run_job(ran.append, task_id, held.attempt_count)
+    assert ran == []
+    assert world.tasks.get(task_id) == before
 
 
 def cancel(client: Client) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.driving.jobs import JobRefused, JobServiceUnavailable
+from delegation.driving.jobs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.driving.working import JobEngine
 from delegation.tasks.model import Status, Task
 from tests.unit.driving.test_steps import Driven, Jobs
-from tests.unit.tasks.builders import HOUR, SECOND
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 
 class Site(Driven):
@@ -53,11 +53,22 @@ def test_a_job_is_started_watched_and_its_outcome_read(site: Site) -> None:
 
 
 def test_the_lease_is_kept_while_the_job_waits_to_start(site: Site) -> None:
+    def waits_on() -> None:
+        site.clock.advance(50 * MINUTE)
+
+    site.script = [waits_on] * 4 + [site.stopping.set]
     leases: list[object] = []
-    site.script = [lambda: leases.append(site.task.lost_not_before)] * 3 + [site.stopping.set]
-    site.drive()
-    assert len(set(leases)) == 3
-    assert leases[-1] > site.held.lost_not_before
+    ask = site.jobs.get
+
+    def asked(run_id: str) -> JobRun | None:
+        leases.append(site.task.lost_not_before)
+        return ask(run_id)
+
+    site.jobs.get = asked
+    after = site.drive()
+    assert after.error_code == "HANDED_OVER"
+    assert len(set(leases)) == 4
+    assert leases[-1] > site.held.lost_not_before + 2 * HOUR
 
 
 def test_a_job_that_ends_without_an_outcome_is_retried(site: Site) -> None:

@@ -25,6 +25,7 @@ from delegation.tasks.errors import LeaseLost as TaskLeaseLost
 from delegation.tasks.errors import TaskError, TaskNotFound
 from delegation.tasks.model import Task
 from delegation.tasks.service import TaskService
+from delegation.tasks.transitions import held_by
 
 INLINE: Final = "inline"
 SPARK: Final = "spark"
@@ -105,10 +106,9 @@ class PurgeBehavior:
     def run_job(self, engine: Engine, task_id: str, attempt: int) -> Task:
         """Run an engine in a job of its own, whose lease somebody else renews as long as it shows progress.
 
-        Raises the tasks' LeaseLost when the attempt is over before it began.
+        Raises the tasks' LeaseLost when the attempt is over before it began. That it began, the job service tells.
         """
-        task = self.tasks.note(task_id, attempt, progress_ts=self.tasks.clock())
-        return self.run_with(engine, task)
+        return self.run_with(engine, held_by(self.tasks.get(task_id), attempt))
 
     def run_with(self, engine: Engine, task: Task, *, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a held task and record the outcome; a holder that lost its lease records nothing."""
