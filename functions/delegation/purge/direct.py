@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from delegation.polaris.errors import TableMetadataMissing
-from delegation.polaris.model import LoadedTable, S3Settings, TableIdentifier
+from delegation.polaris.model import NAMESPACE_SEPARATOR, LoadedTable, S3Settings, TableIdentifier
 from delegation.purge.attempt import MemoryAttempt, PlanHead, PlanSegment
 from delegation.purge.aws import s3_client
 from delegation.purge.context import Engine, Neighbour, PurgeContext, PurgeOptions, PurgeResult, PurgeSettings
@@ -214,4 +214,4 @@ class DirectRun:
 
 def _named(path: str) -> TableIdentifier:
     """What stands for the identifier of a table that no catalog names: its metadata file's canonical URI."""
-    return TableIdentifier("-", ("-",), path)
+    return TableIdentifier("-", ("-",), path.replace(NAMESPACE_SEPARATOR, "%1F"))

@@ -37,7 +37,10 @@ class FilePlanStore:
             raise ObjectStoreError(f"cannot read {path}: {error.strerror}") from error
 
     def keys(self, prefix: str) -> Iterator[str]:
-        found = (path.relative_to(self._root).as_posix() for path in self._root.rglob("*") if path.is_file())
+        try:
+            found = [path.relative_to(self._root).as_posix() for path in self._root.rglob("*") if path.is_file()]
+        except OSError as error:
+            raise ObjectStoreError(f"cannot list {self._root}: {error.strerror}") from error
         names = (name for name in found if not name.rpartition("/")[2].startswith(".writing-"))
         return iter(sorted(name for name in names if name.startswith(prefix)))
 

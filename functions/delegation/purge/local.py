@@ -65,7 +65,8 @@ class FileObjectStore:
         place = _path(*split(prefix.rstrip("/") + "/.delegation-probe"))
         while place is not None and place != place.parent:
             place = place.parent
-            if place.is_dir():
+            # Not Path.is_dir, which raises for what lies behind a directory that may not be entered.
+            if os.path.isdir(place):  # noqa: PTH112
                 return None if os.access(place, os.W_OK | os.X_OK) else "AccessDenied"
         return None
 

@@ -390,8 +390,8 @@ def _translate(uri: str, error: ClientError | BotoCoreError | ResponseParserErro
     """Raise our own error for boto3's; the text names the store's code, never what it quotes of the request."""
     if isinstance(error, ClientError):
         code = _code(error)
-        # Only the answer to HEAD has no room for words.
-        if _is_bare_404(error) and error.operation_name != "HeadObject":
+        # Only the answer to HEAD has no room for words, and words about a key that XML cannot carry are not read.
+        if _is_bare_404(error) and error.operation_name != "HeadObject" and fits_xml(uri):
             raise ObjectStoreUnavailable(f"404 without a word from the store for {uri}") from error
         if code in _ABSENT:
             raise ObjectNotFound(f"no object {uri}") from error

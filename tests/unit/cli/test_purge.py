@@ -255,6 +255,14 @@ def test_settings_that_cannot_be_are_told_in_json_too(
     assert (status, told["status"], told["error_code"]) == (1, "FAILED", "STORAGE_ERROR")
 
 
+def test_a_metadata_file_may_have_any_name(bucket: Bucket) -> None:
+    bucket.lake.objects["lake", "wh/t/\x1f.json"] = bucket.lake.objects.pop(("lake", bucket.lake.pointers["t"][10:]))
+    bucket.lake.pointers["t"] = "s3://lake/wh/t/\x1f.json"
+    bucket.fill()
+    assert bucket.purge()[0] == 0
+    assert bucket.left("wh/t/") == set()
+
+
 def test_keys_that_stay_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     from delegation.purge.objectstore import BatchResult, KeyFailure
     from delegation.purge.s3 import S3ObjectStore

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from delegation.cli.main import build
 from delegation.errors import DelegationError
 from delegation.purge.errors import UnsupportedLocation
+from delegation.purge.files import FilePlanStore
 from delegation.purge.local import FileObjectStore
 from delegation.purge.locations import LOCAL, ObjectLocation, parse
-from delegation.purge.objectstore import ObjectStoreDenied, ObjectStoreUnavailable
+from delegation.purge.objectstore import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.purge.s3 import S3ObjectStore
 from tests.unit.purge.lake import SCHEMA, SPEC, rows
 
@@ -113,6 +114,25 @@ def test_a_directory_that_may_not_be_written_is_found_before_the_first_delete(
     assert (status, told["error_code"]) == (3, "CREDENTIALS_CANNOT_DELETE")
     assert asked == [f"{disk.warehouse}/ns/doomed"]
     assert disk.files() == before
+
+
+def test_a_directory_that_may_not_be_entered_is_told_and_not_run_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shut = tmp_path / "shut"
+    (shut / "in").mkdir(parents=True)
+    stat = os.stat
+
+    def behind_it(path: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(f"{shut}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", behind_it)
+    monkeypatch.setattr(os, "access", lambda path, _mode: str(path) != str(shut))
+    assert FileObjectStore().probe_delete(f"file://{shut}/in/t/") == "AccessDenied"
+    with pytest.raises(ObjectStoreError, match="cannot list"):
+        list(FilePlanStore(shut / "in").keys(""))
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.EACCES, ObjectStoreDenied), (errno.EIO, ObjectStoreUnavailable)])

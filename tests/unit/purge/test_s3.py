@@ -118,6 +118,11 @@ def test_the_answer_to_head_is_a_status_alone() -> None:
     assert store_with({"key-0-0": Client({})}).exists(WHERE)
 
 
+def test_a_404_that_quotes_what_xml_cannot_carry_is_one_of_the_store() -> None:
+    with pytest.raises(ObjectNotFound):
+        store_with({"key-0-0": Client(refusal("404", 404))}).read(ObjectLocation("b", "k\x1f"), limit=1)
+
+
 def test_an_expired_credential_is_replaced_once_and_the_read_repeated() -> None:
     clients = {"key-0-0": Client(refusal("ExpiredToken")), "key-0-1": Client(body(b"x"))}
     assert store_with(clients).read(WHERE, limit=1) == b"x"
