@@ -17,7 +17,7 @@ from delegation.tasks.outside import INLINE, LeftToSweeper, NothingOutside
 from delegation.tasks.policy import Policies, default_properties
 from delegation.tasks.service import Lease, TaskService
 from delegation.tasks.store import Create
-from tests.unit.driving.test_steps import Jobs
+from tests.unit.driving.driven import Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
 from tests.unit.tasks.racing import Queue
 

@@ -15,7 +15,7 @@ from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import Policies, default_properties
 from delegation.tasks.service import TaskService
 from delegation.tasks.store import Create
-from tests.unit.driving.test_steps import Jobs
+from tests.unit.driving.driven import Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
 
 KINDS = frozenset({"TABLE_PURGE"})

@@ -1,116 +1,18 @@
 """The steps of the state machine over the in-memory store, a job service that remembers, and a clock moved by hand."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from delegation.driving.jobs import JobRefused, JobRun, JobsOutside
 from delegation.driving.steps import MAX_TURNS, MalformedStep, Step, Steps, wait_seconds
 from delegation.tasks.behaviors import Behaviors
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.memory import MemoryTaskStore
-from delegation.tasks.model import Status, Task
-from delegation.tasks.policy import LeasePolicy, Policies, default_properties
-from delegation.tasks.service import Lease, TaskService
-from delegation.tasks.store import Create
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
-
-KINDS = frozenset({"TABLE_PURGE"})
-
-
-@dataclass
-class Jobs:
-    """A JobService; `runs` may be changed by a test, `refuses` makes every start fail."""
-
-    runs: dict[str, JobRun] = field(default_factory=dict)
-    started: list[tuple[str, list[str]]] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
-    refuses: bool = False
-
-    def start(self, name: str, arguments: Sequence[str]) -> str:
-        if self.refuses:
-            raise JobRefused("EMR Serverless answered ValidationException to start_job_run")
-        self.started.append((name, list(arguments)))
-        self.runs.setdefault(name, JobRun(name, name, "SUBMITTED"))
-        return name
-
-    def get(self, run_id: str) -> JobRun | None:
-        return self.runs.get(run_id)
-
-    def active(self, prefix: str) -> Sequence[JobRun]:
-        return [run for run in self.runs.values() if run.name.startswith(prefix) and not run.has_ended]
-
-    def cancel(self, run_id: str) -> None:
-        self.cancelled.append(run_id)
-
-    def become(self, name: str, state: str) -> None:
-        self.runs[name] = JobRun(name, name, state, "the driver was killed" if state == "FAILED" else "")
-
-
-@dataclass
-class Chooses:
-    """A TaskBehavior that always finds the same engine right."""
-
-    engine: str
-    kinds: frozenset[str] = KINDS
-    asked: int = 0
-
-    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        self.asked += 1
-        return self.engine
-
-    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        raise NotImplementedError
-
-
-class Driven:
-    """One accepted task, its steps and a clock."""
-
-    trouble: Exception | None = None
-
-    def __init__(self, **fields: Any) -> None:
-        self.clock = Clock()
-        self.sent: list[tuple[str, int]] = []
-        self.store = MemoryTaskStore()
-        self.jobs = Jobs()
-        self.tasks = TaskService(
-            self.store,
-            Policies.from_properties(default_properties()),
-            self,
-            clock=self.clock,
-            outside=JobsOutside(self.jobs),
-        )
-        self.steps = Steps(self.tasks, KINDS, jobs=self.jobs)
-        self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
-        self.step = Step(self.task_id, 1)
-
-    def send(self, task_id: str, n: int) -> None:
-        if self.trouble is not None:
-            raise self.trouble
-        self.sent.append((task_id, n))
-
-    @property
-    def task(self) -> Task:
-        return self.tasks.get(self.task_id)
-
-    def acquire(self, n: int = 1) -> dict[str, Any]:
-        answer = self.steps.acquire(Step(self.task_id, n), self.clock() + MINUTE)
-        self.step = Step.of(answer)
-        return answer
-
-    def start(self) -> dict[str, Any]:
-        return self.steps.start_job(self.step)
-
-    def beat(self) -> dict[str, Any]:
-        answer = self.steps.heartbeat(self.step)
-        self.step = Step.of(answer)
-        return answer
-
-    def progress(self) -> None:
-        self.tasks.note(self.task_id, self.step.attempt, progress_ts=self.clock())
+from delegation.tasks.model import Status
+from delegation.tasks.service import Lease
+from tests.unit.driving.driven import KINDS, Chooses, Driven
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 
 @pytest.fixture
@@ -211,129 +113,6 @@ def test_a_job_that_is_refused_fails_the_task(driven: Driven) -> None:
     driven.jobs.refuses = True
     assert driven.start()["next"] == "complete"
     assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "JOB_REFUSED")
-
-
-@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])
-def test_a_job_that_waits_keeps_its_lease(driven: Driven, state: str) -> None:
-    driven.acquire()
-    driven.start()
-    driven.jobs.become(f"{driven.task_id}-1", state)
-    for _ in range(3):
-        driven.clock.advance(50 * MINUTE)
-        assert driven.beat()["next"] == "heartbeat"
-    assert driven.task.lost_not_before == driven.clock() + HOUR
-
-
-def test_a_running_job_keeps_its_lease_as_far_as_it_shows_progress(driven: Driven) -> None:
-    driven.acquire()
-    driven.start()
-    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
-    driven.clock.advance(30 * MINUTE)
-    driven.progress()
-    shown = driven.clock()
-    driven.clock.advance(40 * MINUTE)
-    assert driven.beat()["next"] == "heartbeat"
-    assert driven.task.lost_not_before == shown + HOUR
-
-
-def test_a_lease_that_lasts_beyond_the_next_look_costs_no_write(driven: Driven) -> None:
-    """Renewed as a worker does it: at a quarter of the lease, so that three more quarters may fail to."""
-    driven.acquire()
-    driven.start()
-    job = f"{driven.task_id}-1"
-    for state in ("PENDING", "RUNNING"):
-        driven.jobs.become(job, state)
-        renewed, revision = driven.clock(), driven.task.revision
-        while driven.task.revision == revision:
-            assert driven.task.lost_not_before == renewed + HOUR
-            driven.clock.advance(MINUTE)
-            if state == "RUNNING":
-                driven.jobs.runs[job] = replace(driven.jobs.runs[job], started_at=driven.clock())
-            assert driven.beat()["next"] == "heartbeat"
-        assert 13 * MINUTE <= driven.clock() - renewed <= 15 * MINUTE
-        assert driven.task.lost_not_before == driven.clock() + HOUR
-
-
-def test_a_job_has_a_whole_lease_from_its_start_to_show_progress(driven: Driven) -> None:
-    """However long it waited, and whenever the lease was last renewed while it did."""
-    driven.acquire()
-    driven.start()
-    driven.jobs.become(f"{driven.task_id}-1", "PENDING")
-    driven.clock.advance(10 * MINUTE)
-    driven.beat()
-    started = driven.clock()
-    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
-    driven.jobs.runs[f"{driven.task_id}-1"] = replace(driven.jobs.runs[f"{driven.task_id}-1"], started_at=started)
-    for _ in range(59):
-        driven.clock.advance(MINUTE)
-        assert driven.beat()["next"] == "heartbeat"
-    assert driven.task.lost_not_before == started + HOUR
-    driven.clock.advance(MINUTE)
-    assert driven.beat()["next"] == "complete"
-    assert driven.task.error_code == "LOST"
-
-
-def test_a_start_that_the_job_services_clock_puts_ahead_is_no_later_than_now(driven: Driven) -> None:
-    driven.acquire()
-    driven.start()
-    ahead = driven.clock() + HOUR
-    driven.jobs.runs[f"{driven.task_id}-1"] = JobRun("job", f"{driven.task_id}-1", "RUNNING", started_at=ahead)
-    driven.clock.advance(30 * MINUTE)
-    driven.beat()
-    assert driven.task.lost_not_before == driven.clock() + HOUR
-
-
-def test_a_lease_too_short_for_the_pauses_is_renewed_at_each_look(driven: Driven) -> None:
-    short = LeasePolicy(lost_timeout=MINUTE, clock_drift=5 * SECOND)
-    driven.tasks.policies = replace(driven.tasks.policies, lease=short)
-    driven.acquire()
-    driven.clock.advance(MINUTE)
-    driven.start()
-    driven.jobs.become(f"{driven.task_id}-1", "PENDING")
-    for _ in range(5):
-        driven.clock.advance(10 * SECOND)
-        driven.beat()
-        assert driven.task.lost_not_before == driven.clock() + MINUTE
-
-
-def test_a_hung_job_is_lost_and_its_task_retried(driven: Driven) -> None:
-    driven.acquire()
-    driven.start()
-    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
-    driven.clock.advance(10 * MINUTE)
-    driven.progress()
-    driven.beat()
-    driven.clock.advance(HOUR)
-    assert driven.beat()["next"] == "complete"
-    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
-    assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
-    assert driven.steps.complete(driven.step)["next"] == "wait"
-
-
-def test_a_hung_job_that_cannot_be_cancelled_is_lost_all_the_same(
-    driven: Driven, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_run_id: str) -> None:
-        raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
-
-    monkeypatch.setattr(driven.jobs, "cancel", refuse)
-    driven.acquire()
-    driven.start()
-    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
-    driven.clock.advance(2 * HOUR)
-    assert driven.beat()["next"] == "complete"
-    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
-
-
-def test_a_killed_job_is_retried(driven: Driven) -> None:
-    driven.acquire()
-    driven.start()
-    driven.jobs.become(f"{driven.task_id}-1", "FAILED")
-    assert driven.beat()["next"] == "complete"
-    answer = driven.steps.complete(driven.step)
-    assert answer["next"] == "wait"
-    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
-    assert "the driver was killed" in (driven.task.result_summary or "")
 
 
 def test_an_outcome_that_the_job_recorded_stands(driven: Driven) -> None:

@@ -8,7 +8,7 @@ import pytest
 from delegation.driving.jobs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.driving.working import JobEngine
 from delegation.tasks.model import Status, Task
-from tests.unit.driving.test_steps import Driven, Jobs
+from tests.unit.driving.driven import Driven, Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 

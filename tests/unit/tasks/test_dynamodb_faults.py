@@ -4,138 +4,34 @@ moto stands behind the faults and applies a repeated ClientRequestToken a second
 minutes; so a repeated transaction finds both of its conditions failed by its own first try.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from delegation.tasks.conditional import ConditionalTable
-from delegation.tasks.dynamodb import CompanionRefused, DynamoDbTaskStore
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.model import Task
-from delegation.tasks.store import Advance, Change, Create, Expect, Revise
-from tests.contract.task_tables import moto, no_wait, task_store
-from tests.unit.tasks.builders import acquired, started, submitted, touched
+from delegation.tasks.store import Advance, Create, Expect, Revise
+from tests.unit.tasks.builders import started, submitted, touched
+from tests.unit.tasks.dynamodb_bench import (
+    CHANGES,
+    REFUSALS,
+    TRIES,
+    UNCLEAR,
+    Bench,
+    Case,
+    advancing,
+    applied_once,
+    errors,
+    not_applied,
+    revising,
+    rival_of,
+)
 from tests.unit.tasks.faulty_client import (
     Fault,
-    FaultyClient,
     answered,
     cancelled,
-    connect_timeout,
-    connection_closed,
-    no_connection,
     read_timeout,
 )
-
-TRIES = 4
-
-REFUSALS = {
-    "conflict": cancelled("TransactionConflict", "None"),
-    "conflict on the row": cancelled("TransactionConflict", "TransactionConflict"),
-    "throttled": answered("ThrottlingException"),
-    "throttled in the transaction": cancelled("ThrottlingError", "None"),
-    "throughput": answered("ProvisionedThroughputExceededException"),
-    "throughput in the transaction": cancelled("ProvisionedThroughputExceeded", "None"),
-    "request limit": answered("RequestLimitExceeded"),
-    "not connected": no_connection,
-    "not connected in time": connect_timeout,
-}
-"""Answers that say that nothing was written."""
-
-UNCLEAR = {
-    "server error": answered("InternalServerError", 500),
-    "unavailable": answered("ServiceUnavailable", 503),
-    "bad gateway": answered("502", 502),
-    "unknown server error": answered("InternalFailure", 500),
-    "in progress": answered("TransactionInProgressException"),
-    "read time-out": read_timeout,
-    "connection closed": connection_closed,
-}
-"""Answers, or none, that leave open whether it was."""
-
-
-@dataclass
-class Bench:
-    store: DynamoDbTaskStore
-    client: FaultyClient
-    waits: list[float]
-    rival: DynamoDbTaskStore
-
-
-@pytest.fixture(scope="module")
-def moto_client() -> Iterator[Any]:
-    with moto() as client:
-        yield client
-
-
-@pytest.fixture
-def calm(moto_client: Any) -> Iterator[DynamoDbTaskStore]:
-    with task_store(moto_client) as store:
-        yield store
-
-
-@pytest.fixture
-def bench(calm: DynamoDbTaskStore) -> Bench:
-    client = FaultyClient(calm.dynamodb.client)
-    waits: list[float] = []
-    table = ConditionalTable(client, tries=TRIES, sleep=waits.append, draw=lambda: 0.5)
-    rival = DynamoDbTaskStore(ConditionalTable(calm.dynamodb.client, sleep=no_wait), calm.table)
-    return Bench(DynamoDbTaskStore(table, calm.table), client, waits, rival)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A change, and what its task looks like after it was applied once."""
-
-    change: Change
-    after: Task
-    rows: int
-
-
-def creating(_bench: Bench) -> Case:
-    task = submitted()
-    return Case(Create(task), task, 1)
-
-
-def advancing(bench: Bench) -> Case:
-    task = bench.rival.apply(Create(submitted()))
-    after = acquired(task)
-    return Case(Advance(task, after), after, 2)
-
-
-def revising(bench: Bench) -> Case:
-    task = bench.rival.apply(Create(submitted()))
-    after = touched(task, dispatch_count=1)
-    return Case(Revise(task, after), after, 1)
-
-
-def advancing_by_two(bench: Bench) -> Case:
-    task = bench.rival.apply(Create(submitted()))
-    held = acquired(task)
-    after = started(held).evolve(revision=held.revision, nonce=held.nonce)
-    return Case(Advance(task, after, via=(held,)), after, 3)
-
-
-CHANGES = pytest.mark.parametrize(
-    "make", [creating, advancing, advancing_by_two, revising], ids=lambda make: make.__name__
-)
-
-
-def errors(table: dict[str, Callable[[str], Exception]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("error", table.values(), ids=table.keys())
-
-
-def applied_once(bench: Bench, case: Case) -> None:
-    assert bench.rival.get(case.after.task_id) == case.after
-    assert len(bench.rival.history(case.after.task_id)) == case.rows
-
-
-def not_applied(bench: Bench, case: Case) -> None:
-    head = bench.rival.get(case.after.task_id)
-    assert head is None or head.nonce != case.after.nonce
-    assert case.after.nonce not in {row.nonce for row in bench.rival.history(case.after.task_id)}
-
 
 # ---- faults that pass
 
@@ -339,116 +235,3 @@ def test_an_expectation_is_read_and_never_written(bench: Bench) -> None:
     task = bench.rival.apply(Create(submitted()))
     assert bench.store.apply(Expect(task)) == task
     assert bench.client.tried("put_item", "transact_write_items") == []
-
-
-def rival_of(bench: Bench, change: Change) -> Task:
-    match change:
-        case Create(task):
-            return bench.rival.apply(Create(submitted(task.task_id, task_payload="{}")))
-        case Advance(before, _):
-            return bench.rival.apply(Advance(before, acquired(before, "rival")))
-        case Revise(before, _):
-            return bench.rival.apply(Revise(before, touched(before, dispatch_count=7)))
-        case Expect(task):
-            return task
-
-
-# ---- reading
-
-
-READS = {
-    "get": lambda store, task: store.get(task.task_id),
-    "get_version": lambda store, task: store.get_version(task.task_id, 1),
-    "history": lambda store, task: store.history(task.task_id),
-    "due": lambda store, task: store.due(task.due_at),
-    "heads": lambda store, task: store.heads(),
-}
-
-
-@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
-@errors({**REFUSALS, **UNCLEAR})
-def test_a_read_is_tried_again(
-    bench: Bench, read: Callable[[DynamoDbTaskStore, Task], object], error: Callable[[str], Exception]
-) -> None:
-    task = bench.rival.apply(Create(submitted()))
-    bench.client.reads = [Fault(error)] * (TRIES - 1)
-    assert read(bench.store, task) == read(bench.rival, task)
-    assert len(bench.waits) == TRIES - 1
-
-
-@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
-@errors(
-    {"throttled": answered("ThrottlingException"), "denied": answered("AccessDeniedException"), "none": read_timeout}
-)
-def test_a_table_that_cannot_be_read_is_unavailable(
-    bench: Bench, read: Callable[[DynamoDbTaskStore, Task], object], error: Callable[[str], Exception]
-) -> None:
-    task = bench.rival.apply(Create(submitted()))
-    bench.client.reads = [Fault(error)] * 1000
-    with pytest.raises(StoreUnavailable):
-        read(bench.store, task)
-
-
-# ---- what each operation costs
-
-
-@pytest.mark.parametrize(
-    ("make", "calls"),
-    [(creating, ["transact_write_items"]), (advancing, ["transact_write_items"]), (revising, ["put_item"])],
-)
-def test_an_uncontended_change_is_one_call(bench: Bench, make: Callable[[Bench], Case], calls: list[str]) -> None:
-    case = make(bench)
-    bench.store.apply(case.change)
-    assert [operation for operation, _ in bench.client.calls] == calls
-
-
-def test_a_lost_race_is_one_call_too(bench: Bench) -> None:
-    """The refusal itself brings the head that won."""
-    case = advancing(bench)
-    rival_of(bench, case.change)
-    with pytest.raises(StaleTask):
-        bench.store.apply(case.change)
-    assert [operation for operation, _ in bench.client.calls if operation != "get_item"] == ["transact_write_items"]
-
-
-def test_what_reads_cost(bench: Bench) -> None:
-    task = bench.rival.apply(Create(submitted()))
-    costs = {}
-    for name, read in READS.items():
-        bench.client.calls.clear()
-        read(bench.store, task)
-        costs[name] = [operation for operation, _ in bench.client.calls]
-    assert costs == {
-        "get": ["get_item"],
-        "get_version": ["get_item"],
-        "history": ["query"],
-        "due": ["query"] * 16,
-        "heads": ["scan"],
-    }
-    consistent = {operation for operation, arguments in bench.client.calls if arguments.get("ConsistentRead")}
-    assert consistent <= {"get_item", "query"}
-
-
-# ---- joined to another store's write
-
-
-def test_a_joined_write_without_a_clear_answer_stays_unknown_even_when_the_task_moved_on(bench: Bench) -> None:
-    """An Expect leaves no trace: only the joined record can tell whether the transaction was applied."""
-    task = bench.rival.apply(Create(submitted()))
-    marker = submitted()
-    joined = bench.store._actions(Create(marker))
-    bench.client.between = [lambda: bench.rival.apply(Advance(task, acquired(task)))]
-    bench.client.writes = [Fault(read_timeout, applied=True)] + [Fault(read_timeout)] * (TRIES - 1)
-    with pytest.raises(OutcomeUnknown):
-        bench.store.transact(Expect(task), joined, token=marker.nonce)
-    assert bench.rival.get(marker.task_id) == marker
-
-
-def test_a_refused_joined_write_is_told_from_a_lost_race(bench: Bench) -> None:
-    task, other = bench.rival.apply(Create(submitted())), bench.rival.apply(Create(submitted()))
-    joined = bench.store._actions(Create(submitted(other.task_id)))
-    with pytest.raises(CompanionRefused) as refused:
-        bench.store.transact(Advance(task, acquired(task)), joined)
-    assert refused.value.item is not None
-    assert refused.value.item["nonce"] == other.nonce
-    assert bench.rival.get(task.task_id) == task

@@ -1,0 +1,35 @@
+"""A bench to try the DynamoDB store on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delegation.tasks.conditional import ConditionalTable
+from delegation.tasks.dynamodb import DynamoDbTaskStore
+from tests.contract.task_tables import moto, no_wait, task_store
+from tests.unit.tasks.dynamodb_bench import TRIES, Bench
+from tests.unit.tasks.faulty_client import (
+    FaultyClient,
+)
+
+
+@pytest.fixture(scope="module")
+def moto_client() -> Iterator[Any]:
+    with moto() as client:
+        yield client
+
+
+@pytest.fixture
+def calm(moto_client: Any) -> Iterator[DynamoDbTaskStore]:
+    with task_store(moto_client) as store:
+        yield store
+
+
+@pytest.fixture
+def bench(calm: DynamoDbTaskStore) -> Bench:
+    client = FaultyClient(calm.dynamodb.client)
+    waits: list[float] = []
+    table = ConditionalTable(client, tries=TRIES, sleep=waits.append, draw=lambda: 0.5)
+    rival = DynamoDbTaskStore(ConditionalTable(calm.dynamodb.client, sleep=no_wait), calm.table)
+    return Bench(DynamoDbTaskStore(table, calm.table), client, waits, rival)
