@@ -7,6 +7,7 @@ CommandError
 ├── BadTableMetadata     the file given with --metadata is no LoadTableResult
 ├── TaskDidNotSucceed    the task that was waited for ended in FAILURE
 ├── TaskNotDone          the task that was waited for has no outcome yet
+├── TaskStays            a task that cannot be cancelled or retried as it stands
 └── CommandUnavailable   a command group whose package is not fully installed
 """
 
@@ -76,6 +77,15 @@ class TaskDidNotSucceed(CommandError):
             f"task {task_id} failed: {reason}",
             f"`delegation tasks history {task_id}` shows each attempt; the same submit goes on where it stopped.",
         )
+
+
+class TaskStays(CommandError):
+    """What was asked of the task does not apply to it; nothing was written."""
+
+    code = "TASK_STAYS"
+
+    def __init__(self, task_id: str, reason: str, next_step: str) -> None:
+        super().__init__(f"task {task_id} {reason}; it stays as it is", next_step)
 
 
 class TaskNotDone(CommandError):

@@ -1,12 +1,16 @@
-"""`delegation tasks …`: look at tasks. `list` and `history` read the task table, the others ask the service."""
+"""`delegation tasks …`: look at tasks, cancel and retry them.
+
+`show` and `watch` ask the service; the others use the task table itself, as the operator.
+"""
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from delegation.cli.connection import Connection
-from delegation.cli.errors import TaskDidNotSucceed, TaskNotDone
+from delegation.cli.errors import TaskDidNotSucceed, TaskNotDone, TaskStays
 from delegation.cli.options import JsonOption, StackOption, TableOption, TaskId
 from delegation.cli.output import Output, TaskPage, open_output
 from delegation.client.client import DelegationClient
@@ -14,10 +18,14 @@ from delegation.client.model import TaskView
 from delegation.polaris.client import utc_now
 from delegation.purge.behavior import KINDS
 from delegation.tasks.errors import TaskNotFound
-from delegation.tasks.model import Status
+from delegation.tasks.model import Status, Task
+from delegation.tasks.policy import Policies, RetryPolicy
+from delegation.tasks.service import NoDispatchQueue, TaskService
 from delegation.tasks.store import TaskStore, Unreadable
 
-app = typer.Typer(no_args_is_help=True, help="List tasks, look at one, follow it, read its history.")
+app = typer.Typer(
+    no_args_is_help=True, help="List tasks, look at one, follow it, read its history, cancel it, retry it."
+)
 
 _PAGE = 100
 
@@ -82,6 +90,57 @@ def history_command(
     """Show every version of a task: when it came about, how long it lasted, why it ended."""
     output = open_output(ctx, as_json=as_json)
     output.history(task_id, versions_of(Connection(stack).task_store(table), task_id))
+
+
+@app.command("cancel")
+def cancel_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    stack: StackOption = None,
+    table: TableOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a task end as FAILURE (CANCELLED): a waiting one now, one at work at its next checkpoint."""
+    output = open_output(ctx, as_json=as_json)
+    tasks = _tasks(stack, table)
+    task = _known(tasks.get(task_id))
+    if task.is_terminal:
+        raise TaskStays(task_id, f"has ended as {task.status}", "There is nothing left to cancel.")
+    output.task(TaskView.of(tasks.cancel(task_id).public()))
+
+
+@app.command("retry")
+def retry_command(
+    ctx: typer.Context,
+    task_id: TaskId,
+    stack: StackOption = None,
+    table: TableOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a task that is FAILURE tried again, with all its attempts; a purge goes on where it stopped."""
+    output = open_output(ctx, as_json=as_json)
+    tasks = _tasks(stack, table)
+    task = _known(tasks.get(task_id))
+    if task.status is not Status.FAILURE:
+        raise TaskStays(task_id, f"is {task.status}", "Only a task that is FAILURE can be retried.")
+    output.task(TaskView.of(tasks.retry(task_id).public()))
+
+
+def _tasks(stack: Path | None, table: str | None) -> TaskService:
+    """Tasks without a dispatch queue: what becomes due is found by the sweeper, or by a worker.
+
+    Nor with the deployment's policies, for neither cancelling nor retrying asks them anything.
+    """
+    policies = Policies(RetryPolicy(), {})
+    return TaskService(Connection(stack).task_store(table), policies, NoDispatchQueue(), clock=utc_now)
+
+
+def _known(task: Task) -> Task:
+    if task.task_type not in KINDS:
+        raise TaskStays(
+            task.task_id, f"is of the unknown behavior {task.task_type}", "Use the release that the task belongs to."
+        )
+    return task
 
 
 def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, limit: int) -> TaskPage:

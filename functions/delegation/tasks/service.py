@@ -244,6 +244,21 @@ class TaskService:
 
         return self.change(task_id, decide)
 
+    def retry(self, task_id: str) -> Task:
+        """A FAILURE is SUBMITTED as it was asked for, due at once, with all its attempts again; other tasks stay.
+
+        A purge that began to delete goes on with its plan, for only that can finish it (DESIGN §2).
+        """
+
+        def decide(task: Task, now: datetime) -> Task:
+            if task.status is not Status.FAILURE:
+                return task
+            new_plan = task.first_delete_ts is None
+            payload = task.task_payload
+            return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), new_plan=new_plan)
+
+        return self.change(task_id, decide)
+
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
         """Count one more dispatch and move `due_at` in one write, then send the message.
 

@@ -1,0 +1,98 @@
+"""`delegation tasks cancel` and `retry`: a person's transitions of one task."""
+
+import json
+
+import pytest
+
+from delegation.tasks.model import PlanSegment, Status
+from delegation.tasks.store import Create
+from tests.unit.cli.conftest import lines
+from tests.unit.client.service import TASK_ID
+from tests.unit.tasks.builders import NOW, failed, in_status
+
+WAITING = [Status.SUBMITTED, Status.RETRY_SCHEDULED]
+HELD = [Status.ACQUIRING_RESOURCES, Status.RUNNING]
+ENDED = [Status.SUCCESS, Status.FAILURE]
+
+
+def put(store, status, **fields):
+    store.apply(Create(in_status(status, task_id=TASK_ID, **fields)))
+    return store.get(TASK_ID)
+
+
+@pytest.mark.parametrize("status", WAITING)
+def test_a_waiting_task_is_cancelled_now(run, store, status):
+    put(store, status)
+    result = run("tasks", "cancel", TASK_ID, "--json")
+    assert result.exit_code == 0
+    (told,) = lines(result.stdout)
+    after = store.get(TASK_ID)
+    assert (told["status"], after.status, after.error_code, after.due_at) == ("FAILURE", "FAILURE", "CANCELLED", None)
+
+
+@pytest.mark.parametrize("status", HELD)
+def test_a_task_at_work_is_asked_to_stop(run, store, status):
+    before = put(store, status)
+    assert run("tasks", "cancel", TASK_ID).exit_code == 0
+    after = store.get(TASK_ID)
+    assert after.cancel_requested
+    assert (after.status, after.version, after.attempt_count) == (before.status, before.version, before.attempt_count)
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_what_has_ended_is_not_cancelled(run, store, status):
+    before = put(store, status)
+    result = run("tasks", "cancel", TASK_ID, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error_code"] == "TASK_STAYS"
+    assert store.get(TASK_ID) == before
+
+
+def test_a_failure_is_retried_with_all_its_attempts_and_due_at_once(run, store):
+    before = put(store, Status.FAILURE)
+    result = run("tasks", "retry", TASK_ID, "--json")
+    assert result.exit_code == 0
+    (told,) = lines(result.stdout)
+    after = store.get(TASK_ID)
+    assert told["status"] == after.status == Status.SUBMITTED
+    assert after.task_payload == before.task_payload
+    assert after.attempts_excused == before.attempt_count
+    assert after.due_at == after.next_scheduled_run_ts == after.received_timestamp
+    assert (after.error_code, after.cancel_requested) == (None, False)
+
+
+PLAN = (PlanSegment(id=f"{TASK_ID}/1/aaaaaaaaaaaa", sha256="0" * 64),)
+
+
+@pytest.mark.parametrize(("begun", "kept"), [(NOW, PLAN), (None, ())], ids=["begun to delete", "only planned"])
+def test_only_a_purge_that_began_to_delete_keeps_its_plan(run, store, begun, kept):
+    task = failed(in_status(Status.RUNNING, task_id=TASK_ID).evolve(plan_segments=PLAN, first_delete_ts=begun))
+    store.apply(Create(task))
+    assert run("tasks", "retry", TASK_ID).exit_code == 0
+    after = store.get(TASK_ID)
+    assert (after.status, after.first_delete_ts, after.plan_segments) == (Status.SUBMITTED, begun, kept)
+
+
+@pytest.mark.parametrize("status", [*WAITING, *HELD, Status.SUCCESS])
+def test_only_a_failure_is_retried(run, store, status):
+    before = put(store, status)
+    result = run("tasks", "retry", TASK_ID, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error_code"] == "TASK_STAYS"
+    assert store.get(TASK_ID) == before
+
+
+@pytest.mark.parametrize("word", ["cancel", "retry"])
+def test_a_newer_releases_task_is_left_to_it(run, store, word):
+    before = put(store, Status.FAILURE if word == "retry" else Status.RUNNING, task_type="COMPACTION")
+    result = run("tasks", word, TASK_ID)
+    assert result.exit_code == 1
+    assert "unknown behavior" in result.stderr
+    assert store.get(TASK_ID) == before
+
+
+@pytest.mark.parametrize("word", ["cancel", "retry"])
+def test_there_is_no_such_task(run, store, word):
+    result = run("tasks", word, "00000000-0000-4000-8000-000000000000", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error_code"] == "TASK_NOT_FOUND"
