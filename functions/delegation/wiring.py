@@ -88,7 +88,7 @@ def task_service(queue: DispatchQueue | None = None, outside: Outside = LeftToSw
 
 def swept_tasks() -> TaskService:
     """Tasks for who presumes them lost: it ends their job runs, if an application is named."""
-    outside = JobsOutside(watched_jobs()) if JobsStated().application_id else NothingOutside()
+    outside = JobsOutside(watched_jobs(), rest_seconds=30) if JobsStated().application_id else NothingOutside()
     return task_service(dispatch_queue(), outside)
 
 
@@ -201,7 +201,7 @@ def steps(*, dispatches: bool = False, works: bool = False, jobs: Callable[[], E
 
 def watched_jobs() -> EmrServerless:
     """Job runs to be looked at and cancelled."""
-    return EmrServerless(aws("emr-serverless"), JobSettings().application_id)
+    return EmrServerless(aws("emr-serverless", _QUICK), JobSettings().application_id)
 
 
 def started_jobs() -> EmrServerless:

@@ -104,6 +104,10 @@ def running(house: House) -> str:
     return house.put(Status.RUNNING).task_id
 
 
+def given_up(house: House) -> str:
+    return house.put(Status.FAILURE).task_id
+
+
 def create(house: House) -> Act:
     return lambda: house.store.apply(Create(submitted()))
 
@@ -287,6 +291,7 @@ OPERATIONS: dict[str, Callable[[House], Act]] = {
     "TaskService.succeed": of(running, lambda house, task_id: house.service.succeed(task_id, 1, "done")),
     "TaskService.give_back": give_back,
     "TaskService.cancel": of(waiting, lambda house, task_id: house.service.cancel(task_id)),
+    "TaskService.retry": of(given_up, lambda house, task_id: house.service.retry(task_id)),
     "TaskService.dispatch": of(waiting, lambda house, task_id: house.service.dispatch(task_id)),
     "TaskService.look_again": look_again,
     "TaskService.adopt": of(running, lambda house, task_id: house.service.adopt(task_id, 1, "child")),

@@ -23,11 +23,13 @@ from infra.environment import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUN
 from infra.local import resources
 from infra.local.aws import ACCOUNT, REGION, MotoAws
 from infra.local.clock import Clock
+from infra.local.emr import EmrServerless
 from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.lambdas import FunctionSpec, LambdaPool
 from infra.local.poller import Mapping as QueueMapping
 from infra.local.poller import Poller
 from infra.local.process import import_path
+from infra.local.spark_jobs import SparkJobs
 from tests.drill import observed
 
 NOT_DRIVEN = frozenset({"api", "authorizer"})
@@ -111,7 +113,7 @@ class Store:
         policies = Policies.from_properties(self.properties)
         return TaskService(store, policies, queue or NoDispatchQueue(), clock=utc_now)
 
-    def described(self) -> Resources:
+    def described(self, application_id: str = "none") -> Resources:
         """The deployment, as the table of variables wants it."""
         return Resources(
             realm="POLARIS",
@@ -120,7 +122,7 @@ class Store:
             plan_bucket=resources.PLAN_BUCKET,
             polaris_url=_NOBODY,
             polaris_secret_arn="arn:aws:secretsmanager:us-east-1:123456789012:secret:none",
-            emr_application_id="none",
+            emr_application_id=application_id,
             emr_job_role_arn="arn:aws:iam::123456789012:role/none",
             emr_entry_point="s3://none/none.py",
             properties=self.properties,
@@ -164,7 +166,10 @@ class StateMachine:
             self.queue = resources.create_queue(self.sqs)
             arns = {name: lambdas.arn(name) for name in FUNCTIONS}
             self.arn = resources.create_state_machine(self.states, arns, account=ACCOUNT)
-            self._deploy(lambdas)
+            jobs = SparkJobs(log_folder=self.store.folder / "emr", environment={}, download=_nothing_to_download)
+            emr = EmrServerless(jobs, region=REGION, account=ACCOUNT).start()
+            cleanup.callback(emr.stop)
+            self._deploy(lambdas, emr)
             cleanup.callback(lambdas.stop)
             mapping = QueueMapping(
                 self.queue.url,
@@ -195,9 +200,13 @@ class StateMachine:
         pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=self.arn, statusFilter="RUNNING")
         return [each["executionArn"] for page in pages for each in page["executions"]]
 
-    def _deploy(self, lambdas: LambdaPool) -> None:
-        described = self.store.described()
-        told = {"DELEGATION_QUEUE_URL": self.queue.url, "DELEGATION_STATE_MACHINE_ARN": self.arn}
+    def _deploy(self, lambdas: LambdaPool, emr: EmrServerless) -> None:
+        described = self.store.described(emr.application_id)
+        told = {
+            "DELEGATION_QUEUE_URL": self.queue.url,
+            "DELEGATION_STATE_MACHINE_ARN": self.arn,
+            "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr.url,
+        }
         for name, function in FUNCTIONS.items():
             if name in NOT_DRIVEN:
                 continue
@@ -212,3 +221,7 @@ class StateMachine:
                     concurrency=function.reserved_concurrency or 4,
                 )
             )
+
+
+def _nothing_to_download(_bucket: str, _key: str, _target: Path) -> None:
+    raise AssertionError("no task of the drill has a job")

@@ -1,7 +1,8 @@
 """Spark job runs: a seam, and EMR Serverless behind it."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol
@@ -177,8 +178,17 @@ class EmrServerless:
 class JobsOutside:
     """tasks.outside.Outside over a JobService: an attempt's job runs, those whose ids were not stored among them."""
 
-    def __init__(self, jobs: JobService) -> None:
+    def __init__(
+        self, jobs: JobService, *, rest_seconds: float = 0, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """A service that did not answer is not asked again for `rest_seconds`, by the monotonic clock `now`.
+
+        Who looks at many lost tasks in a row would wait for it once for each, and have no time for the others.
+        """
         self._jobs = jobs
+        self._rest_seconds = rest_seconds
+        self._now = now
+        self._away_until = now()
 
     def end(self, task: Task) -> bool:
         """See Outside.end. What the service refuses to end needs a person; the task does not wait for that.
@@ -187,11 +197,14 @@ class JobsOutside:
         """
         if task.engine == INLINE:
             return True
+        if self._now() < self._away_until:
+            return False
         try:
             for run_id in sorted(self._runs_of(task)):
                 self._cancel(task, run_id)
         except JobServiceUnavailable as error:
             logger.warning("job runs were not ended", extra={"task_id": task.task_id, "error_code": error.code})
+            self._away_until = self._now() + self._rest_seconds
             return False
         return True
 

@@ -19,6 +19,7 @@ from delegation.tasks.transitions import DISPATCH_FAILED, LOST
 logger: Final = Logger()
 metrics: Final = Metrics()
 _MARGIN: Final = timedelta(seconds=5)
+"""For the last task under way and the maintenance, of a function that has that much; a quarter of what it has, else."""
 
 
 @cache
@@ -34,7 +35,8 @@ def _kinds() -> frozenset[str]:
 @metrics.log_metrics
 def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]:
     """One sweep; answers how many due tasks were looked at and how many of those failed."""
-    deadline = wiring.utc_now() + timedelta(milliseconds=context.get_remaining_time_in_millis()) - _MARGIN
+    remaining = timedelta(milliseconds=context.get_remaining_time_in_millis())
+    deadline = wiring.utc_now() + remaining - min(_MARGIN, remaining / 4)
     looked = failed = 0
     for swept in sweep(_tasks(), _kinds(), deadline=deadline, clock=wiring.utc_now):
         looked += 1

@@ -57,7 +57,7 @@ class Site:
             Policies.from_properties(default_properties()),
             Queue(),
             clock=self.clock,
-            outside=JobsOutside(self.jobs),
+            outside=JobsOutside(self.jobs, rest_seconds=30, now=lambda: self.clock().timestamp()),
         )
         self.steps = Steps(self.tasks, frozenset({KIND}), jobs=self.jobs)
         self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
@@ -171,9 +171,27 @@ def test_while_the_job_service_is_away_no_loss_is_recorded_and_nobody_is_hidden(
     assert site.lease() is None or site.task.is_held
     assert [site.tasks.get(task_id).dispatch_count for task_id in others] == [2, 2, 2]
     site.jobs.trouble = None
+    site.clock.advance(MINUTE)
     site.sweep()
     assert site.task.error_code == "LOST"
     assert site.jobs.cancelled == [site.job]
+
+
+def test_a_job_service_that_is_away_is_not_waited_for_once_per_lost_task(site: Site) -> None:
+    """Each of these waits is a time-out, and a few of them are all the time that a sweep has."""
+    site.hangs()
+    for _ in range(5):
+        other = site.store.apply(Create(submitted(dispatch_count=1))).task_id
+        site.steps.acquire(Step(other, 1), site.clock() + MINUTE)
+    site.clock.advance(2 * HOUR)
+    site.jobs.listed.clear()
+    site.jobs.trouble = JobServiceUnavailable("EMR Serverless: ConnectTimeoutError")
+    site.sweep()
+    assert len(site.jobs.listed) == 1
+    site.clock.advance(MINUTE)
+    site.jobs.trouble = None
+    assert {one.after.error_code for one in site.sweep() if one.after} == {"LOST"}
+    assert len(site.jobs.listed) == 1 + 6
 
 
 def test_what_the_job_service_refuses_stops_no_recovery(site: Site) -> None:
@@ -283,6 +301,7 @@ def test_make_due_ends_the_job_before_it_gives_the_task_back(site: Site) -> None
         site.steps.make_due(site.step)
     assert site.task.is_held
     site.jobs.trouble = None
+    site.clock.advance(MINUTE)
     site.steps.make_due(site.step)
     assert site.task.error_code == "EXECUTION_INTERRUPTED"
     assert site.jobs.cancelled == [site.job]

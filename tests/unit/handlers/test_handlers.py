@@ -40,7 +40,7 @@ class Context:
     memory_limit_in_mb: int = 512
     invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:function"
     aws_request_id: str = "request-1"
-    seconds: int = 60
+    seconds: float = 60
 
     def get_remaining_time_in_millis(self) -> int:
         return self.seconds * 1_000
@@ -231,6 +231,12 @@ def test_sweeper_dispatches_what_is_due(deployed: Deployed, monkeypatch: pytest.
     assert tasks.get(maintenance).status is Status.SUBMITTED
     invoke("sweeper", deployed, monkeypatch)
     assert tasks.get(maintenance).version == 1
+
+
+def test_a_sweeper_with_little_time_left_still_sweeps(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployed.accept(tasks_of(deployed, monkeypatch))
+    swept = entry("sweeper", deployed, monkeypatch).handler({}, Context("sweeper", seconds=4))
+    assert swept == {"looked": 1, "failed": 0}
 
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"api", "authorizer", "dispatcher", "sweeper"}))
