@@ -178,9 +178,7 @@ class EmrServerless:
 class JobsOutside:
     """tasks.outside.Outside over a JobService: an attempt's job runs, those whose ids were not stored among them."""
 
-    def __init__(
-        self, jobs: JobService, *, rest_seconds: float = 0, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, jobs: JobService, *, rest_seconds: float = 0, now: Callable[[], float] = time.monotonic) -> None:
         """A service that did not answer is not asked again for `rest_seconds`, by the monotonic clock `now`.
 
         Who looks at many lost tasks in a row would wait for it once for each, and have no time for the others.

@@ -39,6 +39,8 @@ PASSING = THROTTLED | frozenset(
         "500",
     }
 )
+_TROUBLE = PASSING - {"ExpiredToken"}
+"""What a store says that is short of something; the token is ours to renew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class DeletePolicy:
     """At most `batch` keys a call (up to 1,000), `threads` calls at a time, tries per key, seconds between tries.
 
     The rate makes batches smaller while it is low. `look_up` is the longest time between two checkpoints, in seconds;
-    a store that has only asked to slow down for `patience` seconds is left for a later attempt, lot after lot.
+    a store that has only asked to slow down, failed or not answered for `patience` seconds is left for a later attempt,
+    lot after lot.
     """
 
     batch: int = 1_000
@@ -128,6 +131,7 @@ class Deleter:
         self._sleep = sleep
         self._rate = AdaptiveRate(policy.rate, now=now())
         self._taken_at = now()
+        self._refusal = "SlowDown"
         self._pool = ThreadPoolExecutor(policy.threads, thread_name_prefix="delete")
 
     def __enter__(self) -> "Deleter":
@@ -198,15 +202,19 @@ class Deleter:
         outcome.files += gone
         outcome.bytes += sum(sizes.values()) - sum(left.values())
         batch.lot.unknown -= gone
-        codes = {failure.key: failure.code for failure in result.failed}
-        throttled = any(code in THROTTLED for code in codes.values())
+        said = {failure.key: failure.code for failure in result.failed}
+        codes = {key: said.get(key, "NoAnswer") for key in left}
+        throttled = any(code in THROTTLED for code in said.values())
         now = self._now()
-        self._rate.answered(gone, now, throttled=throttled)
-        if gone or not throttled:
+        refused = not gone and all(code in _TROUBLE for code in codes.values())
+        self._rate.answered(gone, now, throttled=throttled or refused)
+        if refused:
+            self._refusal = next(iter(codes.values()))
+        else:
             self._taken_at = now
         again: dict[str, int] = {}
         for key, size in left.items():
-            code = codes.get(key, "NoAnswer")
+            code = codes[key]
             if code in PASSING and self._may_try_again(batch, throttled=throttled):
                 again[key] = size
             else:
@@ -227,9 +235,9 @@ class Deleter:
         )
 
     def _leave(self, waiting: "_Waiting[T]") -> None:
-        """Book what waits as throttled: at the lowest rate the rest would take hours, and only to be refused."""
+        """Book what waits as refused: at the lowest rate the rest would take hours, and only to be refused."""
         for batch in waiting.give_up(self._policy.batch):
-            failed = (Failure(uri_of(batch.bucket, key), "SlowDown") for key in batch.sizes)
+            failed = (Failure(uri_of(batch.bucket, key), self._refusal) for key in batch.sizes)
             batch.lot.outcome.failures.extend(failed)
             batch.lot.unknown -= len(batch.sizes)
 

@@ -191,15 +191,74 @@ def test_told_to_stop_while_the_store_throttles_it_stops_within_a_look_up() -> N
     assert len(store.objects) == 20_000
 
 
-def test_a_store_that_only_asks_to_slow_down_is_left_for_later() -> None:
+@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
+def test_a_store_that_only_refuses_is_left_for_later(code: str) -> None:
     clock = Clock()
-    store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: "SlowDown")
-    policy = DeletePolicy(throttled_tries=1_000_000)
+    store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: code)
+    policy = DeletePolicy(tries=1_000_000, throttled_tries=1_000_000)
     with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:
         outcome = run.delete(records(20_000), nothing)
     assert len(outcome.failures) == len({failure.path for failure in outcome.failures}) == 20_000
-    assert {failure.code for failure in outcome.failures} == {"SlowDown"}
+    assert {failure.code for failure in outcome.failures} == {code}
+    assert all(failure.passing for failure in outcome.failures)
     assert policy.patience < clock.now < policy.patience + 10
+
+
+class Ailing(MemoryObjectStore):
+    """Answers every delete with `code` from the key number `since` on, and counts what it was sent."""
+
+    def __init__(self, objects: dict[tuple[str, str], bytes], code: str, since: int) -> None:
+        super().__init__(objects)
+        self._code, self._since = code, since
+        self.sent = 0
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        self.sent += len(keys)
+        if self.sent > self._since:
+            return BatchResult((), tuple(KeyFailure(key, self._code) for key in keys))
+        return super().delete(bucket, keys)
+
+
+@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
+def test_a_store_in_trouble_is_not_stormed(code: str) -> None:
+    """Whatever a store says while it takes nothing: it is asked less and less, and what waits does not pile up."""
+    clock = Clock()
+    files = records(100_000)
+    store = Ailing({}, code, since=20_000)
+    with Deleter(store, DeletePolicy(), now=clock.read, sleep=clock.sleep) as run:
+        lots = ((number, files[number : number + 10_000]) for number in range(0, 100_000, 10_000))
+        ended = [outcome for _, outcome in run.delete_each(lots, nothing)]
+    assert sum(outcome.files + len(outcome.failures) for outcome in ended) == 100_000
+    assert store.sent < 100_000
+
+
+def test_a_single_answer_of_trouble_takes_a_single_part_of_the_rate() -> None:
+    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
+    store = store_with(records(60), refuse=lambda _bucket, _key, nth: "InternalError" if nth == 1 else None)
+    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
+    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
+        assert run.delete(records(60), nothing).failures == []
+        assert run.keys_per_second == pytest.approx(2_000 * (1 - policy.decrease))
+
+
+def test_one_key_in_trouble_among_others_does_not_slow_the_rest() -> None:
+    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
+    store = store_with(
+        records(60), refuse=lambda _bucket, key, nth: "InternalError" if nth == 1 and key.endswith("7") else None
+    )
+    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
+    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
+        assert run.delete(records(60), nothing).failures == []
+        assert run.keys_per_second == 2_000
+
+
+def test_an_expired_token_is_not_the_stores_trouble() -> None:
+    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
+    store = store_with(records(60), refuse=lambda _bucket, _key, nth: "ExpiredToken" if nth == 1 else None)
+    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
+    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
+        assert run.delete(records(60), nothing).failures == []
+        assert run.keys_per_second == 2_000
 
 
 def test_after_being_told_to_stop_nothing_is_sent() -> None:
