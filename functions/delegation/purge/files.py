@@ -9,10 +9,14 @@ from delegation.purge.objectstore import ObjectNotFound, ObjectStoreError
 
 
 class FilePlanStore:
-    """`objectstore.PlanStore` below one directory, made when first written to; a file is there whole or not at all."""
+    """`objectstore.PlanStore` below one directory, made when first written to; a file is there whole or not at all.
+
+    What was put outlives a power failure: without the plan nobody could finish what it has begun.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._kept: set[Path] = set()
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -24,6 +28,7 @@ class FilePlanStore:
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(path)
+            self._keep(path)
         except OSError as error:
             raise ObjectStoreError(f"cannot write {path}: {error.strerror}") from error
 
@@ -43,6 +48,20 @@ class FilePlanStore:
             raise ObjectStoreError(f"cannot list {self._root}: {error.strerror}") from error
         names = (name for name in found if not name.rpartition("/")[2].startswith(".writing-"))
         return iter(sorted(name for name in names if name.startswith(prefix)))
+
+    def _keep(self, path: Path) -> None:
+        """Have the file's entry written, and those of the directories that lead to it, each of these once."""
+        led: list[Path] = []
+        for folder in path.parents:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if folder in self._kept or folder == self._root.parent:
+                break
+            led.append(folder)
+        self._kept.update(led)
 
     def _path(self, key: str) -> Path:
         if not key or key.startswith("/") or ".." in key.split("/"):

@@ -135,6 +135,30 @@ def test_a_directory_that_may_not_be_entered_is_told_and_not_run_into(
         list(FilePlanStore(shut / "in").keys(""))
 
 
+def test_a_plan_outlives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """POSIX: a file's name is there for good when its directory was synchronized, and so on to a directory that was."""
+    kept: list[Path] = []
+    fsync = os.fsync
+
+    def seen(handle: int) -> None:
+        kept.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    plans = FilePlanStore(tmp_path / "plans")
+    plans.put("1/0/index.json", b"{}")
+    assert kept[1:] == [tmp_path / "plans/1/0", tmp_path / "plans/1", tmp_path / "plans", tmp_path]
+    kept.clear()
+    plans.put("1/0/done/0", b"")
+    assert kept[1:] == [tmp_path / "plans/1/0/done", tmp_path / "plans/1/0"]
+    kept.clear()
+    plans.put("1/0/done/1", b"")
+    assert kept[1:] == [tmp_path / "plans/1/0/done"]
+    kept.clear()
+    plans.put("1/1/index.json", b"{}")
+    assert kept[1:] == [tmp_path / "plans/1/1", tmp_path / "plans/1"]
+
+
 @pytest.mark.parametrize(("number", "error"), [(errno.EACCES, ObjectStoreDenied), (errno.EIO, ObjectStoreUnavailable)])
 def test_what_keeps_a_file_from_being_read_is_told_apart(
     monkeypatch: pytest.MonkeyPatch, number: int, error: type[DelegationError]

@@ -22,6 +22,7 @@ from delegation.purge.objectstore import (
     ObjectStoreDenied,
     ObjectStoreError,
     ObjectStoreUnavailable,
+    ObjectTooLarge,
 )
 from delegation.purge.s3 import S3ObjectStore, S3PlanStore
 
@@ -143,6 +144,14 @@ def test_a_body_that_breaks_off_is_read_again_but_not_for_ever() -> None:
     assert store_with({"key-0-0": Client(broken, broken, body(b"xy"))}).read(WHERE, limit=2) == b"xy"
     with pytest.raises(ObjectStoreUnavailable):
         store_with({"key-0-0": Client(broken, broken, broken, body(b"xy"))}).read(WHERE, limit=2)
+
+
+def test_a_body_of_unstated_length_is_read_to_the_limit_and_no_further() -> None:
+    assert store_with({"key-0-0": Client({"Body": io.BytesIO(b"xy")})}).read(WHERE, limit=2) == b"xy"
+    endless = io.BytesIO(b"x" * 100)
+    with pytest.raises(ObjectTooLarge):
+        store_with({"key-0-0": Client({"Body": endless})}).read(WHERE, limit=2)
+    assert endless.closed
 
 
 def test_questions_about_a_bucket_go_with_a_credential_for_a_prefix_in_it() -> None:
