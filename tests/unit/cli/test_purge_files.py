@@ -141,7 +141,7 @@ def test_a_plan_outlives_a_power_failure(tmp_path: Path, monkeypatch: pytest.Mon
     fsync = os.fsync
 
     def seen(handle: int) -> None:
-        kept.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        kept.append(Path(f"/proc/self/fd/{handle}").readlink())
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", seen)
