@@ -223,7 +223,7 @@ def worker(tasks: TaskService, settings: WorkerSettings, stop: threading.Event) 
     """
     tasks.policies = replace(tasks.policies, dispatch=replace(tasks.policies.dispatch, grace=timedelta(0)))
     jobs = started_jobs() if JobsStated().application_id else None
-    tasks.outside = JobsOutside(jobs) if jobs else LeftToSweeper()
+    tasks.outside = JobsOutside(jobs, rest_seconds=30) if jobs else LeftToSweeper()
     engines = {SPARK: JobEngine(tasks, jobs)} if jobs else {}
     return Worker(tasks, all_behaviors(tasks), settings, stop=stop, engines=engines)
 

@@ -12,6 +12,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.driving.steps import execution_name
 from delegation.errors import DelegationError
+from delegation.tasks import outcomes
 from delegation.tasks.errors import StoreUnavailable, TaskError
 from delegation.tasks.model import Task
 from delegation.tasks.service import TaskService
@@ -90,11 +91,15 @@ def _parse(body: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What the sweeper did with one due entry; `error` is set when the store or the queue failed for it."""
+    """What the sweeper did with one due entry; `error` is set when the store or the queue failed for it.
+
+    `unsettled`: its attempt is lost, and what that one has running elsewhere could not be ended.
+    """
 
     before: Task | None
     after: Task | None
     error: TaskError | None = None
+    unsettled: bool = False
 
 
 def sweep(
@@ -122,7 +127,7 @@ def sweep(
                     continue
                 after = tasks.look_again(entry.task_id)
                 staying += after.due_at is not None and after.due_at <= clock()
-                yield Swept(before, after)
+                yield Swept(before, after, unsettled=outcomes.is_lost(after, clock()))
             except TaskError as error:
                 staying += 1
                 yield Swept(before, None, error)

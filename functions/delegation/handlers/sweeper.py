@@ -40,7 +40,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     looked = failed = 0
     for swept in sweep(_tasks(), _kinds(), deadline=deadline, clock=wiring.utc_now):
         looked += 1
-        failed += swept.error is not None
+        failed += swept.error is not None or swept.unsettled
         _report(swept)
     _ensure_maintenance(_tasks())
     metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
@@ -61,6 +61,10 @@ def _report(swept: Swept) -> None:
     fields = {"action": "sweep", "task_id": task.task_id if task else None}
     if swept.error is not None:
         logger.warning("sweep failed", extra={**fields, "error_code": swept.error.code})
+        metrics.add_metric("SweepErrors", MetricUnit.Count, 1)
+        return
+    if swept.unsettled:
+        logger.warning("a lost attempt's job may still run: its loss waits", extra=fields)
         metrics.add_metric("SweepErrors", MetricUnit.Count, 1)
         return
     if swept.before is None or swept.after is None or swept.after is swept.before:

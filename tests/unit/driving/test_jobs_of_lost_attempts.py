@@ -167,6 +167,7 @@ def test_while_the_job_service_is_away_no_loss_is_recorded_and_nobody_is_hidden(
     site.jobs.trouble = JobServiceUnavailable("EMR Serverless answered ThrottlingException to list_job_runs")
     swept = site.sweep(limit=1)
     assert {one.after.task_id for one in swept if one.after} == {site.task_id, *others}
+    assert [one.after.task_id for one in swept if one.after and one.unsettled] == [site.task_id]
     assert site.task.is_held
     assert site.lease() is None or site.task.is_held
     assert [site.tasks.get(task_id).dispatch_count for task_id in others] == [2, 2, 2]

@@ -4,12 +4,14 @@ import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from delegation import wiring
@@ -152,11 +154,11 @@ def tasks_of(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> TaskService
     return wiring.task_service()
 
 
-def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> TaskService:
+def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedelta = HOUR) -> TaskService:
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
     owner = driving_steps.execution_name(TASK_ID, 1)
-    tasks.acquire(TASK_ID, owner, lambda now: Lease.lasting(HOUR, now))
+    tasks.acquire(TASK_ID, owner, lambda now: Lease.lasting(lease, now))
     return tasks
 
 
@@ -231,6 +233,20 @@ def test_sweeper_dispatches_what_is_due(deployed: Deployed, monkeypatch: pytest.
     assert tasks.get(maintenance).status is Status.SUBMITTED
     invoke("sweeper", deployed, monkeypatch)
     assert tasks.get(maintenance).version == 1
+
+
+def test_sweeper_counts_a_lost_attempt_whose_job_it_cannot_end(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = held(deployed, monkeypatch, timedelta(microseconds=1))
+
+    def throttled(_client: EmrWithoutRuns, **_arguments: Any) -> dict[str, Any]:
+        raise ClientError({"Error": {"Code": "ThrottlingException"}}, "ListJobRuns")
+
+    monkeypatch.setattr(EmrWithoutRuns, "list_job_runs", throttled)
+    assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 1}
+    assert '"SweepErrors":[1.0]' in capsys.readouterr().out
+    assert tasks.get(TASK_ID).is_held
 
 
 def test_a_sweeper_with_little_time_left_still_sweeps(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
