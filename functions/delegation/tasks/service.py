@@ -114,7 +114,7 @@ class TaskService:
                 return current
             if _recurs(path[-1]):
                 # In the same write: a crash in between would end a recurring task for good.
-                path = (*path, t.recur(path[-1], now, grace=self.policies.dispatch.grace))
+                path = (*path, *self._next_run(path[-1], now))
             try:
                 return self.store.apply(self.written(current, *path))
             except (StaleTask, RevisionConflict) as refused:
@@ -122,6 +122,13 @@ class TaskService:
                     raise TaskNotFound(task_id) from None
                 current = refused.stored
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
+
+    def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
+        """What follows a run of a recurring task; a cancellation that came too late for the run stops the next one."""
+        following = t.recur(ended, now, grace=self.policies.dispatch.grace)
+        if not ended.cancel_requested:
+            return (following,)
+        return following, t.fail(following, now, code=t.CANCELLED, summary="cancelled on request")
 
     def written(self, before: Task, *path: Task) -> Advance | Revise:
         """Decided versions as one write, with the next revision and a nonce of its own."""

@@ -181,6 +181,15 @@ def test_a_recurring_task_is_submitted_in_the_write_that_ends_it() -> None:
         assert again.next_scheduled_run_ts == house.clock() + timedelta(seconds=60)
 
 
+def test_a_recurring_task_that_ends_before_it_sees_its_cancellation_does_not_recur() -> None:
+    house = House(Status.RUNNING, recurrence_seconds=60)
+    house.service.cancel(house.task_id)
+    EVENTS["its attempt succeeds"][0](house)
+    assert house.path == [OK, S, F]
+    head = house.service.get(house.task_id)
+    assert (head.error_code, head.due_at) == ("CANCELLED", None)
+
+
 def test_giving_back_twice_is_safe_also_after_a_cancellation() -> None:
     """The answer of the first was lost; the second finds what the first recorded, and writes nothing."""
     house = House(Status.RUNNING)
