@@ -89,9 +89,13 @@ def execution_name(task_id: str, n: int) -> str:
     return f"{task_id}-{n}"
 
 
-def wait_seconds(age: timedelta) -> int:
-    """The wait before the next heartbeat of a job of some age: 5 s, growing to 60 s."""
-    return int(min(max(age.total_seconds() / 10, _SHORTEST_WAIT), _LONGEST_WAIT))
+def wait_seconds(age: timedelta, lost_timeout: timedelta) -> int:
+    """The wait before the next heartbeat of a job of some age: 5 s, growing to 60 s, less where a lease is short.
+
+    Progress is noted four times in a short lease (`runs.HeldRun`): a look as often finds every lease renewed in time.
+    """
+    usual = min(max(age.total_seconds() / 10, _SHORTEST_WAIT), _LONGEST_WAIT)
+    return max(int(min(usual, lost_timeout.total_seconds() / 4)), 1)
 
 
 def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None:
@@ -104,10 +108,6 @@ def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None
     since = task.lease_acquired_ts
     signs = [sign for sign in (run.started_at, task.progress_ts) if sign is not None and since and sign > since]
     return min(max(signs), now) if signs else None
-
-
-def _age(task: Task, now: datetime) -> timedelta:
-    return now - task.lease_acquired_ts if task.lease_acquired_ts else timedelta(0)
 
 
 class Steps:
@@ -153,7 +153,7 @@ class Steps:
         except LeaseLost:
             return step.to("complete")
         if task.job_run_id is not None:
-            # A continuation: this attempt's job runs already, and starting it again finds it.
+            # A continuation: this attempt's job runs already, and StartJob finds it.
             return step.to(SPARK)
         return step.to(self._behaviors[task.task_type].prepare(task) or "complete")
 
@@ -170,7 +170,7 @@ class Steps:
     def start_job(self, step: Step) -> dict[str, Any]:
         """Start this attempt's job run, once all runs of former attempts have ended."""
         try:
-            held_by(self._tasks.get(step.task_id), step.attempt)
+            task = held_by(self._tasks.get(step.task_id), step.attempt)
             former = [run for run in self._jobs_.active(f"{step.task_id}-") if run.name != step.job]
             for run in former:
                 self._jobs_.cancel(run.id)
@@ -178,7 +178,8 @@ class Steps:
                 self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
-            run_id = self._jobs_.start(step.job, arguments)
+            # A known one is not started again: a continuation comes a day later, and no client token lasts for ever.
+            run_id = task.job_run_id or self._jobs_.start(step.job, arguments)
             self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
             self._end_own(step)
@@ -218,7 +219,7 @@ class Steps:
                 return step.to("continue")
         except LeaseLost:
             return step.to("complete")
-        return step.to("heartbeat", wait_seconds=wait_seconds(_age(task, now)))
+        return step.to("heartbeat", wait_seconds=self._wait_seconds(task, now))
 
     def complete(self, step: Step) -> dict[str, Any]:
         """Read the attempt's outcome; one that ended without any is given back."""
@@ -286,7 +287,11 @@ class Steps:
             return True
         lease = self._tasks.policies.lease
         due = task.recheck_not_before - lease.clock_drift - renew_every(lease)
-        return now + timedelta(seconds=wait_seconds(_age(task, now))) >= due
+        return now + timedelta(seconds=self._wait_seconds(task, now)) >= due
+
+    def _wait_seconds(self, task: Task, now: datetime) -> int:
+        age = now - task.lease_acquired_ts if task.lease_acquired_ts else timedelta(0)
+        return wait_seconds(age, self._tasks.policies.lease.lost_timeout)
 
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)

@@ -57,6 +57,22 @@ def test_a_lease_that_lasts_beyond_the_next_look_costs_no_write(driven: Driven) 
         assert driven.task.lost_not_before == driven.clock() + HOUR
 
 
+@pytest.mark.parametrize("seconds", [15, 30, 60, 150])
+def test_a_short_lease_is_renewed_before_a_sweeper_can_find_it_over(driven: Driven, seconds: int) -> None:
+    lease = replace(driven.tasks.policies.lease, lost_timeout=seconds * SECOND)
+    driven.tasks.policies = replace(driven.tasks.policies, lease=lease)
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    while driven.clock() < driven.task.created_ts + 15 * MINUTE:
+        driven.progress()
+        answer = driven.beat()
+        for _ in range(answer["wait_seconds"]):
+            driven.clock.advance(SECOND)
+            driven.tasks.look_again(driven.task_id)
+        assert driven.task.is_held
+
+
 def test_a_job_has_a_whole_lease_from_its_start_to_show_progress(driven: Driven) -> None:
     """However long it waited, and whenever the lease was last renewed while it did."""
     driven.acquire()

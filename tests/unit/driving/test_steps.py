@@ -88,6 +88,9 @@ def test_a_job_is_started_once_under_the_attempts_name(driven: Driven) -> None:
     assert driven.start()["next"] == driven.start()["next"] == "heartbeat"
     name = f"{driven.task_id}-1"
     arguments = ["--task-id", driven.task_id, "--attempt", "1"]
+    assert driven.jobs.started == [(name, arguments)]
+    driven.tasks.note(driven.task_id, 1, job_run_id=None)  # as when the first start was never answered
+    assert driven.start()["next"] == "heartbeat"
     assert driven.jobs.started == [(name, arguments), (name, arguments)]
     assert list(driven.jobs.runs) == [name]
     assert driven.task.job_run_id == name
@@ -168,7 +171,7 @@ def test_a_continuation_leaves_the_job_of_its_attempt_alone(driven: Driven) -> N
     assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "spark"
     assert behavior.asked == 0
     assert driven.start()["next"] == "heartbeat"
-    assert len(driven.jobs.runs) == 1
+    assert len(driven.jobs.started) == 1
 
 
 def test_the_next_attempt_is_no_continuation(driven: Driven) -> None:
@@ -213,7 +216,8 @@ def test_steps_of_a_stale_attempt_write_nothing(driven: Driven) -> None:
 
 def test_waits_lengthen_with_age() -> None:
     ages = [timedelta(0), 40 * SECOND, 2 * MINUTE, 10 * MINUTE, timedelta(days=1)]
-    assert [wait_seconds(age) for age in ages] == [5, 5, 12, 60, 60]
+    assert [wait_seconds(age, HOUR) for age in ages] == [5, 5, 12, 60, 60]
+    assert [wait_seconds(age, MINUTE) for age in ages] == [5, 5, 12, 15, 15]
 
 
 @pytest.mark.parametrize(
