@@ -23,7 +23,9 @@ AFTER_DEADLINE: Final = timedelta(seconds=10)
 HAND_OVER_BEFORE: Final = timedelta(seconds=60)
 """An inline run starts no batch later than this before its deadline, or than a fifth of its time if that is less."""
 MAX_TURNS: Final = 1_500
-"""Heartbeats of one execution: about nine events each, far below Step Functions' 25,000."""
+"""Heartbeats of one execution, over all its attempts: about nine events each, far below Step Functions' 25,000."""
+ATTEMPTS_AN_EXECUTION: Final = 250
+"""After as many attempts the next dispatch goes on: about 28 events each, of a parent that waits for its children."""
 SPARK: Final = "spark"
 """The engine that runs in a job of its own, as behaviors choose it and the state machine knows it."""
 _SHORTEST_WAIT: Final = 5
@@ -143,7 +145,7 @@ class Steps:
         except TaskNotFound:
             return step.to("stop")
         if task.lease_owner == step.execution:
-            return replace(step, attempt=task.attempt_count, turn=0).to("prepare")
+            return replace(step, attempt=task.attempt_count).to("prepare")
         return self._waiting_or(step, task, "stop")
 
     def prepare(self, step: Step, deadline: datetime) -> dict[str, Any]:
@@ -236,6 +238,8 @@ class Steps:
                 return step.to("failed")
             case Status.SUBMITTED if task.recurrence_seconds is not None:
                 return step.to("stop")  # the sweeper starts the next run: an execution's history has an end
+            case Status.RETRY_SCHEDULED if task.attempt_count % ATTEMPTS_AN_EXECUTION == 0:
+                return step.to("stop")
             case _:
                 return self._waiting_or(step, task, "stop")
 
@@ -257,7 +261,11 @@ class Steps:
 
     def _end_own(self, step: Step) -> None:
         """End a job that was started too late: who found this attempt lost may have looked for it before."""
-        for run in self._jobs_.active(step.job):
+        try:
+            runs = self._jobs_.active(step.job)
+        except JobRefused:
+            return  # as in `_cancel`
+        for run in runs:
             if run.name == step.job:
                 self._cancel(run)
 

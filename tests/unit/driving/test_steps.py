@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from delegation.driving.jobs import JobRefused, JobRun
 from delegation.driving.steps import MAX_TURNS, MalformedStep, Step, Steps, wait_seconds
 from delegation.tasks.behaviors import Behaviors
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.model import Status
+from delegation.tasks.outcomes import AttemptError, ErrorClass
 from delegation.tasks.service import Lease
 from tests.unit.driving.driven import KINDS, Chooses, Driven
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
@@ -143,6 +145,46 @@ def test_a_long_run_goes_on_in_the_next_execution_with_the_same_attempt(driven: 
     assert driven.sent == [(driven.task_id, 2)] * 2
     answer = driven.acquire(n=2)
     assert (answer["next"], answer["attempt"], answer["turn"]) == ("prepare", 1, 0)
+
+
+def test_heartbeats_are_counted_over_all_attempts_of_an_execution(driven: Driven) -> None:
+    """Four attempts of half a day each would use up Step Functions' 25,000 events as well as one of two days."""
+    driven.acquire()
+    driven.start()
+    driven.step = replace(driven.step, turn=MAX_TURNS - 2)
+    driven.beat()
+    driven.jobs.become(driven.step.job, "FAILED")
+    assert driven.steps.complete(driven.step)["next"] == "wait"
+    driven.clock.advance(HOUR)
+    answer = driven.steps.acquire(driven.step, driven.clock() + MINUTE)
+    driven.step = Step.of(answer)
+    driven.start()
+    assert driven.beat()["next"] == "continue"
+
+
+@pytest.mark.parametrize(("attempts", "following"), [(248, "wait"), (249, "stop")])
+def test_very_many_attempts_go_on_in_another_execution(attempts: int, following: str) -> None:
+    """A parent looks after its children for days, an attempt a minute."""
+    driven = Driven(attempt_count=attempts, attempts_excused=attempts)
+    driven.acquire()
+    waiting = AttemptError("CHILDREN_PENDING", "1 of 1 children are not done", ErrorClass.WAITING)
+    driven.tasks.give_back(driven.task_id, driven.step.attempt, waiting, wait=MINUTE)
+    assert driven.steps.complete(driven.step)["next"] == following
+    driven.clock.advance(3 * MINUTE)
+    driven.tasks.look_again(driven.task_id)
+    assert driven.sent == [(driven.task_id, 2)]
+
+
+def test_a_job_that_was_started_too_late_and_cannot_be_listed_is_left(driven: Driven) -> None:
+    """A worker whose steps raise anything but a passing error ends."""
+    driven.acquire()
+    stale = replace(driven.step, attempt=7)
+
+    def refused(_prefix: str) -> list[JobRun]:
+        raise JobRefused("EMR Serverless answered AccessDeniedException to list_job_runs")
+
+    driven.jobs.active = refused  # type: ignore[method-assign]
+    assert driven.steps.start_job(stale)["next"] == "complete"
 
 
 def test_a_continuation_that_the_queue_did_not_take_is_sent_again(driven: Driven) -> None:
