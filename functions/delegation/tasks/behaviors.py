@@ -5,7 +5,7 @@ kind whose work is one function (reliable-tasks.md, "Design"); `FunctionBehavior
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -28,6 +28,7 @@ R = TypeVar("R", bound=BaseModel)
 CHILDREN_PENDING: Final = "CHILDREN_PENDING"
 CHILD_FAILED: Final = "CHILD_FAILED"
 ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"
+_LONGEST_WAIT: Final = timedelta(minutes=1)
 
 
 class TaskBehavior(Protocol):
@@ -223,7 +224,8 @@ class FunctionBehavior(Generic[P, R]):
                 for child in open_:
                     self._tasks.cancel(child.task_id)
             text = f"{len(open_)} of {len(stored)} children are not done"
-            return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), self._children_wait)
+            wait = self._wait_for(open_)
+            return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
         # One that was never created belongs to a run that ended before it could be; its successor made its own.
         failed = [child for child in stored if child is not None and child.status is Status.FAILURE]
         if task.cancel_requested:
@@ -236,6 +238,11 @@ class FunctionBehavior(Generic[P, R]):
             text = f"{len(failed)} of {len(stored)} children failed"
             return self._end(task, AttemptError(CHILD_FAILED, text, ErrorClass.PERMANENT, after_children=True))
         return self._succeed(task)
+
+    def _wait_for(self, children: Sequence[Task]) -> timedelta:
+        """Until the next look at them: every look is an attempt, and four rows of a history that is kept."""
+        age = self._tasks.clock() - min(child.received_timestamp for child in children)
+        return max(min(age / 10, _LONGEST_WAIT), self._children_wait)
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:
         try:

@@ -84,6 +84,7 @@ def after_error(
         summary=error.summary,
         excuse=excuse,
         throttled=throttled,
+        noted=error.kind is not ErrorClass.WAITING,
     )
 
 

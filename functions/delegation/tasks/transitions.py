@@ -130,8 +130,12 @@ def schedule_retry(
     summary: str,
     excuse: bool = False,
     throttled: bool = False,
+    noted: bool = True,
 ) -> Task:
-    """A held task waits until `at` for its next attempt; `excuse` keeps this attempt from counting."""
+    """A held task waits until `at` for its next attempt; `excuse` keeps this attempt from counting.
+
+    What is not `noted` stays out of the history of errors, and displaces none there.
+    """
     return transition(
         task,
         Status.RETRY_SCHEDULED,
@@ -143,7 +147,7 @@ def schedule_retry(
         throttled_count=task.throttled_count + (1 if throttled else 0),
         error_code=code,
         result_summary=_short(summary),
-        result_extended=_bounded(task, now, code, summary),
+        result_extended=_bounded(task, now, code, summary) if noted else task.result_extended,
         **_NO_LEASE,
     )
 

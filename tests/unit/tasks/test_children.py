@@ -13,7 +13,7 @@ from delegation.tasks.service import Lease
 from delegation.tasks.tasks import Parent
 from delegation.tasks.worker import Worker
 from tests.unit.tasks.builders import MINUTE, SECOND
-from tests.unit.tasks.site import ONE, ForGood, Site, Sum, Total, add, identity
+from tests.unit.tasks.site import ONE, ForGood, Passing, Site, Sum, Total, add, identity
 
 
 @pytest.fixture
@@ -191,3 +191,34 @@ def test_a_parent_that_fails_by_itself_does_so_after_its_children(how: str) -> N
     assert site.head(child).status is Status.SUCCESS
     assert site.head(child).last_status_change_ts <= done.last_status_change_ts
     assert len(runs) == (0 if how == "lost for good" else 1)
+
+
+def test_looks_at_children_grow_rarer_and_displace_no_error(site: Site) -> None:
+    """Every look is an attempt with rows of its own: five seconds apart they would fill a history for nothing."""
+    tries: list[int] = []
+
+    def parent(_parameters: Family, run: Run) -> Total:
+        tries.append(1)
+        if len(tries) == 1:
+            raise Passing("try again")
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        return Total(total=7)
+
+    behavior = Behavior("FAMILY", Family, parent, result=Total)
+    task_id = site.client().submit(behavior, Family()).task_id
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    told = site.head(task_id).result_extended
+    assert told is not None
+    assert "PASSING" in told
+    waits = []
+    for _ in range(60):
+        site.clock.now = site.head(task_id).due_at or site.clock.now
+        worker.run_once()
+        head = site.head(task_id)
+        assert head.next_scheduled_run_ts is not None
+        waits.append(head.next_scheduled_run_ts - site.clock.now)
+    assert (waits[0], waits[-1]) == (5 * SECOND, MINUTE)
+    assert waits == sorted(waits)
+    assert head.result_extended == told
+    assert head.error_code == "CHILDREN_PENDING"
