@@ -9,6 +9,7 @@ from typing import Final
 from delegation.tasks import transitions as t
 from delegation.tasks.model import Task
 from delegation.tasks.policy import MAX_EXCUSED, Policies
+from delegation.tasks.redaction import redacted
 
 
 class ErrorClass(StrEnum):
@@ -106,7 +107,8 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
 
 
 def _parked(error: AttemptError) -> str:
-    return _PARKED + json.dumps([error.code, error.summary, error.extended])
+    extended = None if error.extended is None else redacted(error.extended)
+    return _PARKED + json.dumps([error.code, redacted(error.summary), extended])
 
 
 def parked_error(pending_result: str | None) -> AttemptError | None:

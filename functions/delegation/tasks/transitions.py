@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.model import HELD, Status, Task
+from delegation.tasks.redaction import redacted
 
 S = Status
 ARROWS: Final[dict[Status, frozenset[Status]]] = {
@@ -114,7 +115,7 @@ def fail(task: Task, now: datetime, *, code: str, summary: str, extended: str | 
         next_scheduled_run_ts=None,
         eta_ts=None,
         error_code=code,
-        result_summary=_short(summary),
+        result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, summary if extended is None else extended),
         **_NO_LEASE,
     )
@@ -146,7 +147,7 @@ def schedule_retry(
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
         error_code=code,
-        result_summary=_short(summary),
+        result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, summary) if noted else task.result_extended,
         **_NO_LEASE,
     )
@@ -221,7 +222,7 @@ def _short(text: str) -> str:
 
 
 def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
-    """The history of errors, newest last, cut at the front (delegation-service.txt §7, result_extended)."""
-    line = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {text}"
+    """The history of errors without secrets, newest last, cut at the front (delegation-service.txt §7)."""
+    line = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {redacted(text)}"
     history = f"{task.result_extended}\n{line}" if task.result_extended else line
     return history[-_RESULT_LIMIT:]
