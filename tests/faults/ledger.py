@@ -183,7 +183,8 @@ class Ledger:
         age = now - task.last_status_change_ts + self.world.drift
         self._require(age >= self.policies.maintenance.retention, task, f"removed after {age}")
         parent = None if task.parent_id is None else self.store._heads.get(task.parent_id)
-        self._require(parent is None or parent.is_terminal, task, "removed before its parent was told")
+        told = parent is None or parent.is_terminal or task_id not in parent.children
+        self._require(told, task, "removed before its parent was told")
         self._require(task_id not in self.store._rows, task, "removed but for its rows")
         self.lives.append(self.rows.pop(task_id))
         self.nonces -= {version.nonce for version in self.written.pop(task_id)}

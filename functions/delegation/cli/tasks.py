@@ -16,12 +16,12 @@ from delegation.cli.output import Output, TaskPage, open_output
 from delegation.client.client import DelegationClient
 from delegation.client.model import TaskView
 from delegation.polaris.client import utc_now
-from delegation.purge.behavior import KINDS
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.model import Status, Task
 from delegation.tasks.policy import Policies, RetryPolicy
 from delegation.tasks.service import NoDispatchQueue, TaskService
 from delegation.tasks.store import TaskStore, Unreadable
+from delegation.wiring import BUILT_IN_KINDS
 
 app = typer.Typer(
     no_args_is_help=True, help="List tasks, look at one, follow it, read its history, cancel it, retry it."
@@ -136,7 +136,7 @@ def _tasks(stack: Path | None, table: str | None) -> TaskService:
 
 
 def _known(task: Task) -> Task:
-    if task.task_type not in KINDS:
+    if task.task_type not in BUILT_IN_KINDS:
         raise TaskStays(
             task.task_id, f"is of the unknown behavior {task.task_type}", "Use the release that the task belongs to."
         )
@@ -159,10 +159,10 @@ def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, 
                 found.append(TaskView.of(entry.public()))
             if len(found) + len(unreadable) == limit:
                 at_end = page.cursor is None and entry is page.entries[-1]
-                return TaskPage(found, None if at_end else entry.task_id, KINDS, unreadable)
+                return TaskPage(found, None if at_end else entry.task_id, BUILT_IN_KINDS, unreadable)
         cursor = page.cursor
         if cursor is None:
-            return TaskPage(found, None, KINDS, unreadable)
+            return TaskPage(found, None, BUILT_IN_KINDS, unreadable)
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskView]:

@@ -6,7 +6,7 @@ Its id is deterministic, so there is one task of it in a store, and one holder o
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -21,6 +21,8 @@ from delegation.tasks.tasks import Tasks
 logger = logging.getLogger(__name__)
 KIND: Final = "STORE_MAINTENANCE"
 _BATCH: Final = 25
+_PAGE: Final = 500
+"""Heads at a time: a store reads further than a page, and reads the rest of it again for the next (TaskStore.heads)."""
 _TOLD: Final = 20
 """So many ids of unreadable tasks are told: a record has room for a few, and whoever asks has the list."""
 
@@ -91,12 +93,28 @@ def store_maintenance(
 def ensure_submitted(tasks: TaskService, behavior: Behavior[Maintenance, MaintenanceReport]) -> bool:
     """Submit the maintenance task unless it is there, one read in the usual case; whether this call did.
 
-    One that somebody cancelled stays so: a FAILURE is left to be retried by hand.
+    One that is there follows the interval as it is configured now. One that somebody cancelled stays so: a FAILURE is
+    left to be retried by hand.
     """
     parameters = Maintenance()
-    if tasks.store.get(behavior.task_id(parameters)) is not None:
-        return False
-    return Tasks(tasks).submit(behavior, parameters).is_new
+    head = tasks.store.get(behavior.task_id(parameters))
+    if head is None:
+        return Tasks(tasks).submit(behavior, parameters).is_new
+    if behavior.every is not None and head.recurrence_seconds != int(behavior.every.total_seconds()):
+        every = behavior.every
+        tasks.change(head.task_id, lambda task, now: _repeating(tasks, task, every, now), task=head)
+    return False
+
+
+def _repeating(tasks: TaskService, task: Task, every: timedelta, now: datetime) -> Task:
+    """The task with another interval; a run that waits for a time further ahead than that is brought forward."""
+    seconds = int(every.total_seconds())
+    if task.is_terminal or task.recurrence_seconds == seconds:
+        return task
+    if task.next_scheduled_run_ts is None or task.next_scheduled_run_ts <= now + every:
+        return task.evolve(recurrence_seconds=seconds)
+    due = now + every + tasks.policies.dispatch.grace
+    return task.evolve(recurrence_seconds=seconds, next_scheduled_run_ts=now + every, due_at=due)
 
 
 def _keep_records(records: ExpiringRecords | None, tasks: TaskService, run: Run) -> dict[str, int]:
@@ -121,7 +139,7 @@ def _keep_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mainten
     unreadable: list[str] = []
     cursor: str | None = None
     while True:
-        page = tasks.store.heads(cursor=cursor, limit=_BATCH)
+        page = tasks.store.heads(cursor=cursor, limit=_PAGE)
         for entry in page.entries:
             run.checkpoint()
             if isinstance(entry, Unreadable):
@@ -149,9 +167,9 @@ def _keep(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
 
 
 def is_removable(tasks: TaskService, head: Task) -> bool:
-    """Whether a task is past retention; a child's outcome is kept until its parent, which is told by it, has one.
+    """Whether a task is past retention; a child's outcome is kept while its parent, which is told by it, waits for it.
 
-    A parent that cannot be read may be waiting.
+    A parent that cannot be read may be waiting. One that recurs has other children in every run.
     """
     if not head.is_terminal or head.last_status_change_ts + tasks.policies.maintenance.retention > tasks.clock():
         return False
@@ -159,7 +177,7 @@ def is_removable(tasks: TaskService, head: Task) -> bool:
         parent = None if head.parent_id is None else tasks.store.get(head.parent_id)
     except MalformedRecord:
         return False
-    return parent is None or parent.is_terminal
+    return parent is None or parent.is_terminal or head.task_id not in parent.children
 
 
 def is_orphaned(head: Task) -> bool:

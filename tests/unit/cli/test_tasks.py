@@ -2,9 +2,9 @@ import itertools
 import json
 
 from delegation.cli.tasks import collect, versions_of
-from delegation.purge.behavior import KINDS
 from delegation.tasks.model import Status
 from delegation.tasks.store import Advance, Create
+from delegation.wiring import BUILT_IN_KINDS
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
@@ -85,7 +85,7 @@ def test_pages_of_a_filtered_list_lose_nothing(store):
         if cursor is None:
             break
     assert found == [f"t-{n:03}" for n in range(0, 250, 7)]
-    assert page.known == KINDS
+    assert page.known == BUILT_IN_KINDS
 
 
 def test_what_cannot_be_read_is_listed_as_such_and_hides_nothing(run, store):

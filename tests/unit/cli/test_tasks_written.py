@@ -82,6 +82,13 @@ def test_only_a_failure_is_retried(run, store, status):
     assert store.get(TASK_ID) == before
 
 
+def test_maintenance_is_cancelled_and_retried_like_other_tasks(run, store):
+    put(store, Status.SUBMITTED, task_type="STORE_MAINTENANCE", recurrence_seconds=3600)
+    for word, status in (("cancel", Status.FAILURE), ("retry", Status.SUBMITTED)):
+        assert run("tasks", word, TASK_ID).exit_code == 0
+        assert store.get(TASK_ID).status is status
+
+
 @pytest.mark.parametrize("word", ["cancel", "retry"])
 def test_a_newer_releases_task_is_left_to_it(run, store, word):
     before = put(store, Status.FAILURE if word == "retry" else Status.RUNNING, task_type="COMPACTION")

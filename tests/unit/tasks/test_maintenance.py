@@ -1,7 +1,8 @@
 """`store-maintenance` over the in-memory store, run by a worker."""
 
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,7 @@ from delegation.tasks.policy import InvalidProperty, Policies
 from delegation.tasks.service import NoDispatchQueue, TaskService
 from delegation.tasks.store import Advance, Create, Page, Revise
 from delegation.tasks.worker import Worker, WorkerSettings
-from tests.unit.tasks.builders import HOUR, NOW, Clock, acquired, failed, submitted, succeeded, touched
+from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock, acquired, failed, submitted, succeeded, touched
 
 RETENTION = timedelta(days=7)
 
@@ -97,8 +98,9 @@ def test_finished_tasks_past_retention_are_removed_and_no_others(site: Site) -> 
 
 
 def test_a_child_is_kept_until_its_parent_has_an_outcome(site: Site) -> None:
-    parent = site.stored(submitted())
-    child = site.finished(parent_id=parent.task_id)
+    parent_id = str(uuid.uuid4())
+    child = site.finished(parent_id=parent_id)
+    parent = site.stored(submitted(parent_id, children=(child.task_id,)))
     site.clock.now = NOW + RETENTION
     assert site.run().tasks_removed == 0
     site.store.apply(Advance(parent, failed(parent, site.clock.now)))
@@ -199,6 +201,48 @@ def test_it_recurs_and_there_is_only_one(site: Site) -> None:
     head = site.tasks.get(site.behavior.task_id(Maintenance()))
     assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, NOW + HOUR)
     assert site.worker().run_once() is None
+
+
+@pytest.mark.parametrize(("minutes", "first"), [(10, 10), (180, 60)], ids=["oftener", "more rarely"])
+def test_it_follows_another_interval(site: Site, minutes: int, first: int) -> None:
+    ensure_submitted(site.tasks, site.behavior)
+    site.run()
+    task_id = site.behavior.task_id(Maintenance())
+    site.behavior = replace(site.behavior, every=minutes * MINUTE)
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    assert site.tasks.get(task_id).next_scheduled_run_ts == NOW + first * MINUTE
+    site.clock.now = NOW + (first + 1) * MINUTE
+    site.run()
+    assert site.tasks.get(task_id).next_scheduled_run_ts == site.clock() + minutes * MINUTE
+
+
+def test_a_cancelled_one_keeps_what_it_has(site: Site) -> None:
+    ensure_submitted(site.tasks, site.behavior)
+    cancelled = site.tasks.cancel(site.behavior.task_id(Maintenance()))
+    assert ensure_submitted(site.tasks, replace(site.behavior, every=MINUTE)) is False
+    assert site.tasks.get(cancelled.task_id) == cancelled
+
+
+def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: Site) -> None:
+    """A parent that recurs never ends: what waited for its end would stay for ever."""
+    parent_id = str(uuid.uuid4())
+    former, present = (site.finished(parent_id=parent_id) for _ in range(2))
+    site.stored(submitted(parent_id, recurrence_seconds=3600, children=(present.task_id,)))
+    site.clock.now = NOW + 2 * RETENTION
+    assert site.run().tasks_removed == 1
+    assert site.store.get(former.task_id) is None
+    assert site.store.get(present.task_id) == present
+
+
+def test_heads_are_read_in_large_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page begins with a Scan of up to a megabyte, most of which a small page would read again."""
+    for _ in range(120):
+        site.finished()
+    pages: list[Page] = []
+    read = site.store.heads
+    monkeypatch.setattr(site.store, "heads", lambda **asked: pages.append(read(**asked)) or pages[-1])
+    site.run()
+    assert len(pages) == 1
 
 
 def test_what_a_newer_release_owns_is_left_whatever_its_age(site: Site) -> None:
