@@ -205,6 +205,8 @@ class Steps:
         run = self._jobs_.get(task.job_run_id) if task.job_run_id else None
         if run is None or run.has_ended:
             return step.to("complete")
+        if task.cancel_requested and run.is_waiting:
+            self._cancel(run)  # one that runs sees the request itself, and tells what it did
         now = self._tasks.clock()
         try:
             sign = last_sign_of_life(run, task, now)

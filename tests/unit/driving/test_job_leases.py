@@ -153,3 +153,30 @@ def test_a_killed_job_is_retried(driven: Driven) -> None:
     assert answer["next"] == "wait"
     assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
     assert "the driver was killed" in (driven.task.result_summary or "")
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])
+def test_a_cancelled_task_does_not_wait_for_its_job_to_start(driven: Driven, state: str) -> None:
+    """Where there is no capacity it may wait for hours, its lease renewed all the while."""
+    driven.acquire()
+    driven.start()
+    job = f"{driven.task_id}-1"
+    driven.jobs.become(job, state)
+    driven.tasks.cancel(driven.task_id)
+    assert driven.beat()["next"] == "heartbeat"
+    assert driven.jobs.cancelled == [job]
+    assert driven.task.is_held
+    driven.jobs.become(job, "CANCELLED")
+    assert driven.beat()["next"] == "complete"
+    assert driven.steps.complete(driven.step)["next"] == "failed"
+    assert driven.task.error_code == "CANCELLED"
+
+
+def test_a_cancelled_task_whose_job_runs_is_left_to_the_job(driven: Driven) -> None:
+    """It stops before its next batch and tells what it did."""
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.tasks.cancel(driven.task_id)
+    assert driven.beat()["next"] == "heartbeat"
+    assert driven.jobs.cancelled == []
