@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, HTTPClientError
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
@@ -22,7 +28,8 @@ _TRY_AGAIN: Final = frozenset({
     "TransactionInProgressException",
 })  # fmt: skip
 _TRY_AGAIN_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
-_NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError)
+_NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, CredentialRetrievalError)
+"""The last: what hands out the role's credentials did not answer, and they are needed to sign."""
 _UNREACHABLE: Final = (HTTPClientError, BotoConnectionError)
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
@@ -106,7 +113,7 @@ class ConditionalTable:
                 failure = error
                 if not _worth_another_try(error):
                     break
-            except _UNREACHABLE as error:
+            except (*_NOT_SENT, *_UNREACHABLE) as error:
                 failure = error
             else:
                 return answer

@@ -16,6 +16,7 @@ from tests.unit.tasks.faulty_client import (
     connect_timeout,
     connection_closed,
     no_connection,
+    no_credentials_now,
     read_timeout,
 )
 
@@ -31,6 +32,7 @@ REFUSALS = {
     "request limit": answered("RequestLimitExceeded"),
     "not connected": no_connection,
     "not connected in time": connect_timeout,
+    "not signed": no_credentials_now,
 }
 """Answers that say that nothing was written."""
 

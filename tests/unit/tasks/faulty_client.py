@@ -8,6 +8,7 @@ from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
     ReadTimeoutError,
 )
@@ -54,6 +55,10 @@ def connection_closed(_operation: str) -> Exception:
 
 def connect_timeout(_operation: str) -> Exception:
     return ConnectTimeoutError(endpoint_url=URL)
+
+
+def no_credentials_now(_operation: str) -> Exception:
+    return CredentialRetrievalError(provider="container-role", error_msg="timed out")
 
 
 def no_connection(_operation: str) -> Exception:
