@@ -109,8 +109,10 @@ class Tasks:
         """Store a task for these parameters, or attach to the one that has them.
 
         A deterministic task that ended in FAILURE is submitted again; one that succeeded is complete. With `parent` the
-        task is its child: the parent ends after it.
+        task is its child: the parent ends after it. ValueError for a child that recurs, for it never ends.
         """
+        if parent is not None and behavior.every is not None:
+            raise ValueError(f"{behavior.kind} recurs and never ends: no parent can wait for it")
         first = self._first(behavior, parameters, parent)
         if parent is not None:
             self._service.adopt(parent.task_id, parent.attempt, first.task_id)

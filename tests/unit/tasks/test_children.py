@@ -222,3 +222,11 @@ def test_looks_at_children_grow_rarer_and_displace_no_error(site: Site) -> None:
     assert waits == sorted(waits)
     assert head.result_extended == told
     assert head.error_code == "CHILDREN_PENDING"
+
+
+def test_what_recurs_is_nobodys_child(site: Site) -> None:
+    """Its parent would wait for ever."""
+    parent = site.client().submit(family(site), Family()).task_id
+    with pytest.raises(ValueError, match="never ends"):
+        site.client().submit(replace(ADD_OR_FAIL, every=MINUTE), ONE, parent=Parent(parent, 1))
+    assert site.head(parent).children == ()
