@@ -195,17 +195,24 @@ class DynamoDbTaskStore:
         return tuple(found)
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """See TaskStore.due: one Query a shard, side by side."""
+        """See TaskStore.due: a Query a shard, side by side, and one more for each further MB."""
 
         def shard(bucket: str) -> list[DueEntry]:
-            answer = self._read(
-                "query",
-                IndexName=DUE_INDEX,
-                KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
-                ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
-                Limit=limit,
-            )
-            items = [from_item(item) for item in answer["Items"]]
+            items: list[dict[str, Any]] = []
+            after: dict[str, Any] = {}
+            while True:
+                answer = self._read(
+                    "query",
+                    IndexName=DUE_INDEX,
+                    KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
+                    ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
+                    Limit=limit - len(items),
+                    **after,
+                )
+                items += [from_item(item) for item in answer["Items"]]
+                if "LastEvaluatedKey" not in answer or len(items) >= limit:
+                    break
+                after = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
             return [DueEntry(item["task_id"], datetime.fromisoformat(item["due_at"])) for item in items]
 
         with ThreadPoolExecutor(max_workers=8) as pool:

@@ -50,6 +50,18 @@ def test_a_read_is_tried_again(
     assert len(bench.waits) == TRIES - 1
 
 
+def test_what_is_due_is_read_to_its_end_however_small_the_pages_are(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is 1 MB: what stays due in a shard, a newer release's tasks for example, hides nothing behind it."""
+    tasks = [bench.rival.apply(Create(submitted())) for _ in range(40)]
+    query = bench.client.query
+    monkeypatch.setattr(bench.client, "query", lambda **asked: query(**{**asked, "Limit": 1}), raising=False)
+    now = max(task.due_at for task in tasks if task.due_at)
+    assert {entry.task_id for entry in bench.store.due(now)} == {task.task_id for task in tasks}
+    assert len(bench.store.due(now, limit=7)) == 7
+
+
 @pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
 @errors(
     {"throttled": answered("ThrottlingException"), "denied": answered("AccessDeniedException"), "none": read_timeout}
