@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyiceberg.catalog.rest import RestCatalog
@@ -44,7 +44,7 @@ from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
 
 REPORT = "demo.json"
-_PATIENCE = timedelta(minutes=5)
+_PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,7 @@ class Demo:
         watch = TaskWatch()
         # `transient`: the history below says it all once the task is over.
         with Live(watch, console=self._console, refresh_per_second=10, transient=True):
-            until = datetime.now(UTC) + _PATIENCE
-            for view in self._service.follow(task_id, interval_seconds=0.5, until=until):
+            for view in self._service.follow(task_id, interval_seconds=0.5, timeout_seconds=_PATIENCE_SECONDS):
                 watch.show(view)
         if not view.is_terminal:
             raise TaskNotDone(task_id, view.status)

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
@@ -130,7 +130,7 @@ def _run_one(job: tuple[int, str]) -> Run:
     return run(*job)
 
 
-def play(seeds: Iterable[int], mutation: str, processes: int) -> Iterator[Run]:
+def play(seeds: Iterable[int], mutation: str, processes: int) -> Generator[Run, None, None]:
     """Play seeds in several processes, in their order."""
     quiet = (logging.WARNING,)  # what processes warn of under faults is many lines a seed
     with multiprocessing.get_context("spawn").Pool(processes, logging.disable, quiet) as pool:

@@ -3,7 +3,6 @@
 `show` and `watch` ask the service; the others use the task table itself, as the operator.
 """
 
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -75,8 +74,7 @@ def watch_command(
 ) -> None:
     """Follow a task until it has an outcome; the exit status is 1 if that is FAILURE."""
     output = open_output(ctx, as_json=as_json)
-    until = None if timeout is None else utc_now() + timedelta(seconds=timeout)
-    watch(output, Connection(stack).client(), task_id, interval_seconds=interval, until=until)
+    watch(output, Connection(stack).client(), task_id, interval_seconds=interval, timeout_seconds=timeout)
 
 
 @app.command("history")
@@ -181,11 +179,11 @@ def watch(
     task_id: str,
     *,
     interval_seconds: float = 1.0,
-    until: datetime | None = None,
+    timeout_seconds: float | None = None,
 ) -> TaskView:
-    """Show a task until it is terminal; raises TaskDidNotSucceed, and TaskNotDone when `until` comes first."""
+    """Show a task until it is terminal; raises TaskDidNotSucceed, and TaskNotDone when the time-out comes first."""
     with output.watching() as show:
-        for view in client.follow(task_id, interval_seconds=interval_seconds, until=until):
+        for view in client.follow(task_id, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds):
             show(view)
     if not view.is_terminal:
         raise TaskNotDone(task_id, view.status)

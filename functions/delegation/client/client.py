@@ -133,12 +133,13 @@ class DelegationClient:
             return self._config
 
     def follow(
-        self, task_id: str, *, interval_seconds: float = 1.0, until: datetime | None = None
+        self, task_id: str, *, interval_seconds: float = 1.0, timeout_seconds: float | None = None
     ) -> Iterator[TaskView]:
-        """The task now, then again whenever it has changed, until it is terminal or `until` has passed.
+        """The task now, then again whenever it has changed, until it is terminal or the time-out has passed.
 
         Raises NotFound.
         """
+        until = None if timeout_seconds is None else self._clock() + timedelta(seconds=timeout_seconds)
         seen: tuple[int, int] | None = None
         while True:
             view = self.task(task_id)
