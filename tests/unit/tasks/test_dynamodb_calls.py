@@ -54,7 +54,7 @@ def test_what_is_due_is_read_to_its_end_however_small_the_pages_are(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page is 1 MB: what stays due in a shard, a newer release's tasks for example, hides nothing behind it."""
-    tasks = [bench.rival.apply(Create(submitted())) for _ in range(40)]
+    tasks = [bench.rival.apply(Create(submitted())) for _ in range(24)]
     query = bench.client.query
     monkeypatch.setattr(bench.client, "query", lambda **asked: query(**{**asked, "Limit": 1}), raising=False)
     now = max(task.due_at for task in tasks if task.due_at)
