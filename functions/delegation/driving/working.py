@@ -30,7 +30,7 @@ class JobEngine:
     ) -> None:
         """`wait` is for seconds, or until the event is set."""
         self._tasks = tasks
-        self._outside = JobsOutside(jobs)
+        self._outside = JobsOutside(jobs)  # not `tasks.outside`, which may rest: a stopping worker asks once and now
         self._steps = Steps(tasks, frozenset(), jobs=jobs)
         self._wait = wait or threading.Event.wait
 

@@ -297,16 +297,18 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
     """boto3 retries a call, but not a body that breaks off."""
     for _ in range(tries):
         answer = client.get_object(Bucket=location.bucket, Key=location.key)
-        # Chunked transfer, as some stores and proxies answer, states no length.
-        length = answer.get("ContentLength")
-        try:
-            data = answer["Body"].read(limit + 1) if length is None else b""
-            if max(len(data), length or 0) > limit:
-                answer["Body"].close()
-                raise ObjectTooLarge(f"{location.uri} has {length or 'unstated'} bytes, more than {limit}")
-            return data if length is None else answer["Body"].read()
-        except (HTTPClientError, IncompleteReadError) as error:
-            broken = error
+        stated = answer.get("ContentLength", 0)
+        if stated <= limit:
+            try:
+                # Chunked transfer, as some stores and proxies answer, states no length.
+                data = answer["Body"].read(None if "ContentLength" in answer else limit + 1)
+            except (HTTPClientError, IncompleteReadError) as error:
+                broken = error
+                continue
+            if len(data) <= limit:
+                return data
+        answer["Body"].close()
+        raise ObjectTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than {limit}")
     raise broken
 
 
