@@ -1,0 +1,25 @@
+"""What is stored and answered stays byte for byte what it was: tasks, records, plans, marks, receipts, API answers.
+
+The texts for people are left out: `message`, `details`, `result_summary`, `result_extended`.
+"""
+
+import json
+
+import pytest
+
+from tests.golden.record import FOLDER, text_of
+from tests.golden.stories import STORIES
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_every_byte_is_as_it_was(name: str) -> None:
+    told = text_of(name)
+    recorded = (FOLDER / f"{name}.json").read_text(encoding="utf-8")
+    assert json.loads(told) == json.loads(recorded)
+    assert told == recorded
+
+
+def test_every_story_is_recorded_and_most_end_with_a_receipt() -> None:
+    recorded = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    assert recorded.keys() == STORIES.keys()
+    assert sum("/receipt.json" in text for text in recorded.values()) >= 6
