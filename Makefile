@@ -51,7 +51,7 @@ bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time
 	@for script in tests/bench/bench_$(BENCH).py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
 
 crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; totals on the last line
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crash_matrix $(ARGS)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
 
 # A failed recipe ends make with 2, whatever it ended with itself; only under -q is a 1 passed on (GNU make 4). So for this
 # goal alone -q is on, which + exempts from. With other goals beside it, or -n, make ends as it always does.
@@ -62,7 +62,7 @@ endif
 
 simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs to see one caught
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
-	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulate --seeds $(SEEDS) --mutation $(MUTATION)
+	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION)
 
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; totals on the last line
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from delegation.settings import policies_of
-from delegation.tasks.policy import InvalidProperty
+from delegation.operations.purge.behavior.limits import policies_of
+from delegation.tasks.life.policy import InvalidProperty
 
 PREFIX = "delegation:"
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from delegation.purge.context import PurgeContext, PurgeResult
-from delegation.purge.spark_engine import purge_with_spark
+from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.spark import purge_with_spark
 from delegation.tasks.errors import LeaseLost
-from delegation.wiring import job_workplace, polaris, purge_behavior, task_service
+from delegation.wiring.spark_job import job_behavior, job_resources
 
 logger = logging.getLogger("purge_table")
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("purge_table")
 def main(arguments: Sequence[str]) -> int:
     """Run the attempt if it is still the task's; raises what is not foreseen, for the job to fail."""
     options = _parser().parse_args(arguments)
-    behavior = purge_behavior(task_service(), polaris())
+    behavior = job_behavior()
     try:
         done = behavior.run_job(_with_session, options.task_id, options.attempt)
     except LeaseLost:
@@ -37,7 +37,7 @@ def _with_session(ctx: PurgeContext) -> PurgeResult:
     # A chunk deleted twice at once does no harm, but it doubles the load on a store that is the bottleneck.
     session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
     try:
-        return purge_with_spark(session, ctx, job_workplace())
+        return purge_with_spark(session, ctx, job_resources())
     finally:
         session.stop()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-REPOSITORY = Path(__file__).parents[1]
+from tests.paths import ROOT
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def spark_session(
     import pyspark
     from pyspark.sql import SparkSession
 
-    path = os.pathsep.join([str(REPOSITORY / "functions"), str(REPOSITORY)])
+    path = os.pathsep.join([str(ROOT / "functions"), str(ROOT)])
     builder = SparkSession.builder.master(master)
     for name, value in {**(environment or {}), "PYTHONPATH": path}.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)

@@ -1,16 +1,22 @@
 """The root of every error this service raises on purpose.
 
 DelegationError
-├── tasks:        TaskError (tasks/store.py) …
-├── idempotency:  IdempotencyError …
-├── polaris:      PolarisError …
-├── purge:        PurgeError …
-└── edge:         Problem …
+├── GuardRefused      a guard stopped the operation; each room defines its own
+├── ObjectStoreError  storage/base
+├── IcebergError      iceberg/errors
+├── WorksetError      worksets/errors
+├── PurgeError        operations/purge/errors
+├── TaskError         tasks/errors
+├── IdempotencyError  idempotency/errors
+├── PolarisError      polaris/errors
+├── PersistenceError  persistence/errors
+└── EdgeError         edge/errors
 
 Classes are split by what the caller can do next, never by where they were raised.
 """
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 
 class DelegationError(Exception):
@@ -22,3 +28,31 @@ class DelegationError(Exception):
 
     code: ClassVar[str] = "INTERNAL_ERROR"
     retryable: ClassVar[bool] = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Instances can be pickled whatever their constructor takes: executors send them to their driver."""
+        return _restored, (type(self), self.args, dict(self.__dict__))
+
+
+def _restored(kind: type[DelegationError], args: tuple[Any, ...], fields: dict[str, Any]) -> DelegationError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class GuardRefused(DelegationError):
+    """A guard refused before anything was deleted; the table is whole."""
+
+    code: ClassVar[str] = "REFUSED"
+
+
+def printable(text: str, limit: int = 200) -> str:
+    """Text safe for a log line or an error message: control characters escaped, bounded."""
+    clean = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    return clean if len(clean) <= limit else clean[:limit] + "…"
+
+
+def shown(sample: Sequence[str]) -> str:
+    """The first few of a sample, for a message."""
+    return ", ".join(printable(one) for one in sample[:3]) or "none"

@@ -33,10 +33,10 @@ from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor
 from delegation.client.payload import Purge
 from delegation.errors import DelegationError
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.run import INLINE, SPARK
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.model import TableIdentifier
-from delegation.purge.behavior import INLINE, SPARK
-from delegation.tasks.store import TaskStore
+from delegation.tasks.stores.base import TaskStore
 from infra.local import demo_tables
 from infra.local.demo_report import Purged, Report
 from infra.local.demo_tables import CUSTOMERS, EVENTS, NAMESPACE, ORDERS, Bucket, Recipe

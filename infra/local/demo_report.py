@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from delegation.cli.watching import duration_text
-from delegation.client.model import TaskView
+from delegation.wire.tasks import TaskRecord
 
 LIFE: Final = ("SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS")
 """The versions of a purge that nothing went wrong with."""
@@ -25,10 +25,10 @@ class Purged:
     files_before: int
     objects_left: int
     seconds: float
-    history: Sequence[TaskView]
+    history: Sequence[TaskRecord]
 
     @property
-    def last(self) -> TaskView:
+    def last(self) -> TaskRecord:
         return self.history[-1]
 
     def document(self) -> dict[str, Any]:

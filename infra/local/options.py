@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from delegation.settings import policies_of
-from delegation.tasks.policy import InvalidProperty
+from delegation.operations.purge.behavior.limits import policies_of
+from delegation.tasks.life.policy import InvalidProperty
 from infra.environment import default_properties
 from infra.local.errors import CannotStartError
 

@@ -20,22 +20,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from delegation.persistence.backend import Backend
-from delegation.persistence.cache import Cache
-from delegation.persistence.commits import Attempt, Changed
-from delegation.persistence.committer import Committer, RetryPolicy
-from delegation.persistence.dynamodb import DynamoDbBackend
-from delegation.persistence.dynamodb_calls import Calls
-from delegation.persistence.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
-from delegation.persistence.index_keys import IndexKey
-from delegation.persistence.index_spill import IndexPolicy
-from delegation.persistence.index_stripes import STRIPES
-from delegation.persistence.objects import ObjectRef
-from delegation.persistence.snowflake import EPOCH_MS, join_id
-from delegation.persistence.store import CatalogStore
-from delegation.persistence.types import ObjectTypes
+from delegation.persistence.backends.base import Backend
+from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.index.stripes import STRIPES
+from delegation.persistence.objects.cache import Cache
+from delegation.persistence.objects.objects import ObjectRef
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
 from infra.local.dynamodb import DynamoDbLocal
-from tests.contract.persistence_backends import create_tables, dynamodb_client
+from tests.contract.persistence.backends import create_tables, dynamodb_client
 from tests.unit.persistence.builders import ENTITY, Entity
 
 TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES])
@@ -123,7 +122,7 @@ def catalog(url: str, tables: int, group_size: int) -> Iterator[tuple[Committer[
             EntityHead,
             seal=seal(IndexPolicy()),
             group_size=group_size,
-            retry=RetryPolicy(tries=10_000, seconds=600),
+            retry=CommitRetries(tries=10_000, seconds=600),
         )
         for start in range(0, tables, 50_000):
             committer.commit(loading(range(start, min(start + 50_000, tables)), store.new_id))

@@ -27,12 +27,12 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from delegation.polaris.model import S3Settings
-from delegation.purge.context import PurgeSettings
-from delegation.purge.delete import Deleter
-from delegation.purge.s3 import S3ObjectStore
-from delegation.purge.s3_delete import request_body
-from delegation.purge.sorting import Record
+from delegation.iceberg.files import TableFile
+from delegation.operations.purge.context import PurgeSettings
+from delegation.storage.credentials import S3Settings
+from delegation.storage.deleter import Deleter
+from delegation.storage.s3 import S3ObjectStore
+from delegation.storage.s3_delete import request_body
 from tests.bench.delete_store import Counts, DeleteStore, Rules
 
 BUCKET = "bench"
@@ -55,7 +55,7 @@ def ours(url: str, part: int, parts: int, count: int) -> None:
         (
             first,
             [
-                Record(f"s3://{BUCKET}/{key}", 8, 1)
+                TableFile(f"s3://{BUCKET}/{key}", 8, 1)
                 for key in keys(part, first, min(first + settings.chunk_paths, count))
             ],
         )
@@ -70,7 +70,7 @@ def stream(url: str, count: int) -> None:
     """Our defaults without a chunk's end in between."""
     store = S3ObjectStore(settings=S3Settings(endpoint=url, region="us-east-1", path_style=True))
     with Deleter(store, PurgeSettings().delete) as deleter:
-        deleter.delete((Record(f"s3://{BUCKET}/{key}", 8, 1) for key in keys(0, 0, count)), lambda: None)
+        deleter.delete((TableFile(f"s3://{BUCKET}/{key}", 8, 1) for key in keys(0, 0, count)), lambda: None)
 
 
 def boto(url: str, threads: int, count: int) -> None:

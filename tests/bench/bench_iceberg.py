@@ -21,16 +21,16 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
 
-from delegation.persistence.backend import ObjectKey, StoredObject
-from delegation.persistence.iceberg_layout import TABLE, parse, serialise
-from delegation.persistence.iceberg_metadata import ManagedMetadata
-from delegation.persistence.iceberg_objects import ICEBERG_TYPES, IcebergMetadata
-from delegation.persistence.iceberg_updates import add_snapshot, set_ref
-from delegation.persistence.index_spill import IndexPolicy
-from delegation.persistence.index_stripes import STRIPES
-from delegation.persistence.objects import Loaded, ObjectRef, PersistedModel, decode, encode
-from delegation.persistence.types import ObjectTypes
-from tests.unit.persistence.iceberg_fixtures import document_of, pyiceberg_table, snapshot_of
+from delegation.persistence.backends.base import ObjectKey, StoredObject
+from delegation.persistence.iceberg.layout import TABLE, parse, serialise
+from delegation.persistence.iceberg.metadata import ManagedMetadata
+from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
+from delegation.persistence.iceberg.updates import add_snapshot, set_ref
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.index.stripes import STRIPES
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, decode, encode
+from delegation.persistence.objects.types import ObjectTypes
+from tests.unit.persistence.iceberg.iceberg_fixtures import document_of, pyiceberg_table, snapshot_of
 
 TYPES = ObjectTypes([STRIPES, *ICEBERG_TYPES])
 ROW_BYTES = 90

@@ -19,13 +19,13 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
-from delegation.persistence.backend import ObjectKey
-from delegation.persistence.index import Index
-from delegation.persistence.index_format import encode_segment
-from delegation.persistence.index_keys import IndexKey
-from delegation.persistence.index_spill import IndexPolicy
-from delegation.persistence.index_stripes import STRIPES, IndexStripe
-from delegation.persistence.objects import Loaded, ObjectRef, PersistedModel
+from delegation.persistence.backends.base import ObjectKey
+from delegation.persistence.index.format import encode_segment
+from delegation.persistence.index.index import Index
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.index.stripes import STRIPES, IndexStripe
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 
 HEAD_BYTES = 250
 ROW_BYTES = 90

@@ -24,8 +24,8 @@ import fastavro
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile as PyIcebergManifest
 
-from delegation.purge import avro
-from tests.unit.purge.manifest_files import entry, entry_schema, written
+from delegation.iceberg.avro import manifests as avro
+from tests.unit.iceberg.manifest_files import entry, entry_schema, written
 
 WIDTHS = (4, 8, 8, 16, None, 8, None, 4, 8, 5)  # bytes of a bound by column; None: a string of up to 16
 PROJECTED = {

@@ -23,19 +23,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.tasks.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.conditional import ConditionalTable
-from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.leasing import Lookout, lease_next_available_task
-from delegation.tasks.policy import Policies, RetryPolicy
-from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
-from delegation.tasks.tasks import Tasks
-from delegation.tasks.worker import Worker, WorkerSettings
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
+from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from delegation.tasks.work.worker import Worker, WorkerSettings
 from infra.local.dynamodb import DynamoDbLocal
-from tests.contract.cost_lives import LIVES
-from tests.contract.cost_operations import OPERATIONS, House
-from tests.contract.metering import Cost, Meter
+from tests.contract.costs.lives import LIVES
+from tests.contract.costs.metering import Cost, Meter
+from tests.contract.costs.operations import OPERATIONS, House
 from tests.contract.task_tables import create_task_table, dynamodb_client, task_store
 
 KIND = "NOTE"
@@ -98,13 +99,13 @@ def lease_all(url: str, table: str, number: int, ready: Any, go: Any, answers: A
     """One worker process: lease until nothing is due, and say how many it got and when it got the last."""
     tasks = service(url, table)
     with contextlib.suppress(StoreUnavailable):
-        tasks.store.due(now())  # connects
+        tasks._store.due(now())  # connects
     found, lookout = Haul(), Lookout()
 
     def count(http_response: Any, model: Any, **_more: Any) -> None:
         found.calls[model.name if http_response.status_code == 200 else f"{model.name} refused"] += 1
 
-    tasks.store.dynamodb.client.meta.events.register("after-call.dynamodb.*", count)
+    tasks._store.dynamodb.client.meta.events.register("after-call.dynamodb.*", count)
     ready.release()
     go.wait()
     began = time.process_time()

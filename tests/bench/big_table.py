@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 
 from tests.bench.bench_reader import manifest
-from tests.unit.purge.manifest_files import LISTED, SYNC, list_schema, text, written, zigzag
+from tests.unit.iceberg.manifest_files import LISTED, SYNC, list_schema, text, written, zigzag
 
 BUCKET = "lake-bucket"
 TABLE = "warehouse/sales.db/orders"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.bench.big_table import BigTable
 from tests.bench.s3_server import S3Server
+from tests.paths import ROOT
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "bench",
@@ -30,7 +31,7 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
     server.reset()
     script = Path(__file__).with_name("contenders.py")
     command = [sys.executable, str(script), name, server.url, table.metadata_location, *options]
-    path = os.pathsep.join([str(Path(__file__).parents[2] / "functions"), str(Path(__file__).parents[2])])
+    path = os.pathsep.join([str(ROOT / "functions"), str(ROOT)])
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)

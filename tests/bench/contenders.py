@@ -48,8 +48,8 @@ def inline(given: Given) -> Figures:
 def ours(given: Given) -> Figures:
     """Our Spark engine; then what the driver and its JVM still hold."""
     session = _session(given)
-    from delegation.purge.attempt import MemoryAttempt
-    from delegation.purge.spark_engine import purge_with_spark
+    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.worksets.attempt import MemoryAttempt
 
     deleting_since: list[float] = []
 
@@ -156,13 +156,13 @@ def pyiceberg(given: Given) -> Figures:
 
 
 def _ours(given: Given) -> Any:
-    from delegation.polaris.model import S3Settings
-    from delegation.purge.context import PurgeOptions
-    from delegation.purge.direct import DirectPurge, DirectRun, DirectWorkplace
+    from delegation.operations.purge.context import PurgeOptions
+    from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
+    from delegation.storage.credentials import S3Settings
 
     settings = S3Settings(endpoint=given.url, region="us-east-1", path_style=True)
     purge = DirectPurge(given.metadata_location, options=PurgeOptions(dry_run=given.dry_run))
-    return DirectRun(purge, DirectWorkplace("s3://plans/bench", settings))
+    return DirectRun(purge, DirectResources("s3://plans/bench", settings))
 
 
 def _session(given: Given, *, packages: str = "") -> Any:

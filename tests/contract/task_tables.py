@@ -8,9 +8,9 @@ from typing import Any
 import boto3
 from moto import mock_aws
 
+from delegation.dynamodb import client_config
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.tasks.conditional import ConditionalTable, client_config
-from delegation.tasks.dynamodb import DUE_INDEX, DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb import DUE_INDEX, ConditionalTable, DynamoDbTaskStore
 
 REGION = "us-east-1"
 

@@ -13,11 +13,11 @@ from delegation.idempotency.record import Record, Scope, State, StoredAnswer
 from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
-from delegation.tasks.memory import MemoryTaskStore
-from delegation.tasks.model import Task
-from delegation.tasks.store import Advance, Create, Expect, TaskStore
-from tests.contract.store_checks_support import written_by_a_newer_release
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Advance, Create, Expect, TaskStore
+from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.contract.task_tables import local_task_store, moto_task_store, record_store
+from tests.contract.tasks.checks_support import written_by_a_newer_release
 from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
 
 SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")

@@ -9,13 +9,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from delegation.polaris.model import S3Settings
-from delegation.purge.files import FilePlanStore
-from delegation.purge.local import FileObjectStore
-from delegation.purge.locations import LOCAL, ObjectLocation
-from delegation.purge.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.purge.objectstore import BatchResult, ObjectNotFound, ObjectStore, ObjectTooLarge, PlanStore
-from delegation.purge.s3 import S3ObjectStore, S3PlanStore
+from delegation.storage.base import BatchResult, ObjectNotFound, ObjectStore, ObjectTooLarge, PlanStore
+from delegation.storage.credentials import S3Settings
+from delegation.storage.file_plans import FilePlanStore
+from delegation.storage.file_system import FileObjectStore
+from delegation.storage.locations import LOCAL, ObjectLocation
+from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
+from delegation.storage.s3 import S3ObjectStore
+from delegation.storage.s3_plans import S3PlanStore
 
 ODD_KEYS = [
     "a b",

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from delegation.tasks.model import Status, Task
-from delegation.tasks.service import TaskService
-from delegation.tasks.tasks import Submitted
-from delegation.tasks.transitions import ARROWS
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.transitions import ARROWS
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Submitted
 from tests.drill.observed import END, START, Done, Line, Piece
 
 
@@ -58,7 +58,7 @@ def examine(
     ours = {head.task_id for head in heads}
     later = tasks.clock() + timedelta(days=1)
     violations += [
-        f"{entry.task_id}: still due" for entry in tasks.store.due(later, limit=1_000) if entry.task_id in ours
+        f"{entry.task_id}: still due" for entry in tasks._store.due(later, limit=1_000) if entry.task_id in ours
     ]
     violations += [f"{task_id}: worked on and never submitted" for task_id in by_task.keys() - ours]
     starts = Counter((line.task_id, line.attempt) for line in seen if line.what == START)
@@ -77,7 +77,7 @@ def examine(
 
 def _rows(tasks: TaskService, task_id: str) -> list[Task]:
     rows: list[Task] = []
-    while more := tasks.store.history(task_id, after=rows[-1].version if rows else 0):
+    while more := tasks._store.history(task_id, after=rows[-1].version if rows else 0):
         rows += more
     return rows
 

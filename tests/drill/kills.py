@@ -14,12 +14,12 @@ from typing import Self
 
 from botocore.exceptions import ClientError
 
-from delegation.tasks.tasks import Submitted, Tasks
+from delegation.tasks.work.submit import Submitted, Tasks
 from tests.drill import observed
 from tests.drill.findings import Findings, examine
 from tests.drill.observed import END, PIECE, START, Done, Piece
 from tests.drill.site import StateMachine, Store, WorkerProcess
-from tests.integration.local_stack_process import descendants
+from tests.integration.local.stack_process import descendants
 
 KILLS_A_SECOND = 1.5
 PATIENCE_SECONDS = 240

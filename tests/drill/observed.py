@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.tasks.behaviors import Behavior, Run
-from delegation.tasks.service import TaskService
+from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.service import TaskService
 
 LOG = "DRILL_LOG"
 START, STEP, END = "start", "step", "end"

@@ -13,12 +13,13 @@ from typing import Any, Self
 
 import boto3
 
-from delegation.driving.dispatch import SqsDispatchQueue
-from delegation.tasks.conditional import ConditionalTable, client_config
-from delegation.tasks.dynamodb import DynamoDbTaskStore
-from delegation.tasks.policy import Policies
-from delegation.tasks.service import NoDispatchQueue, TaskService
-from delegation.wiring import utc_now
+from delegation.dynamodb import client_config
+from delegation.orchestration.dispatch import SqsDispatchQueue
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
 from infra.environment import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS, Resources, environment
 from infra.local import resources
 from infra.local.aws import ACCOUNT, REGION, MotoAws

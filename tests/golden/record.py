@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from delegation.edge.submission import Answer
+from delegation.wire.responses import render_json
+from delegation.wire.tasks import shown
 from tests.contract.task_tables import moto, record_store, task_store
 from tests.golden.stories import STORIES, counted_ids, fill
 from tests.unit.edge.world import World
@@ -59,7 +61,7 @@ def play(name: str) -> dict[str, Any]:
         answers = STORIES[name](world)
         return {
             "answers": [answered(answer) for answer in answers],
-            "public": [without_texts(task.public()) for task in tasks_of(world)],
+            "public": [without_texts(json.loads(render_json(shown(task.public())))) for task in tasks_of(world)],
             "tasks": items_of(client, store.table),
             "records": items_of(client, f"{store.table}-idempotency"),
             "plans": {key: stored(data).splitlines() for key, data in sorted(world.plans.objects.items())},

@@ -10,15 +10,15 @@ from unittest.mock import patch
 
 from pydantic import BaseModel
 
-from delegation.driving.steps import Step
 from delegation.edge.submission import Answer
-from delegation.purge.engine import purge_table
-from delegation.purge.locations import parse
-from delegation.tasks.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.operations.purge.inline import purge_table
+from delegation.orchestration.steps import Step
+from delegation.storage.locations import parse
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.model import Status
-from delegation.tasks.tasks import Parent, Tasks
-from delegation.tasks.worker import Worker, WorkerSettings
+from delegation.tasks.life.model import Status
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.submit import Parent, Tasks
+from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.fixtures import corpus
 from tests.unit.edge.world import World
 from tests.unit.tasks.builders import MINUTE

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from delegation.settings import policies_of
+from delegation.operations.purge.behavior.limits import policies_of
 from infra.environment import (
     FUNCTIONS,
     Resources,

@@ -23,7 +23,10 @@ def test_the_settings_of_cdk_json_are_valid() -> None:
         ({"delegation:token-jwks-url": None}, "token-jwks-url"),
         ({"delegation:synchronous-budget-seconds": 29}, "synchronous_budget_seconds"),
         ({"delegation:stage": "Prod!"}, "stage"),
-        ({"delegation:properties": {"delegation.purge.outside": "anywhere"}}, "delegation.purge.outside"),
+        (
+            {"delegation:properties": {"delegation.purge.outside": "anywhere"}},
+            "delegation.purge.outside",
+        ),
         ({"delegation:properties": {"delegation.retry.typo": "1"}}, "delegation.retry.typo"),
     ],
 )

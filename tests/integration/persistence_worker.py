@@ -16,14 +16,13 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from delegation.persistence.committer import Committer, RetryPolicy
-from delegation.persistence.dynamodb import DynamoDbBackend
-from delegation.persistence.dynamodb_calls import Calls
+from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
-from delegation.persistence.process import OWN_TYPES, PersistenceProcess
-from delegation.persistence.store import CatalogStore
-from delegation.persistence.types import ObjectTypes
-from tests.contract.persistence_backends import dynamodb_client
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
+from tests.contract.persistence.backends import dynamodb_client
 from tests.unit.persistence.builders import ENTITY, HEAD, Head, add
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY, HEAD])
@@ -76,7 +75,7 @@ def main(url: str, objects: str, references: str, process: str, threads: str, co
         store_of(url, objects, references, draw, lossy=True),
         "main",
         Head,
-        retry=RetryPolicy(tries=100, seconds=20, first_wait=0.005, max_wait=0.1),
+        retry=CommitRetries(tries=100, seconds=20, first_wait=0.005, max_wait=0.1),
         group_size=int(group_size),
     )
     lock = threading.Lock()

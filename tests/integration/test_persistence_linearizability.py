@@ -14,18 +14,17 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delegation.persistence.log import read_log
+from delegation.persistence.commits.log import read_log
 from infra.local.dynamodb import DynamoDbLocal
-from tests.contract.persistence_backends import create_tables, dynamodb_client
+from tests.contract.persistence.backends import create_tables, dynamodb_client
 from tests.integration.persistence_worker import store_of
+from tests.paths import ROOT
 from tests.unit.persistence.builders import Entity, Head
 
-ROOT = Path(__file__).resolve().parents[2]
 THREADS = 8
 COMMITS = 8
 ENDLESS = 100_000

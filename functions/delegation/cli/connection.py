@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from delegation.cli.errors import BadConnection, NotConnected, TaskTableUnknown
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
-from delegation.polaris.client import PolarisClient, utc_now
+from delegation.dynamodb import client_config
+from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
-from delegation.tasks.conditional import ConditionalTable, client_config
-from delegation.tasks.dynamodb import DynamoDbTaskStore
 from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.timestamps import utc_now
 
 DEFAULT_STACK = Path(".local/stack.json")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

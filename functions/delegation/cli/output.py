@@ -16,13 +16,14 @@ from rich.text import Text
 
 from delegation.cli.problems import next_step
 from delegation.cli.watching import TaskWatch, duration_text, size_text, status_text
-from delegation.client.model import TaskAccepted, TaskOutcome, TaskView
 from delegation.errors import DelegationError
-from delegation.purge.behavior import KIND
-from delegation.tasks.store import Unreadable
+from delegation.operations.purge.behavior.kinds import KIND
+from delegation.tasks.stores.base import Unreadable
+from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
+from delegation.wire.tasks import TaskRecord
 
 _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
-Show = Callable[[TaskView], None]
+Show = Callable[[TaskRecord], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,12 @@ class TaskPage:
     `unreadable` are those among them whose record this release cannot read.
     """
 
-    tasks: Sequence[TaskView]
+    tasks: Sequence[TaskRecord]
     cursor: str | None
     known: frozenset[str]
     unreadable: Sequence[Unreadable] = ()
 
-    def is_known(self, task: TaskView) -> bool:
+    def is_known(self, task: TaskRecord) -> bool:
         """Whether this release knows what such a task does; one that it does not is a newer deployment's."""
         return task.task_type in self.known
 
@@ -48,16 +49,16 @@ class Output(Protocol):
     def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:
         """A task that will run in the background."""
 
-    def outcome(self, outcome: TaskOutcome, *, key: str, dry_run: bool) -> None:
+    def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:
         """A task that has succeeded while we waited."""
 
-    def task(self, view: TaskView) -> None:
+    def task(self, view: TaskRecord) -> None:
         """One task."""
 
     def tasks(self, page: TaskPage) -> None:
         """Some tasks."""
 
-    def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
+    def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         """All versions of a task, oldest first."""
 
     def working(self, what: str) -> AbstractContextManager[None]:
@@ -76,10 +77,10 @@ class JsonOutput:
     def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         self._print({**accepted.model_dump(mode="json"), "idempotency_key": key})
 
-    def outcome(self, outcome: TaskOutcome, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
+    def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         self._print({**outcome.model_dump(mode="json"), "idempotency_key": key})
 
-    def task(self, view: TaskView) -> None:
+    def task(self, view: TaskRecord) -> None:
         self._print(view.model_dump(mode="json"))
 
     def tasks(self, page: TaskPage) -> None:
@@ -87,7 +88,7 @@ class JsonOutput:
         unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
         self._print({"tasks": shown, "unreadable": unreadable, "cursor": page.cursor})
 
-    def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
+    def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         self._print({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
 
     @contextlib.contextmanager
@@ -123,15 +124,16 @@ class TextOutput:
         if not dry_run:
             self._out.print(_ENTRY_STAYS, style="dim")
 
-    def outcome(self, outcome: TaskOutcome, *, key: str, dry_run: bool) -> None:
+    def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:
         result = outcome.execution_result
-        told = outcome.message or f"deleted {result.files_deleted:,} files, {size_text(result.bytes_deleted)}"
+        counted = f"deleted {result.files_deleted:,} files, {size_text(result.bytes_deleted)}" if result else "done"
+        told = outcome.message or counted
         task_id = (outcome.delegation_task_id, "bold")
         self._out.print(Text.assemble(("SUCCESS", "green"), f": {told}; task ", task_id, f" (idempotency key {key})."))
         if not dry_run:
             self._out.print(_ENTRY_STAYS, style="dim")
 
-    def task(self, view: TaskView) -> None:
+    def task(self, view: TaskRecord) -> None:
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
@@ -157,7 +159,7 @@ class TextOutput:
         if page.cursor is not None:
             self._out.print(f"More: --cursor {page.cursor}", style="dim")
 
-    def history(self, task_id: str, versions: Sequence[TaskView]) -> None:
+    def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
         self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {last.table or last.task_type}{day}"))
@@ -181,7 +183,7 @@ class TextOutput:
         """Where nothing can be drawn over: a line whenever it says something new."""
         said = ""
 
-        def show(view: TaskView) -> None:
+        def show(view: TaskRecord) -> None:
             nonlocal said
             line = watch.line(view)
             if line.plain != said:
@@ -201,7 +203,7 @@ def error_code(error: DelegationError) -> str:
     return told if isinstance(told, str) else error.code
 
 
-def history_table(versions: Sequence[TaskView]) -> Table:
+def history_table(versions: Sequence[TaskRecord]) -> Table:
     """The versions of a task as rows: when, for how long, in which attempt, with what."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("version", justify="right")
@@ -213,7 +215,7 @@ def history_table(versions: Sequence[TaskView]) -> Table:
     return table
 
 
-def _version_row(view: TaskView, after: TaskView | None, form: str) -> list[RenderableType]:
+def _version_row(view: TaskRecord, after: TaskRecord | None, form: str) -> list[RenderableType]:
     since, until = view.last_status_change_ts, after.last_status_change_ts if after else None
     return [
         str(view.version),
@@ -226,7 +228,7 @@ def _version_row(view: TaskView, after: TaskView | None, form: str) -> list[Rend
     ]
 
 
-def _task_row(view: TaskView, form: str, *, known: bool) -> list[RenderableType]:
+def _task_row(view: TaskRecord, form: str, *, known: bool) -> list[RenderableType]:
     """What the task is about stands above its id, so that the id stays whole on 80 columns."""
     if known:
         what = Text(" ".join(part for part in (view.table, None if view.task_type == KIND else view.task_type) if part))
@@ -241,13 +243,13 @@ def _task_row(view: TaskView, form: str, *, known: bool) -> list[RenderableType]
     ]
 
 
-def _moment_form(views: Sequence[TaskView]) -> str:
+def _moment_form(views: Sequence[TaskRecord]) -> str:
     """An 80-column terminal has no room for a date on each line, and tasks of one day no need of it."""
     days = {view.last_status_change_ts.astimezone().date() for view in views if view.last_status_change_ts}
     return "%H:%M:%S" if len(days) == 1 else "%m-%d %H:%M:%S"
 
 
-def _files(view: TaskView) -> str:
+def _files(view: TaskRecord) -> str:
     if view.files_planned is None and not view.files_deleted:
         return ""
     return f"{view.files_deleted:,}/{'?' if view.files_planned is None else f'{view.files_planned:,}'}"

@@ -15,11 +15,11 @@ from rich.table import Table
 from delegation.cli.errors import BadConnection
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
-from delegation.persistence.backend import Backend, Reference
-from delegation.persistence.dynamodb import DynamoDbBackend
-from delegation.persistence.dynamodb_calls import Calls, client_config
-from delegation.persistence.process import PersistenceProcess
-from delegation.persistence.recovery import RecentHead, recent_heads, reset
+from delegation.dynamodb import client_config
+from delegation.persistence.backends.base import Backend, Reference
+from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.persistence.maintenance.recovery import RecentHead, recent_heads, reset
 
 app = typer.Typer(no_args_is_help=True, help="Look after the tables of the persistence layer.")
 refs = typer.Typer(no_args_is_help=True, help="List references, and reset one to a recent head.")

@@ -3,12 +3,13 @@
 from typing import Final
 
 from delegation.client import errors as client
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, GuardRefused
+from delegation.operations.purge import errors as purge
 from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
-from delegation.purge import errors as purge
 from delegation.tasks import errors as tasks
-from delegation.tasks import policy
+from delegation.tasks.life import policy
+from delegation.worksets.errors import FilesNotDeleted
 
 _LIST: Final = "`delegation tasks list` shows the tasks there are."
 _REFS: Final = "`delegation persistence refs list` shows references, their recent heads and which are complete."
@@ -48,9 +49,9 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.StaleObject, f"Somebody commits to it: look again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
     (purge.PlanOfAnotherTable, "Name the place of this table's own plan with --plan, or an empty one."),
-    (purge.PurgeRefused, "The table is whole; docs/architecture.md §5 says what each guard wants."),
+    (GuardRefused, "The table is whole; docs/architecture.md §5 says what each guard wants."),
     (
-        purge.FilesNotDeleted,
+        FilesNotDeleted,
         "The full list lies beside the plan, below `failed`; mend the cause and run the same command again.",
     ),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),

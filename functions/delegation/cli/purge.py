@@ -12,21 +12,14 @@ from delegation.cli.errors import CommandUnavailable
 from delegation.cli.options import JsonOption
 from delegation.cli.output import output_of
 from delegation.cli.submit import at_a_terminal
-from delegation.errors import DelegationError
-from delegation.polaris.model import S3Settings
-from delegation.purge import guards
-from delegation.purge.context import PurgeOptions, PurgeResult
-from delegation.purge.direct import DirectPurge, DirectRun, DirectWorkplace, default_place
-from delegation.purge.errors import (
-    CorruptMetadata,
-    FilesNotDeleted,
-    FilesShared,
-    ManifestMissing,
-    PathsOutsideTable,
-    PlanTampered,
-    PurgeRefused,
-)
-from delegation.purge.manifest_errors import CorruptManifestError, ManifestMismatchError
+from delegation.errors import DelegationError, GuardRefused
+from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
+from delegation.operations.purge import guards
+from delegation.operations.purge.context import PurgeOptions, PurgeResult
+from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
+from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
+from delegation.storage.credentials import S3Settings
+from delegation.worksets.errors import FilesNotDeleted, PlanTampered
 
 REFUSED: Final = 3
 KEYS_FAILED: Final = 4
@@ -107,7 +100,7 @@ def purge_command(
     try:
         place = plan or default_place(metadata_location)
         settings = S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None)
-        run = DirectRun(wanted, DirectWorkplace(place, settings))
+        run = DirectRun(wanted, DirectResources(place, settings))
         result = run()
     except DelegationError as error:
         problem = error
@@ -125,7 +118,7 @@ def _status(problem: DelegationError | None) -> tuple[str, int]:
     match problem:
         case None:
             return "", 0
-        case PurgeRefused():
+        case GuardRefused():
             return "REFUSED", REFUSED
         case FilesNotDeleted():
             return "INCOMPLETE", KEYS_FAILED

@@ -17,9 +17,10 @@ from delegation.cli.output import open_output
 from delegation.cli.tasks import watch
 from delegation.client.client import new_key
 from delegation.client.payload import Purge
-from delegation.polaris.client import utc_now
-from delegation.polaris.model import LoadedTable, TableIdentifier
-from delegation.purge.behavior.parameters import DRY_RUN
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.parameters import DRY_RUN
+from delegation.polaris.model import LoadedTable
+from delegation.timestamps import utc_now
 
 # The pattern and length that idempotency-key.txt gives the header.
 _KEY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}", re.ASCII)

@@ -13,14 +13,15 @@ from delegation.cli.errors import TaskDidNotSucceed, TaskNotDone, TaskStays
 from delegation.cli.options import JsonOption, StackOption, TableOption, TaskId
 from delegation.cli.output import Output, TaskPage, open_output
 from delegation.client.client import DelegationClient
-from delegation.client.model import TaskView
-from delegation.polaris.client import utc_now
 from delegation.tasks.errors import TaskNotFound
-from delegation.tasks.model import Status, Task
-from delegation.tasks.policy import Policies, RetryPolicy
-from delegation.tasks.service import NoDispatchQueue, TaskService
-from delegation.tasks.store import TaskStore, Unreadable
-from delegation.wiring import BUILT_IN_KINDS
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.stores.base import TaskStore, Unreadable
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
+from delegation.wire.tasks import TaskRecord
+from delegation.wiring.tasks import BUILT_IN_KINDS, DETAILS
 
 app = typer.Typer(
     no_args_is_help=True, help="List tasks, look at one, follow it, read its history, cancel it, retry it."
@@ -104,7 +105,7 @@ def cancel_command(
     task = _known(tasks.get(task_id))
     if task.is_terminal:
         raise TaskStays(task_id, f"has ended as {task.status}", "There is nothing left to cancel.")
-    output.task(TaskView.of(tasks.cancel(task_id).public()))
+    output.task(TaskRecord.of(tasks.cancel(task_id).public()))
 
 
 @app.command("retry")
@@ -121,7 +122,7 @@ def retry_command(
     task = _known(tasks.get(task_id))
     if task.status is not Status.FAILURE:
         raise TaskStays(task_id, f"is {task.status}", "Only a task that is FAILURE can be retried.")
-    output.task(TaskView.of(tasks.retry(task_id).public()))
+    output.task(TaskRecord.of(tasks.retry(task_id).public()))
 
 
 def _tasks(stack: Path | None, table: str | None) -> TaskService:
@@ -130,7 +131,7 @@ def _tasks(stack: Path | None, table: str | None) -> TaskService:
     Nor with the deployment's policies, for neither cancelling nor retrying asks them anything.
     """
     policies = Policies(RetryPolicy(), {})
-    return TaskService(Connection(stack).task_store(table), policies, NoDispatchQueue(), clock=utc_now)
+    return TaskService(Connection(stack).task_store(table), policies, NoDispatchQueue(), clock=utc_now, details=DETAILS)
 
 
 def _known(task: Task) -> Task:
@@ -146,7 +147,7 @@ def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, 
 
     What cannot be read may have any status, so it is listed whatever is wanted.
     """
-    found: list[TaskView] = []
+    found: list[TaskRecord] = []
     unreadable: list[Unreadable] = []
     while True:
         page = store.heads(cursor=cursor, limit=_PAGE)
@@ -154,7 +155,7 @@ def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, 
             if isinstance(entry, Unreadable):
                 unreadable.append(entry)
             elif entry.status in wanted:
-                found.append(TaskView.of(entry.public()))
+                found.append(TaskRecord.of(entry.public()))
             if len(found) + len(unreadable) == limit:
                 at_end = page.cursor is None and entry is page.entries[-1]
                 return TaskPage(found, None if at_end else entry.task_id, BUILT_IN_KINDS, unreadable)
@@ -163,11 +164,11 @@ def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, 
             return TaskPage(found, None, BUILT_IN_KINDS, unreadable)
 
 
-def versions_of(store: TaskStore, task_id: str) -> list[TaskView]:
+def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:
     """All rows of a task, oldest first; raises TaskNotFound."""
-    found: list[TaskView] = []
+    found: list[TaskRecord] = []
     while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
-        found += [TaskView.of(row.public()) for row in rows]
+        found += [TaskRecord.of(row.public()) for row in rows]
     if not found:
         raise TaskNotFound(task_id)
     return found
@@ -180,7 +181,7 @@ def watch(
     *,
     interval_seconds: float = 1.0,
     timeout_seconds: float | None = None,
-) -> TaskView:
+) -> TaskRecord:
     """Show a task until it is terminal; raises TaskDidNotSucceed, and TaskNotDone when the time-out comes first."""
     with output.watching() as show:
         for view in client.follow(task_id, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds):

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from delegation.client.model import TaskView
+from delegation.wire.tasks import TaskRecord
 
 STYLES = {
     "SUBMITTED": "cyan",
@@ -54,14 +54,14 @@ class TaskWatch:
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._clock = clock
-        self._view: TaskView | None = None
+        self._view: TaskRecord | None = None
         self._versions: dict[int, tuple[str, datetime | None]] = {}
 
-    def show(self, view: TaskView) -> None:
+    def show(self, view: TaskRecord) -> None:
         self._view = view
         self._versions.setdefault(view.version, (view.status, view.last_status_change_ts))
 
-    def line(self, view: TaskView) -> Text:
+    def line(self, view: TaskRecord) -> Text:
         """The same on one line, for where nothing can be drawn over."""
         return Text.assemble(
             self._standing(view), ": ", self._counts(view), f" ({view.error_code})" if view.error_code else ""
@@ -79,18 +79,18 @@ class TaskWatch:
             expand=False,
         )
 
-    def _heading(self, view: TaskView) -> RenderableType:
+    def _heading(self, view: TaskRecord) -> RenderableType:
         note = view.result_summary or view.error_code
         about = [Text(note, style="dim")] if note else []
         return Group(Text(view.task_id, style="dim"), self._standing(view), *about)
 
-    def _standing(self, view: TaskView) -> Text:
+    def _standing(self, view: TaskRecord) -> Text:
         parts = [status_text(view.status), Text(f"version {view.version}"), Text(f"attempt {view.attempt_count}")]
         if view.engine:
             parts.append(Text(f"{view.engine} engine"))
         return Text(" · ").join(parts)
 
-    def _progress(self, view: TaskView) -> RenderableType:
+    def _progress(self, view: TaskRecord) -> RenderableType:
         total = view.files_planned
         bar = ProgressBar(
             total=float(total) if total else 1.0,
@@ -103,7 +103,7 @@ class TaskWatch:
         row.add_row(bar, Text(self._counts(view)))
         return row
 
-    def _counts(self, view: TaskView) -> str:
+    def _counts(self, view: TaskRecord) -> str:
         of = "?" if view.files_planned is None else f"{view.files_planned:,}"
         told = f"{view.files_deleted:,} of {of} files, {size_text(view.bytes_deleted)}"
         if view.files_failed:

@@ -17,18 +17,21 @@ import typer
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
-from delegation import wiring
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import output_of
-from delegation.plugins import BadPlugin
-from delegation.settings import IdempotencySettings, TaskSettings, policies_of
+from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.errors import TaskError
-from delegation.tasks.leases import WorkOutlivedLease
-from delegation.tasks.maintenance import ensure_submitted
-from delegation.tasks.policy import InvalidProperty, parse_duration
-from delegation.tasks.service import TaskService
-from delegation.tasks.worker import Worker, WorkerSettings, owner_name
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.work.lease_keeper import WorkOutlivedLease
+from delegation.tasks.work.maintenance import ensure_submitted
+from delegation.tasks.work.plugins import BadPlugin
+from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
+from delegation.timestamps import parse_duration
+from delegation.wiring.maintenance import store_maintenance
+from delegation.wiring.settings import IdempotencySettings, TaskSettings
+from delegation.wiring.tasks import Deployment
+from delegation.wiring.worker import worker
 
 logger = logging.getLogger(__name__)
 MISUSE: Final = 2
@@ -63,13 +66,13 @@ def worker_command(
     stop = _Stop()
     with stop.on_signals():
         try:
-            tasks, stop.worker = _worker(properties, poll, stop.event)
+            deployed, stop.worker = _worker(properties, poll, stop.event)
         except (BadSettings, BadPlugin, InvalidProperty) as error:
             output_of(ctx).problem(error)
             raise typer.Exit(MISUSE) from error
         _log_to_stderr()
         logger.info("started", extra={"action": "start", "owner": stop.worker.owner})
-        _ensure_maintenance(tasks)
+        _ensure_maintenance(deployed)
         try:
             stop.worker.run()
         except WorkOutlivedLease as error:
@@ -114,15 +117,15 @@ def _log_to_stderr() -> None:
     logging.getLogger("delegation").setLevel(logging.INFO)
 
 
-def _ensure_maintenance(tasks: TaskService) -> None:
+def _ensure_maintenance(deployed: Deployment) -> None:
     """Where no sweeper does: the task recurs by itself from then on."""
     try:
-        ensure_submitted(tasks, wiring.store_maintenance(tasks))
+        ensure_submitted(deployed.tasks, store_maintenance(deployed))
     except TaskError as error:
         logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
-def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[TaskService, Worker]:
+def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[Deployment, Worker]:
     """A worker by the environment, whose properties those of the file replace; checked before anything is leased."""
     if properties is not None:
         stated = read_properties(properties)
@@ -136,8 +139,7 @@ def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[
     try:
         TaskSettings().policies()
         IdempotencySettings()
-        tasks = wiring.task_service()
-        return tasks, wiring.worker(tasks, settings, stop)
+        return worker(settings, stop)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise BadSettings(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

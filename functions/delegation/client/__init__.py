@@ -2,8 +2,10 @@
 
 from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor, TaskExecutor, TaskExecutorFactory
-from delegation.client.model import ServiceConfig, TaskAccepted, TaskOutcome, TaskView
 from delegation.client.settings import ClientSettings
+from delegation.wire.config import ServiceConfig
+from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
+from delegation.wire.tasks import TaskRecord
 
 __all__ = [
     "ClientSettings",
@@ -13,6 +15,6 @@ __all__ = [
     "TaskAccepted",
     "TaskExecutor",
     "TaskExecutorFactory",
-    "TaskOutcome",
-    "TaskView",
+    "TaskRecord",
+    "TaskSuccessResponse",
 ]

@@ -15,10 +15,11 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from delegation.backoff import exponential
 from delegation.client.errors import (
     AnswerLost,
     DelegationClientError,
-    ErrorResponse,
+    HttpError,
     IdempotencyWindowExpired,
     NotAuthenticated,
     RequestInProgress,
@@ -29,13 +30,15 @@ from delegation.client.errors import (
     UnexpectedAnswer,
     error_for,
 )
-from delegation.client.model import ServiceConfig, TaskAccepted, TaskOutcome, TaskView
 from delegation.client.settings import ClientSettings
 from delegation.polaris.answers import retry_after
-from delegation.polaris.client import utc_now
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, TokenSource
 from delegation.polaris.transport import Transport
+from delegation.timestamps import utc_now
+from delegation.wire.config import ServiceConfig
+from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
+from delegation.wire.tasks import TaskRecord
 
 TIMEOUT = httpx.Timeout(35.0, connect=5.0)
 """API Gateway gives up on its integration after 29 s; whatever takes longer than this is lost."""
@@ -50,7 +53,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class SameKeyPauses:
     """Seconds between tries: doubling from `first_seconds` to `longest_seconds`, never less than the server asked."""
 
     first_seconds: float = 1.0
@@ -60,7 +63,7 @@ class Backoff:
         """The pause after the failed try `attempt` (from 1)."""
         if asked_seconds is not None:
             return max(asked_seconds, self.first_seconds)
-        return min(self.first_seconds * 2.0 ** min(attempt - 1, 20), self.longest_seconds)
+        return exponential(attempt, self.first_seconds, self.longest_seconds)
 
 
 def new_key() -> str:
@@ -88,7 +91,7 @@ class DelegationClient:
         clock: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], None] = time.sleep,
         key: Callable[[], str] = new_key,
-        backoff: Backoff | None = None,
+        backoff: SameKeyPauses | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._token = token
@@ -96,7 +99,7 @@ class DelegationClient:
         self._clock = clock
         self._sleep = sleep
         self._new_key = key
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or SameKeyPauses()
         self._lock = Lock()
         self._config: ServiceConfig | None = None
 
@@ -113,17 +116,17 @@ class DelegationClient:
         )
         return cls(settings.edge_url, token, http=httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT))
 
-    def execute_synchronous(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskOutcome:
+    def execute_synchronous(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskSuccessResponse:
         """Execute a task and wait for its outcome, however many requests that takes; raises TaskFailed if it failed."""
-        return self._mutate("v1/tasks/execute/synchronous", payload, key, TaskOutcome)
+        return self._mutate("v1/tasks/execute/synchronous", payload, key, TaskSuccessResponse)
 
     def submit(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskAccepted:
         """Have a task accepted for the background."""
         return self._mutate("v1/tasks", payload, key, TaskAccepted)
 
-    def task(self, task_id: str) -> TaskView:
+    def task(self, task_id: str) -> TaskRecord:
         """A task as it stands; raises NotFound."""
-        return self._get(f"v1/tasks/{quote(task_id, safe='')}", TaskView)
+        return self._get(f"v1/tasks/{quote(task_id, safe='')}", TaskRecord)
 
     def config(self) -> ServiceConfig:
         """What the service supports; asked once, then remembered."""
@@ -134,7 +137,7 @@ class DelegationClient:
 
     def follow(
         self, task_id: str, *, interval_seconds: float = 1.0, timeout_seconds: float | None = None
-    ) -> Iterator[TaskView]:
+    ) -> Iterator[TaskRecord]:
         """The task now, then again whenever it has changed, until it is terminal or the time-out has passed.
 
         Raises NotFound.
@@ -248,7 +251,7 @@ def _certificate_refusal(error: BaseException) -> str | None:
     return None
 
 
-def _error_response(response: httpx.Response) -> ErrorResponse:
+def _error_response(response: httpx.Response) -> HttpError:
     """The fields that are there; a gateway's own body has at most a message."""
     try:
         body = json.loads(response.content)
@@ -261,7 +264,7 @@ def _error_response(response: httpx.Response) -> ErrorResponse:
         return value[:_MESSAGE_LIMIT] if isinstance(value, str) and value else None
 
     status = response.status_code
-    return ErrorResponse(
+    return HttpError(
         http_status=status,
         error_code=text("error_code") or f"HTTP_{status}",
         message=text("message") or response.reason_phrase or "no reason given",

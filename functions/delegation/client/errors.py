@@ -9,7 +9,7 @@ DelegationClientError
 ├── IdempotencyWindowExpired  the key's advertised lifetime is over; look at the task before sending anything again
 ├── PurgedNotDropped          the files are gone, the catalog entry is not: drop it without purge
 ├── UnexpectedAnswer          an answer outside the protocol
-└── ErrorAnswer               an ErrorResponse of delegation-service.txt's appendix, its fields as attributes
+└── ErrorAnswer               an HttpError of delegation-service.txt's appendix, its fields as attributes
     ├── RequestRefused        4xx: not accepted, and will not be as it stands
     │   ├── InvalidRequest          400
     │   ├── NotAuthenticated        401, also with a fresh token
@@ -104,7 +104,7 @@ class PurgedNotDropped(DelegationClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorResponse:
+class HttpError:
     """The body of an error (delegation-service.txt, appendix), and what HTTP says beside it.
 
     `status` is FAILED_TERMINAL or None. `error_code` is `HTTP_nnn` when the answer came from a gateway with a body of
@@ -121,11 +121,11 @@ class ErrorResponse:
 
 
 class ErrorAnswer(DelegationClientError):
-    """The service answered with an error; the fields of its ErrorResponse are attributes."""
+    """The service answered with an error; the fields of its HttpError are attributes."""
 
     code = "ERROR_ANSWER"
 
-    def __init__(self, answer: ErrorResponse) -> None:
+    def __init__(self, answer: HttpError) -> None:
         super().__init__(f"{answer.message} ({answer.http_status} {answer.error_code})")
         self.answer = answer
 
@@ -231,7 +231,7 @@ _BY_STATUS: dict[int, type[ErrorAnswer]] = {
 }
 
 
-def error_for(answer: ErrorResponse) -> ErrorAnswer:
+def error_for(answer: HttpError) -> ErrorAnswer:
     """The typed error of an answer: by its `status`, then its HTTP status, then its `error_code`."""
     if answer.status == FAILED_TERMINAL:
         return TaskFailed(answer)

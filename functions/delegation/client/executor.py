@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import ClientMisconfigured, PurgedNotDropped
-from delegation.client.model import TaskOutcome
 from delegation.client.payload import Purge
 from delegation.client.settings import BASE_PATH
-from delegation.polaris.client import utc_now
+from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable, PolarisError
-from delegation.polaris.model import LoadedTable, TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.timestamps import utc_now
+from delegation.wire.responses import TaskSuccessResponse
 
 TASK_TYPE = "polaris.delegation-service.task-type"
 ENDPOINT = "polaris.delegation-service.endpoint"
@@ -26,7 +27,7 @@ class TaskExecutor(Protocol):
 
     def execute_purge_task(
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
-    ) -> TaskOutcome:
+    ) -> TaskSuccessResponse:
         """Delete a table's files, then its entry in the catalog; any error leaves the entry."""
         ...
 
@@ -61,7 +62,7 @@ class DelegatedTaskExecutor:
 
     def execute_purge_task(
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
-    ) -> TaskOutcome:
+    ) -> TaskSuccessResponse:
         """Load, purge under one key, drop without purge.
 
         Raises PolarisError from loading, DelegationClientError from purging, PurgedNotDropped from dropping. After

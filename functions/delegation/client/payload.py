@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from delegation.polaris.model import LoadedTable, TableIdentifier
-from delegation.tasks.model import isoformat
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.timestamps import isoformat
 
 SYNCHRONOUS = "SYNCHRONOUS_TABLE_PURGE"
 ASYNCHRONOUS = "TABLE_PURGE"

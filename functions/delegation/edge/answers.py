@@ -1,37 +1,68 @@
 """The answers to accepted requests, as pure functions of a task: what is stored for replay is these bytes."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from pydantic import BaseModel
 
-from delegation.edge.models import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse, render
 from delegation.errors import DelegationError
 from delegation.idempotency.record import StoredAnswer
-from delegation.polaris.errors import PolarisError
-from delegation.purge.errors import PurgeRefused
-from delegation.purge.objectstore import ObjectStoreError
-from delegation.tasks.model import Status, Task
-from delegation.tasks.transitions import CANCELLED
+from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.tasks.life.model import Status, Task
+from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse, render
 
 BASE_PATH: Final = "/delegation-service/api"
-RESTORED: Final = "RESTORED"
 
 
-def _codes(root: type[DelegationError]) -> Iterator[str]:
-    yield root.code
-    for subclass in root.__subclasses__():
-        yield from _codes(subclass)
-
-
-_CONFLICT: Final = frozenset({*_codes(PurgeRefused), CANCELLED, RESTORED})
-_BAD_GATEWAY: Final = frozenset({*_codes(PolarisError), *_codes(ObjectStoreError)})
+CONFLICT: Final = frozenset({
+    "AMBIGUOUS_PATH",
+    "CANCELLED",
+    "CREDENTIALS_CANNOT_DELETE",
+    "CREDENTIALS_DO_NOT_COVER",
+    "FILES_SHARED",
+    "GC_DISABLED",
+    "METADATA_REPLACED",
+    "NEIGHBOUR_UNREADABLE",
+    "PATHS_OUTSIDE_TABLE",
+    "PLAN_NOT_ALLOWED",
+    "PLAN_OF_ANOTHER_TABLE",
+    "PLAN_OUTDATED",
+    "REFUSED",
+    "RESTORED",
+    "TABLE_UUID_MISMATCH",
+    "TOO_LARGE_FOR_INLINE",
+    "UNSUPPORTED_FORMAT_VERSION",
+    "UNSUPPORTED_LOCATION",
+    "VERSIONED_BUCKET",
+})  # fmt: skip
+"""Codes of a FAILURE that leaves the table whole, by a guard or a person: 409."""
+BAD_GATEWAY: Final = frozenset({
+    "CREDENTIALS_UNAVAILABLE",
+    "CREDENTIAL_VENDING_FAILED",
+    "NO_SUCH_CATALOG",
+    "NO_SUCH_NAMESPACE",
+    "NO_SUCH_TABLE",
+    "OBJECT_NOT_FOUND",
+    "OBJECT_TOO_LARGE",
+    "POLARIS_ERROR",
+    "POLARIS_FORBIDDEN",
+    "POLARIS_MISCONFIGURED",
+    "POLARIS_OUTCOME_UNKNOWN",
+    "POLARIS_UNAUTHORIZED",
+    "POLARIS_UNAVAILABLE",
+    "POLARIS_UNEXPECTED_ANSWER",
+    "STORAGE_ACCESS_DENIED",
+    "STORAGE_ERROR",
+    "STORAGE_UNAVAILABLE",
+    "TABLE_ALREADY_EXISTS",
+    "TABLE_METADATA_MISSING",
+})  # fmt: skip
+"""Codes of Polaris and of object stores: 502."""
 
 
 def accepted(task: Task) -> StoredAnswer:
     """202: the task is stored and will be run (delegation-service.txt §10.1)."""
     url = f"{BASE_PATH}/v1/tasks/{task.task_id}"
-    return _answer(202, TaskAccepted(delegation_task_id=task.task_id, status_query_url=url))
+    return _answer(202, TaskAccepted(delegation_task_id=task.task_id, status="QUEUED", status_query_url=url))
 
 
 def outcome(task: Task) -> StoredAnswer:
@@ -40,10 +71,16 @@ def outcome(task: Task) -> StoredAnswer:
     FAILURE is 409 for guards and cancellation, 502 for Polaris, vending and storage, 500 for anything else.
     """
     if task.status is Status.SUCCESS:
-        result = ExecutionResult(files_deleted=task.files_deleted, bytes_deleted=task.bytes_deleted)
+        details = PurgeDetails.of(task)
+        result = ExecutionResult(files_deleted=details.files_deleted, bytes_deleted=details.bytes_deleted)
         return _answer(
             200,
-            TaskSuccessResponse(delegation_task_id=task.task_id, message=task.result_summary, execution_result=result),
+            TaskSuccessResponse(
+                delegation_task_id=task.task_id,
+                status="COMPLETED_SUCCESS",
+                message=task.result_summary,
+                execution_result=result,
+            ),
         )
     code = task.error_code or DelegationError.code
     return _answer(
@@ -60,9 +97,9 @@ def outcome(task: Task) -> StoredAnswer:
 
 def failure_status(error_code: str) -> int:
     """The HTTP status of a FAILURE by its error code."""
-    if error_code in _CONFLICT:
+    if error_code in CONFLICT:
         return 409
-    return 502 if error_code in _BAD_GATEWAY else 500
+    return 502 if error_code in BAD_GATEWAY else 500
 
 
 def _answer(status: int, model: BaseModel) -> StoredAnswer:

@@ -11,10 +11,12 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from delegation.edge import headers
 from delegation.edge.document import read_body
 from delegation.edge.errors import BadRequest, CallerUnknown, RealmMismatch, UnsupportedMediaType
-from delegation.edge.models import TaskPayload, read_idempotency_key, render_json
+from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Answer, Submission
 from delegation.edge.telemetry import Telemetry
-from delegation.tasks.model import Task
+from delegation.tasks.life.model import Task
+from delegation.wire.responses import render_json
+from delegation.wire.tasks import shown
 
 Event = Mapping[str, Any]
 
@@ -103,7 +105,7 @@ class Routes:
         caller_of(event)
         task = self._deps.tasks.get(task_id_of(task_id))
         self._telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        return Served(200, render_json(task.public()), {})
+        return Served(200, render_json(shown(task.public())), {})
 
     def config(self, event: Event) -> Served:
         """What the service offers: the proposal's two properties and Iceberg's own field for the same lifetime."""
@@ -124,7 +126,7 @@ class Routes:
         require_json(event)
         key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
-        payload = TaskPayload.read(document, identity_only=identity_only)
+        payload = read_payload(document, identity_only=identity_only)
         self._telemetry.correlate(payload.common_payload.polaris_correlation_id)
         if payload.common_payload.realm_identifier != self._deps.realm:
             raise RealmMismatch

@@ -5,8 +5,8 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from delegation.edge.identity import CertificateSource, load_revocation_list, parse_name, parse_serials
-from delegation.edge.tokens import public_key
+from delegation.edge.trust.certificates import CertificateSource, load_revocation_list, parse_name, parse_serials
+from delegation.edge.trust.tokens import public_key
 
 REQUIRED_SCOPE: Final = "execute_tasks"
 _URL: Final = r"^https?://[^/\s]+\S*$"
@@ -70,7 +70,7 @@ class AuthorizerSettings(_Settings):
 
 
 class ApiSettings(_Settings):
-    """How the API reports; what it accepts is set by `delegation.settings`."""
+    """How the API reports; what it accepts is set by `delegation.wiring.settings`."""
 
     metrics_namespace: str = Field(alias="POWERTOOLS_METRICS_NAMESPACE", min_length=1, max_length=256)
     tracing: bool = Field(False, alias="DELEGATION_TRACING")

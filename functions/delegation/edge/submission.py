@@ -1,24 +1,31 @@
 """Submitting a purge: accept it at most once, run it here if it is small and waited for, dispatch it otherwise."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
+from delegation.backoff import pauses
 from delegation.edge import answers
-from delegation.edge.models import TaskPayload
 from delegation.idempotency.canonical import payload_hash
 from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, Relation, Replayed, Request
-from delegation.polaris.model import LoadedTable, TableIdentifier
-from delegation.purge.behavior import SPARK, Limits, TablePurge, again, obstacle, options_of, replays
-from delegation.tasks import transitions as t
-from delegation.tasks.behaviors import TaskBehavior
-from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskError
-from delegation.tasks.model import Task
-from delegation.tasks.outcomes import AttemptError, ErrorClass
-from delegation.tasks.service import Lease, TaskService
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.options import options_of
+from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.relation import goes_on, obstacle, replays
+from delegation.operations.purge.behavior.run import SPARK
+from delegation.polaris.model import LoadedTable
+from delegation.tasks.errors import LeaseLost, TaskError
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.work.behaviors import TaskBehavior
+from delegation.tasks.work.service import TaskService
+from delegation.wire.requests import TaskPayload
 
 AFTER_DEADLINE: Final = timedelta(seconds=10)
 HAND_OVER_AFTER: Final = 0.8
@@ -95,7 +102,7 @@ class Submissions:
         if isinstance(accepted, Replayed):
             return _replayed(accepted)
         if accepted.submitted:
-            self._send(accepted.task)
+            self._tasks.send(accepted.task)
         return _as_answer(answers.accepted(accepted.task), accepted, "accepted" if accepted.submitted else "attached")
 
     def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> Answer:
@@ -125,7 +132,9 @@ class Submissions:
             return known
         purge = self._purge_of(submission.payload)
         options_of(purge.properties, self._limits)
-        first = self._first(purge, synchronous=synchronous)
+        first = self._tasks.first(
+            task_id=purge.task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
+        )
         return self._acceptance.accept(
             Request(
                 scope=scope,
@@ -133,8 +142,8 @@ class Submissions:
                 first=first,
                 relate=lambda task: _relate(task, purge),
                 conflict=lambda task: obstacle(task, purge) or "another purpose",
-                again=lambda task, now: self._ready(
-                    again(task, purge, now, synchronous=synchronous, grace=self._tasks.policies.dispatch.grace), now
+                again=lambda task, now: self._tasks.resubmitted(
+                    task, now, payload=purge.to_payload(), synchronous=synchronous, goes_on=goes_on(task, purge)
                 ),
                 answer_now=None if synchronous else answers.accepted,
                 answer_of=answers.outcome,
@@ -171,34 +180,6 @@ class Submissions:
             requested_at=common.request_timestamp_utc,
         )
 
-    def _first(self, purge: TablePurge, *, synchronous: bool) -> Task:
-        now = self._tasks.clock()
-        task = Task(
-            task_id=purge.task_id,
-            task_type=purge.kind,
-            task_payload=purge.to_payload(),
-            received_timestamp=now,
-            created_ts=now,
-            last_status_change_ts=now,
-            next_scheduled_run_ts=now,
-            due_at=now + self._tasks.policies.dispatch.grace,
-            synchronous=synchronous,
-            nonce=self._tasks.nonce(),
-        )
-        return self._ready(task, now)
-
-    def _ready(self, task: Task, now: datetime) -> Task:
-        """A background task is dispatched in the write that accepts it; a synchronous one is first tried here."""
-        if task.synchronous:
-            return task
-        return t.dispatched(task, due_at=self._tasks.policies.dispatch.next_look(task, now))
-
-    def _send(self, task: Task) -> None:
-        try:
-            self._tasks.queue.send(task.task_id, task.dispatch_count)
-        except StoreUnavailable:
-            return  # accepted all the same: the sweeper sends it again at `due_at`
-
     def _work(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
         """Run a small purge in this invocation, hand anything else over; trouble here leaves the task to its lease."""
         try:
@@ -222,7 +203,7 @@ class Submissions:
 
     def _wait(self, accepted: Accepted, until: datetime) -> Task | None:
         """The outcome, looked for ever less often until time is up."""
-        for pause in _pauses():
+        for pause in pauses(_FIRST_LOOK, _LONGEST_PAUSE, multiplier=1.5):
             outcome = self._acceptance.outcome(accepted.task.task_id, accepted.bound_version)
             if outcome is not None:
                 return outcome
@@ -231,13 +212,6 @@ class Submissions:
                 return None
             self._sleep(min(pause, left))
         return None
-
-
-def _pauses() -> Iterator[float]:
-    pause = _FIRST_LOOK
-    while True:
-        yield pause
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
 def _relate(task: Task, purge: TablePurge) -> Relation:

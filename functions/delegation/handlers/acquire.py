@@ -1,6 +1,6 @@
 """The first state: takes the lease for this execution."""
 
 from delegation.handlers.steps_runtime import step_handler
-from delegation.wiring import steps
+from delegation.wiring.steps import acquiring
 
-handler = step_handler("acquire", steps, lambda steps, step, deadline: steps.acquire(step, deadline))
+handler = step_handler("acquire", acquiring, lambda steps, step, deadline: steps.acquire(step, deadline))

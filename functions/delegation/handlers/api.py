@@ -6,8 +6,8 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.edge import wiring
 from delegation.edge.app import Handler
+from delegation.wiring import api as wiring
 
 logger: Final = Logger()
 

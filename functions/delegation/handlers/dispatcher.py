@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation import wiring
+from delegation.wiring import dispatcher as wiring
 
 logger: Final = Logger()
 dispatcher = cache(wiring.dispatcher)

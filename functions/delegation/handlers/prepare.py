@@ -1,8 +1,6 @@
 """Chooses the engine from the manifest lists' own counts."""
 
 from delegation.handlers.steps_runtime import step_handler
-from delegation.wiring import steps
+from delegation.wiring.work import working
 
-handler = step_handler(
-    "prepare", lambda: steps(works=True), lambda steps, step, deadline: steps.prepare(step, deadline)
-)
+handler = step_handler("prepare", working, lambda steps, step, deadline: steps.prepare(step, deadline))

@@ -1,8 +1,6 @@
 """Starts the attempt's Spark job."""
 
 from delegation.handlers.steps_runtime import step_handler
-from delegation.wiring import started_jobs, steps
+from delegation.wiring.steps import starting
 
-handler = step_handler(
-    "start_job", lambda: steps(jobs=started_jobs), lambda steps, step, _deadline: steps.start_job(step)
-)
+handler = step_handler("start_job", starting, lambda steps, step, _deadline: steps.start_job(step))

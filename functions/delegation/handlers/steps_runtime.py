@@ -8,8 +8,8 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.driving.steps import Step, Steps
-from delegation.wiring import utc_now
+from delegation.orchestration.steps import Step, Steps
+from delegation.timestamps import utc_now
 
 logger: Final = Logger()
 Handler = Callable[[Mapping[str, Any], LambdaContext], dict[str, Any]]

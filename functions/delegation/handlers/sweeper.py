@@ -9,12 +9,12 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation import wiring
-from delegation.driving.dispatch import Swept, sweep
+from delegation.orchestration.dispatch import Swept, sweep
 from delegation.tasks.errors import TaskError
-from delegation.tasks.maintenance import ensure_submitted
-from delegation.tasks.service import TaskService
-from delegation.tasks.transitions import DISPATCH_FAILED, LOST
+from delegation.tasks.life.transitions import DISPATCH_FAILED, LOST
+from delegation.tasks.work.maintenance import ensure_submitted
+from delegation.timestamps import utc_now
+from delegation.wiring.sweeper import Deployment, store_maintenance, swept_tasks
 
 logger: Final = Logger()
 metrics: Final = Metrics()
@@ -22,35 +22,29 @@ _MARGIN: Final = timedelta(seconds=5)
 """For the last task under way and the maintenance, of a function that has that much; a quarter of what it has, else."""
 
 
-@cache
-def _tasks() -> TaskService:
-    return wiring.swept_tasks()
-
-
-@cache
-def _kinds() -> frozenset[str]:
-    return wiring.known_kinds(_tasks())
+_deployed: Final = cache(swept_tasks)
 
 
 @metrics.log_metrics
 def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]:
     """One sweep; answers how many due tasks were looked at and how many of those failed."""
+    deployed = _deployed()
     remaining = timedelta(milliseconds=context.get_remaining_time_in_millis())
-    deadline = wiring.utc_now() + remaining - min(_MARGIN, remaining / 4)
+    deadline = utc_now() + remaining - min(_MARGIN, remaining / 4)
     looked = failed = 0
-    for swept in sweep(_tasks(), _kinds(), deadline=deadline, clock=wiring.utc_now):
+    for swept in sweep(deployed.tasks, deployed.kinds, deadline=deadline, clock=utc_now):
         looked += 1
         failed += swept.error is not None or swept.unsettled
         _report(swept)
-    _ensure_maintenance(_tasks())
+    _ensure_maintenance(deployed)
     metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
     return {"looked": looked, "failed": failed}
 
 
-def _ensure_maintenance(tasks: TaskService) -> None:
+def _ensure_maintenance(deployed: Deployment) -> None:
     """One read a minute; an error here costs no more than a minute's delay."""
     try:
-        if ensure_submitted(tasks, wiring.store_maintenance(tasks)):
+        if ensure_submitted(deployed.tasks, store_maintenance(deployed)):
             logger.info("submitted", extra={"action": "maintain"})
     except TaskError as error:
         logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})

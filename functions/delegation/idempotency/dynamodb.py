@@ -6,14 +6,15 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from delegation.dynamodb import from_item, to_item
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import FORMAT, Record
 from delegation.idempotency.store import RecordPage, RecordWrite
-from delegation.tasks.conditional import from_item, to_item
-from delegation.tasks.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
 from delegation.tasks.errors import MalformedRecord, OutcomeUnknown
-from delegation.tasks.model import Task, isoformat
-from delegation.tasks.store import Change
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Change
+from delegation.tasks.stores.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
+from delegation.timestamps import isoformat
 
 _EXPIRED: Final = "expires_at <= :now"
 
@@ -27,7 +28,7 @@ class DynamoDbIdempotencyStore:
 
     def get(self, scope: str) -> Record | None:
         """See IdempotencyStore.get."""
-        answer = self._tasks.dynamodb.read(
+        answer = self._tasks.dynamodb.repeatable(
             "get_item", TableName=self._table, Key=to_item({"scope": scope}), ConsistentRead=True
         )
         return _record_of(from_item(answer["Item"])) if "Item" in answer else None
@@ -93,7 +94,7 @@ class DynamoDbIdempotencyStore:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def _scan(self, condition: str, **arguments: Any) -> dict[str, Any]:
-        return self._tasks.dynamodb.read(
+        return self._tasks.dynamodb.repeatable(
             "scan", TableName=self._table, FilterExpression=condition, ConsistentRead=True, **arguments
         )
 

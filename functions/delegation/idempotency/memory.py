@@ -6,9 +6,9 @@ from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import FORMAT, Record
 from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.memory import MemoryTaskStore
-from delegation.tasks.model import Task
-from delegation.tasks.store import Change
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Change
+from delegation.tasks.stores.memory import MemoryTaskStore
 
 
 class MemoryIdempotencyStore:

@@ -9,7 +9,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.idempotency.canonical import canonical_json
-from delegation.tasks.model import Task, Timestamp
+from delegation.tasks.life.model import Task
+from delegation.timestamps import Timestamp
 
 FORMAT: Final = 1
 

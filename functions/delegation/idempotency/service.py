@@ -11,9 +11,9 @@ from delegation.idempotency.errors import KeyConflict, RecordConflict, RequestIn
 from delegation.idempotency.record import Record, Scope, StoredAnswer, Verdict
 from delegation.idempotency.store import IdempotencyStore, RecordWrite
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
-from delegation.tasks.history import first_outcome
-from delegation.tasks.model import Task
-from delegation.tasks.store import Advance, Change, Create, Expect, TaskStore
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Advance, Change, Create, Expect, TaskStore
+from delegation.tasks.stores.history import first_outcome
 
 _RACES: Final = 20
 

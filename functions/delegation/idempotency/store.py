@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Protocol
 
 from delegation.idempotency.record import Record
-from delegation.tasks.model import Task
-from delegation.tasks.store import Change
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import Record
 from delegation.idempotency.store import IdempotencyStore, RecordWrite
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.history import first_outcome
-from delegation.tasks.store import TaskStore
+from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.stores.history import first_outcome
 
 
 class RecordUpkeep:

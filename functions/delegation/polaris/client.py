@@ -2,27 +2,25 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import Lock
 from typing import Any
 from urllib.parse import quote, unquote
 
 import httpx
 
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
-from delegation.polaris.model import NAMESPACE_SEPARATOR, LoadedTable, TableIdentifier
+from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import REALM_HEADER, TokenSource
 from delegation.polaris.transport import Transport
+from delegation.timestamps import utc_now
 
 DELEGATION_HEADER = "X-Iceberg-Access-Delegation"
 PAGE_SIZE = 1_000
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

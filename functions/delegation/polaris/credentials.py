@@ -7,7 +7,8 @@ from threading import Lock
 from typing import Any
 
 from delegation.polaris.errors import CredentialVendingFailed, PolarisUnavailable
-from delegation.polaris.model import LoadedTable, StorageCredential
+from delegation.polaris.model import LoadedTable
+from delegation.storage.credentials import StorageCredential
 
 ACCESS_KEY_ID = "s3.access-key-id"
 SECRET_ACCESS_KEY = "s3.secret-access-key"  # noqa: S105 - the name of a property
@@ -129,17 +130,6 @@ class VendedCredentials:
         held = self._held
         assert held is not None  # noqa: S101 - _refresh sets it or raises
         return held.table
-
-    def botocore_metadata(self, uri: str) -> dict[str, str]:
-        """The credential for `uri` as botocore's RefreshableCredentials takes it, from `refresh_using` included."""
-        credential = self.for_uri(uri)
-        expires_at = credential.expires_at or self._clock() + _ASK_AGAIN
-        return {
-            "access_key": credential.access_key_id,
-            "secret_key": credential.secret_access_key,
-            "token": credential.session_token or "",
-            "expiry_time": expires_at.isoformat(),
-        }
 
     def _usable(self, uri: str, now: datetime) -> StorageCredential | None:
         if self._held is None:

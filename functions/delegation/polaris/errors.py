@@ -20,6 +20,7 @@ Iceberg's exception types and their statuses: Iceberg REST specification, ErrorM
 from typing import ClassVar
 
 from delegation.errors import DelegationError
+from delegation.storage.credentials import CredentialsUnavailable
 
 
 class PolarisError(DelegationError):
@@ -81,7 +82,7 @@ class PolarisMisconfigured(PolarisError):
     code = "POLARIS_MISCONFIGURED"
 
 
-class CredentialVendingFailed(PolarisError):
+class CredentialVendingFailed(PolarisError, CredentialsUnavailable):
     """The table was loaded, but no usable storage credential came with it for the location asked."""
 
     code = "CREDENTIAL_VENDING_FAILED"

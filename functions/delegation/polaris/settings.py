@@ -9,10 +9,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from delegation.polaris.client import PolarisClient, utc_now
+from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
+from delegation.timestamps import utc_now
 
 _PASSING = frozenset({"InternalServiceError", "InternalServiceErrorException", "ThrottlingException", "RequestTimeout"})
 

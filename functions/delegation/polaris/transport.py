@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from delegation.backoff import exponential
 from delegation.polaris.answers import NOT_APPLIED, is_transient, retry_after
 from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
 
@@ -16,7 +17,7 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class RequestRetries:
     """`attempts` tries in all, waits doubling from `first_seconds`, none longer than `longest_seconds`.
 
     No try begins later than `patience_seconds` after the first: with a server that hangs each costs a whole time-out,
@@ -35,8 +36,7 @@ class Backoff:
         """
         if attempt >= self.attempts or (asked_seconds is not None and asked_seconds > self.longest_seconds):
             return None
-        doubled = self.first_seconds * 2.0 ** (attempt - 1)
-        wait = max(min(doubled, self.longest_seconds), asked_seconds or 0.0)
+        wait = max(exponential(attempt, self.first_seconds, self.longest_seconds), asked_seconds or 0.0)
         return wait if spent_seconds + wait <= self.patience_seconds else None
 
 
@@ -51,12 +51,12 @@ class Transport:
         self,
         http: httpx.Client | None = None,
         *,
-        backoff: Backoff | None = None,
+        backoff: RequestRetries | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._http = http or httpx.Client(timeout=TIMEOUT)
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or RequestRetries()
         self._sleep = sleep
         self._monotonic = monotonic
 

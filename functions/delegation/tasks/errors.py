@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 from delegation.errors import DelegationError
 
 if TYPE_CHECKING:
-    from delegation.tasks.model import Task
+    from delegation.tasks.life.model import Task
 
 
 class TaskError(DelegationError):

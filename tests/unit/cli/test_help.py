@@ -3,15 +3,14 @@
 import importlib
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 import typer
 from typer.main import get_command
 
 from delegation.cli.main import ENTRY_POINTS, build
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs" / "command.md"
 BUILT_IN = {"help", "install_completion", "show_completion"}
 

@@ -5,10 +5,10 @@ from typer.testing import CliRunner
 
 from delegation.cli import persistence
 from delegation.cli.main import build
-from delegation.persistence.backend import Locator, ObjectKey
-from delegation.persistence.memory import MemoryBackend
-from delegation.persistence.process import PersistenceProcess
-from delegation.persistence.realms import Realms
+from delegation.persistence.backends.base import Locator, ObjectKey
+from delegation.persistence.backends.memory import MemoryBackend
+from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.persistence.catalogs.realms import Realms
 
 TABLES = ("--objects-table", "o", "--references-table", "r")
 

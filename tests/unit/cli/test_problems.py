@@ -2,7 +2,7 @@ import pytest
 
 from delegation.cli.problems import _OTHERWISE, next_step
 from delegation.client import errors as client
-from delegation.client.errors import ErrorAnswer, ErrorResponse
+from delegation.client.errors import ErrorAnswer, HttpError
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 
@@ -34,5 +34,5 @@ def test_what_a_command_can_meet_has_a_next_step_of_its_own(kind, monkeypatch):
 
 
 def test_next_step_names_the_task_where_there_is_one():
-    answer = ErrorResponse(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
+    answer = HttpError(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
     assert "delegation tasks history t-1`" in next_step(client.error_for(answer))

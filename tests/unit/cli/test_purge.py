@@ -11,8 +11,8 @@ from moto import mock_aws
 from typer.testing import CliRunner, Result
 
 from delegation.cli.main import build
-from delegation.purge.locations import parse
-from tests.unit.purge.lake import Lake, busy_table, rows
+from delegation.storage.locations import parse
+from tests.unit.operations.purge.lake import Lake, busy_table, rows
 
 FIELDS = {
     "status",
@@ -264,8 +264,8 @@ def test_a_metadata_file_may_have_any_name(bucket: Bucket) -> None:
 
 
 def test_keys_that_stay_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    from delegation.purge.objectstore import BatchResult, KeyFailure
-    from delegation.purge.s3 import S3ObjectStore
+    from delegation.storage.base import BatchResult, KeyFailure
+    from delegation.storage.s3 import S3ObjectStore
 
     bucket.fill()
     deletes = S3ObjectStore.delete

@@ -13,13 +13,12 @@ from typer.testing import CliRunner
 
 from delegation.cli.main import build
 from delegation.errors import DelegationError
-from delegation.purge.errors import UnsupportedLocation
-from delegation.purge.files import FilePlanStore
-from delegation.purge.local import FileObjectStore
-from delegation.purge.locations import LOCAL, ObjectLocation, parse
-from delegation.purge.objectstore import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
-from delegation.purge.s3 import S3ObjectStore
-from tests.unit.purge.lake import SCHEMA, SPEC, rows
+from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
+from delegation.storage.file_plans import FilePlanStore
+from delegation.storage.file_system import FileObjectStore
+from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, parse
+from delegation.storage.s3 import S3ObjectStore
+from tests.unit.operations.purge.lake import SCHEMA, SPEC, rows
 
 
 class Disk:

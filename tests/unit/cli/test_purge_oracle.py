@@ -11,7 +11,7 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from delegation.cli.main import build
-from tests.unit.purge.oracle import Purge
+from tests.unit.operations.purge.oracle.oracle import Purge
 
 
 @pytest.fixture

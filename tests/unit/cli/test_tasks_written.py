@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from delegation.tasks.model import PlanSegment, Status
-from delegation.tasks.store import Create
+from delegation.tasks.life.model import Status
+from delegation.tasks.stores.base import Create
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID
 from tests.unit.tasks.builders import NOW, failed, in_status
@@ -61,16 +61,18 @@ def test_a_failure_is_retried_with_all_its_attempts_and_due_at_once(run, store):
     assert (after.error_code, after.cancel_requested) == (None, False)
 
 
-PLAN = (PlanSegment(id=f"{TASK_ID}/1/aaaaaaaaaaaa", sha256="0" * 64),)
+PLAN = [{"id": f"{TASK_ID}/1/aaaaaaaaaaaa", "sha256": "0" * 64}]
 
 
-@pytest.mark.parametrize(("begun", "kept"), [(NOW, PLAN), (None, ())], ids=["begun to delete", "only planned"])
+@pytest.mark.parametrize(("begun", "kept"), [(NOW, PLAN), (None, None)], ids=["begun to delete", "only planned"])
 def test_only_a_purge_that_began_to_delete_keeps_its_plan(run, store, begun, kept):
-    task = failed(in_status(Status.RUNNING, task_id=TASK_ID).evolve(plan_segments=PLAN, first_delete_ts=begun))
+    task = failed(
+        in_status(Status.RUNNING, task_id=TASK_ID).evolve(details={"plan_segments": PLAN}, effects_began_ts=begun)
+    )
     store.apply(Create(task))
     assert run("tasks", "retry", TASK_ID).exit_code == 0
     after = store.get(TASK_ID)
-    assert (after.status, after.first_delete_ts, after.plan_segments) == (Status.SUBMITTED, begun, kept)
+    assert (after.status, after.effects_began_ts, after.details.get("plan_segments")) == (Status.SUBMITTED, begun, kept)
 
 
 @pytest.mark.parametrize("status", [*WAITING, *HELD, Status.SUCCESS])

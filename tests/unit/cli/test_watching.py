@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from delegation.cli.watching import TaskWatch, duration_text, size_text
-from delegation.client.model import TaskView
+from delegation.wire.tasks import TaskRecord
 from tests.unit.client.service import record
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 def drawn(*views):
     watch = TaskWatch(clock=lambda: NOW)
     for view in views:
-        watch.show(TaskView.of(view))
+        watch.show(TaskRecord.of(view))
     console = Console(width=120, color_system=None)
     with console.capture() as capture:
         console.print(watch)
@@ -50,7 +50,7 @@ def test_failure_shows_what_was_recorded_and_what_was_left():
 
 
 def test_one_line_says_the_same_where_nothing_can_be_drawn_over():
-    line = TaskWatch(clock=lambda: NOW).line(TaskView.of(record(status="RETRY_SCHEDULED", error_code="TIMEOUT")))
+    line = TaskWatch(clock=lambda: NOW).line(TaskRecord.of(record(status="RETRY_SCHEDULED", error_code="TIMEOUT")))
     assert line.plain == ("RETRY_SCHEDULED · version 3 · attempt 1 · spark engine: 100 of 400 files, 1.2 KiB (TIMEOUT)")
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from delegation.client.errors import ClientMisconfigured, NotPermitted, PurgedNotDropped, TaskFailed
 from delegation.client.executor import ENDPOINT, TASK_TYPE, DelegatedTaskExecutor, TaskExecutorFactory
+from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
-from delegation.polaris.model import TableIdentifier
 from tests.unit.client.service import (
     SUCCEEDED,
     SYNCHRONOUS,

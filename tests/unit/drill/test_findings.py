@@ -2,10 +2,12 @@
 
 import pytest
 
-from delegation.tasks.memory import MemoryTaskStore
-from delegation.tasks.policy import Policies
-from delegation.tasks.service import Lease, NoDispatchQueue, TaskService
-from delegation.tasks.tasks import Tasks
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
 from tests.drill.findings import examine
 from tests.drill.observed import END, PIECE, START, STEP, Done, Line, Piece
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock

@@ -15,7 +15,7 @@ from delegation.edge.app import create_app
 from delegation.edge.routes import Dependencies
 from delegation.edge.submission import Answer, Submission
 from delegation.tasks.errors import TaskNotFound
-from delegation.tasks.model import Task
+from delegation.tasks.life.model import Task
 from tests.unit.edge.gateway import Context, request
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

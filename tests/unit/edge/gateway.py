@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-EVENTS = Path(__file__).resolve().parents[3] / "events"
+from tests.paths import ROOT
+
+EVENTS = ROOT / "events"
 BASE = "/delegation-service/api"
 
 

@@ -11,6 +11,7 @@ from delegation.edge.submission import Answer
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.polaris.errors import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
+from delegation.wire.tasks import shown
 from tests.unit.edge.conftest import NOW, TASK_ID, Api, a_task, header
 from tests.unit.edge.gateway import Context, request
 from tests.unit.edge.requests import SECRET, changed, identity_only, loaded
@@ -98,7 +99,7 @@ def test_a_task_is_shown_as_stored(api: Api) -> None:
     for task_id in (TASK_ID, TASK_ID.upper()):
         response = api.call("GET", f"/v1/tasks/{task_id}")
         assert response["statusCode"] == 200
-        assert body_of(response) == a_task().public()
+        assert body_of(response) == shown(a_task().public())
         assert header(response, "Content-Type") == "application/json"
 
 

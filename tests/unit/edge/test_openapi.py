@@ -3,7 +3,6 @@
 import json
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,23 +12,34 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
-from delegation.edge import answers, models, wiring
-from delegation.edge.models import TaskPayload
+from delegation.edge import answers
+from delegation.edge.errors import BadRequest
 from delegation.edge.problems import TABLE
+from delegation.edge.requests import read_payload
 from delegation.edge.routes import ENDPOINTS, Dependencies
 from delegation.edge.submission import Answer
 from delegation.errors import DelegationError
 from delegation.handlers import api as handler_module
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.model import Status, Task
+from delegation.tasks.life.model import Status, Task
+from delegation.wire.requests import (
+    CommonPayload,
+    PurgeTableOperationParameters,
+    StorageCredential,
+    TableIdentity,
+    TableMetadata,
+    TaskPayload,
+)
+from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse
+from delegation.wire.tasks import shown
+from delegation.wiring import api as wiring
+from tests.paths import ROOT
 from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.requests import ABSENT, changed, identity_only, loaded
 
-SPEC: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).resolve().parents[3] / "docs" / "openapi.yaml").read_text(encoding="utf-8")
-)
+SPEC: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
 SCHEMAS: dict[str, Any] = SPEC["components"]["schemas"]
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 POSTS = ("/v1/tasks/execute/synchronous", "/v1/tasks")
@@ -73,15 +83,15 @@ def test_its_servers_end_with_the_base_path() -> None:
 
 
 MODELS: list[type[BaseModel]] = [
-    models.TaskPayload,
-    models.CommonPayload,
-    models.TableIdentity,
-    models.TableMetadata,
-    models.StorageCredential,
-    models.TaskAccepted,
-    models.TaskSuccessResponse,
-    models.ExecutionResult,
-    models.ErrorResponse,
+    TaskPayload,
+    CommonPayload,
+    TableIdentity,
+    TableMetadata,
+    StorageCredential,
+    TaskAccepted,
+    TaskSuccessResponse,
+    ExecutionResult,
+    ErrorResponse,
 ]
 
 
@@ -95,7 +105,7 @@ def test_a_schema_has_the_members_of_its_model(model: type[BaseModel]) -> None:
     assert set(described.get("required", [])) == always
 
 
-@pytest.mark.parametrize("model", [*MODELS, models.PurgeTableOperationParameters])
+@pytest.mark.parametrize("model", [*MODELS, PurgeTableOperationParameters])
 def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
     """Every keyword that pydantic derives from a field is in the description of that field, with the same value."""
     generated = model.model_json_schema(by_alias=True)
@@ -118,7 +128,7 @@ def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
 
 def test_the_parameters_are_the_appendixs_in_both_spellings() -> None:
     described = SCHEMAS["PurgeTableOperationParameters"]
-    fields = models.PurgeTableOperationParameters.model_fields
+    fields = PurgeTableOperationParameters.model_fields
     named = {field.alias or name for name, field in fields.items()}
     assert described["properties"].keys() == named | {"metadata-location"}
     assert set(described["required"]) == {"table_identity", "metadata", "config"}
@@ -154,10 +164,10 @@ def test_schema_and_model_take_and_refuse_the_same_bodies(
     for schema, identity_enough, fits in (("TaskPayload", False, synchronous), ("AnyTaskPayload", True, background)):
         assert (errors_of(schema, body) == []) is fits
         if fits:
-            TaskPayload.read(body, identity_only=identity_enough)
+            read_payload(body, identity_only=identity_enough)
         else:
-            with pytest.raises(models.BadRequest):
-                TaskPayload.read(body, identity_only=identity_enough)
+            with pytest.raises(BadRequest):
+                read_payload(body, identity_only=identity_enough)
 
 
 def test_every_status_that_an_error_can_have_is_described() -> None:
@@ -184,7 +194,8 @@ def stored(answer: Any, kind: str) -> Answer:
     return Answer(answer.status, answer.body.encode(), TASK_ID, kind)
 
 
-SUCCESS = finished(Status.SUCCESS, files_deleted=3, bytes_deleted=2**60, result_summary="3 files")
+DETAILS = {"files_deleted": 3, "bytes_deleted": 2**60}
+SUCCESS = finished(Status.SUCCESS, details=DETAILS, result_summary="3 files")
 OUTCOMES: list[tuple[str, Answer | DelegationError]] = [
     ("/v1/tasks", stored(answers.accepted(a_task()), "accepted")),
     (POSTS[0], stored(answers.outcome(SUCCESS), "completed")),
@@ -209,8 +220,8 @@ def test_what_posting_answers_is_as_described(api: Api, path: str, outcome: Any)
 
 @pytest.mark.parametrize("task", [a_task(), SUCCESS])
 def test_a_task_is_as_described(api: Api, task: Task) -> None:
-    assert errors_of("TaskRecord", task.public()) == []
-    assert SCHEMAS["TaskRecord"]["properties"].keys() <= task.public().keys()
+    assert errors_of("TaskRecord", shown(task.public())) == []
+    assert SCHEMAS["TaskRecord"]["properties"].keys() <= shown(task.public()).keys()
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", f"/v1/tasks/{TASK_ID}")) == []
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []
 

@@ -11,12 +11,12 @@ import pytest
 import delegation
 from delegation.edge import answers
 from delegation.edge import errors as edge
-from delegation.edge.problems import FAMILIES, TABLE, problem_of, rule_of, whereabouts
-from delegation.errors import DelegationError
+from delegation.edge.problems import FAMILIES, TABLE, name_of, problem_of, rule_of, whereabouts
+from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
+from delegation.operations.purge.errors import GcDisabled, PurgeError
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
-from delegation.purge.errors import GcDisabled, PurgeError, PurgeRefused
-from delegation.purge.objectstore import ObjectStoreDenied
+from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
 
 SECRET = "Pl4ntedS3cretPl4nted"
@@ -44,8 +44,8 @@ def unmapped(package: str = "delegation.") -> list[type[DelegationError]]:
         if kind.__module__.startswith(package)
         and not kind.__module__.startswith(ELSEWHERE)
         and not kind.__name__.startswith("_")
-        and kind not in TABLE
-        and not any(ancestor in FAMILIES for ancestor in kind.__mro__)
+        and name_of(kind) not in TABLE
+        and not any(name_of(ancestor) in FAMILIES for ancestor in kind.__mro__)
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_new_error_class_would_be_found() -> None:
     class Overlooked(PurgeError):
         __module__ = "invented"
 
-    class Guarded(PurgeRefused):
+    class Guarded(GuardRefused):
         __module__ = "invented"
 
     assert unmapped("invented") == [Overlooked]
@@ -67,10 +67,31 @@ def test_a_new_error_class_would_be_found() -> None:
     assert rule_of(Overlooked).status == 500
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_task_that_failed_has_the_status_that_its_error_would_have(family: type[DelegationError]) -> None:
-    """DESIGN §3, FAILURE in HTTP; single classes may differ: a table not found is 404 only before there is a task."""
-    assert answers.failure_status(family.code) == rule_of(family).status
+def all_classes() -> dict[str, type[DelegationError]]:
+    for name in service_modules():
+        importlib.import_module(name)
+    return {name_of(kind): kind for kind in (DelegationError, *subclasses(DelegationError))}
+
+
+def test_every_row_is_of_a_class_that_there_is() -> None:
+    assert set(TABLE) - set(all_classes()) - {"delegation.persistence.errors.PersistenceError"} == set()
+
+
+def codes(*families: str) -> set[str]:
+    found = all_classes()
+    return {kind.code for family in families for kind in (found[family], *subclasses(found[family]))}
+
+
+def test_a_task_that_failed_has_the_status_that_its_error_would_have() -> None:
+    """FAILURE in HTTP; single classes may differ: a table not found is 404 only before there is a task."""
+    assert codes("delegation.errors.GuardRefused") | {"CANCELLED", "RESTORED"} == answers.CONFLICT
+    others = codes("delegation.storage.credentials.CredentialsUnavailable")
+    assert codes("delegation.polaris.errors.PolarisError", "delegation.storage.base.ObjectStoreError") | others == (
+        answers.BAD_GATEWAY
+    )
+    for family, rule in FAMILIES.items():
+        if family in all_classes():
+            assert answers.failure_status(all_classes()[family].code) == rule.status
 
 
 CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [

@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
-from delegation.tasks.model import Status, Task
+from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.tasks.life.model import Status, Task
 from tests.unit.edge.world import World
-from tests.unit.purge.lake import busy_table
+from tests.unit.operations.purge.lake import busy_table
 
 
 def test_the_record_shows_planned_deleted_pace_and_end_while_a_purge_runs() -> None:
@@ -21,11 +22,18 @@ def test_the_record_shows_planned_deleted_pace_and_end_while_a_purge_runs() -> N
     world.objects._refuse = a_second_each
     world.drive()
     assert {task.status for task in seen} == {Status.RUNNING}
-    assert {task.files_planned for task in seen} == {total}
-    told = [task for task in seen if task.files_per_second is not None]
-    assert [task.files_deleted for task in told] == sorted(task.files_deleted for task in told)
-    assert {task.files_per_second for task in told} == {1}
+    assert {PurgeDetails.of(task).files_planned for task in seen} == {total}
+    told = [task for task in seen if PurgeDetails.of(task).files_per_second is not None]
+    assert [PurgeDetails.of(task).files_deleted for task in told] == sorted(
+        PurgeDetails.of(task).files_deleted for task in told
+    )
+    assert {PurgeDetails.of(task).files_per_second for task in told} == {1}
     ends = {task.eta_ts for task in told if task.eta_ts is not None}
     assert ends == {world.clock()}, "one file a second from the first to the last"
     done = world.tasks.get(accepted.task_id)
-    assert (done.status, done.files_deleted, done.files_failed, done.eta_ts) == (Status.SUCCESS, total, 0, None)
+    assert (done.status, PurgeDetails.of(done).files_deleted, PurgeDetails.of(done).files_failed, done.eta_ts) == (
+        Status.SUCCESS,
+        total,
+        0,
+        None,
+    )

@@ -14,10 +14,11 @@ from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
 from delegation.idempotency.errors import TaskConflict
-from delegation.purge.behavior import Limits
-from delegation.tasks.model import Status, Task
+from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.limits import Limits
+from delegation.tasks.life.model import Status, Task
 from tests.unit.edge.world import World
-from tests.unit.purge.lake import busy_table, rows
+from tests.unit.operations.purge.lake import busy_table, rows
 
 STRICT = {
     "outside": "refuse",
@@ -55,7 +56,7 @@ def plan_of(world: World) -> str:
     """The id of a dry run's plan."""
     task = run(world, **{"dry-run": "true"})
     assert task.status is Status.SUCCESS
-    return task.plan_segments[0].id
+    return PurgeDetails.of(task).plan_segments[0].id
 
 
 def test_a_full_load_table_result_with_known_and_unknown_properties_is_purged_and_all_are_recorded(
@@ -66,7 +67,7 @@ def test_a_full_load_table_result_with_known_and_unknown_properties_is_purged_an
     assert task.status is Status.SUCCESS
     assert ours(world) == set()
     assert json.loads(task.task_payload)["operation_parameters"]["properties"] == properties
-    receipt = json.loads(world.plans.objects[f"{task.plan_segments[-1].id}/receipt.json"])
+    receipt = json.loads(world.plans.objects[f"{PurgeDetails.of(task).plan_segments[-1].id}/receipt.json"])
     assert receipt["request"]["operation_parameters"]["properties"] == properties
     assert "vended" not in json.dumps(receipt)
 
@@ -140,7 +141,7 @@ def test_a_plan_read_with_zcat_is_executed_by_its_id_a_day_later(world: World, t
     assert zcat(world, plan, tmp_path) == sorted(doomed)
     world.clock.advance(timedelta(days=1))
     task = run(world, plan=plan)
-    assert (task.status, [one.id for one in task.plan_segments]) == (Status.SUCCESS, [plan])
+    assert (task.status, [one.id for one in PurgeDetails.of(task).plan_segments]) == (Status.SUCCESS, [plan])
     assert ours(world) == set()
 
 
@@ -154,7 +155,7 @@ def test_a_plan_is_refused_a_day_later_when_the_table_was_committed_to_and_a_new
     world.lake.table("orders").append(rows(77))
     before = set(world.lake.uris())
     task = run(world, plan=plan)
-    assert (task.status, task.error_code, task.first_delete_ts) == (Status.FAILURE, "PLAN_OUTDATED", None)
+    assert (task.status, task.error_code, task.effects_began_ts) == (Status.FAILURE, "PLAN_OUTDATED", None)
     assert set(world.lake.uris()) == before
     assert set(approved) < ours(world)
     assert sorted(world.lake.table("orders").scan().to_arrow()["id"].to_pylist()) == [3, 5, 6, 77]
@@ -172,14 +173,14 @@ def test_a_commit_while_a_plan_is_executed_ends_it_and_the_request_without_the_p
     world.tables.loads = 0
     task = run(world, plan=plan)
     assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_OUTDATED")
-    assert task.first_delete_ts is not None
+    assert task.effects_began_ts is not None
     left = ours(world)
     assert world.lake.pointers["orders"] in left
     with pytest.raises(TaskConflict):
         world.submit(world.body("orders", outside="refuse"))
     again = run(world)
     assert (again.task_id, again.status) == (task.task_id, Status.SUCCESS)
-    assert again.plan_segments[0].id == plan
+    assert PurgeDetails.of(again).plan_segments[0].id == plan
     assert ours(world) == set()
 
 

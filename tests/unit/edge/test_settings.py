@@ -6,13 +6,14 @@ import pytest
 from aws_lambda_powertools import Logger
 from pydantic import ValidationError
 
-from delegation.edge import wiring
-from delegation.edge.identity import CertificateSource
-from delegation.edge.jwks import JwksKeys
 from delegation.edge.settings import ApiSettings, AuthorizerSettings
-from delegation.edge.tokens import StaticKey
+from delegation.edge.trust.certificates import CertificateSource
+from delegation.edge.trust.jwks import JwksKeys
+from delegation.edge.trust.tokens import StaticKey
+from delegation.wiring.api import api
+from delegation.wiring.authorizer import authorizer
 from infra.environment import FUNCTIONS, Resources, environment
-from tests.unit.edge.pki import ISSUER, SUBJECT, ec_key, pem, public_pem, revocation_list
+from tests.unit.edge.trust.pki import ISSUER, SUBJECT, ec_key, pem, public_pem, revocation_list
 
 JWKS = {
     "DELEGATION_CLIENT_SUBJECT": SUBJECT,
@@ -84,7 +85,7 @@ def test_one_source_of_keys_is_needed_and_only_one(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings()
     monkeypatch.delenv("DELEGATION_TOKEN_JWKS_URL")
-    assert isinstance(wiring.authorizer().tokens._keys, StaticKey)
+    assert isinstance(authorizer().tokens._keys, StaticKey)
     monkeypatch.delenv("DELEGATION_TOKEN_PUBLIC_KEY")
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings()
@@ -94,7 +95,7 @@ def test_the_authorizer_is_what_the_settings_say(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("DELEGATION_CLIENT_SERIALS", "0a:1b,2c")
     monkeypatch.setenv("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb")
     monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
-    built = wiring.authorizer()
+    built = authorizer()
     assert built.source is CertificateSource.ALB
     assert built.pin.serials == {0x0A1B, 0x2C}
     assert built.pin.subject.rfc4514_string() == SUBJECT
@@ -103,7 +104,7 @@ def test_the_authorizer_is_what_the_settings_say(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_serials_any_certificate_of_the_identity_is_admitted() -> None:
-    assert wiring.authorizer().pin.serials is None
+    assert authorizer().pin.serials is None
 
 
 def test_the_function_gets_the_variables_that_the_settings_read() -> None:
@@ -127,7 +128,7 @@ def test_the_function_gets_the_variables_that_the_settings_read() -> None:
 def test_the_api_needs_a_metrics_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POWERTOOLS_METRICS_NAMESPACE", raising=False)
     with pytest.raises(ValidationError, match="POWERTOOLS_METRICS_NAMESPACE"):
-        wiring.api(Logger(service="edge-settings"))
+        api(Logger(service="edge-settings"))
 
 
 def test_tracing_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
+from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.options import InvalidPurgeProperty
+from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris.errors import NoSuchTable, PolarisUnavailable
-from delegation.purge.behavior import InvalidPurgeProperty, purge_id
-from delegation.purge.locations import ObjectLocation
+from delegation.storage.locations import ObjectLocation
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.model import Status
+from delegation.tasks.life.model import Status
 from tests.unit.edge.world import LIFETIME, REALM, World
-from tests.unit.purge.lake import busy_table, rows
+from tests.unit.operations.purge.lake import busy_table, rows
 
 LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
@@ -233,9 +235,9 @@ def test_a_dry_run_plans_and_deletes_nothing_beside_a_live_purge(world: World) -
     world.drive()
     task = world.tasks.get(accepted.task_id)
     assert (task.status, task.task_type) == (Status.SUCCESS, "TABLE_PURGE_PLAN")
-    assert task.files_planned
+    assert PurgeDetails.of(task).files_planned
     told = json.loads(task.result_extended or "")
-    assert (told["files"], told["engine"]) == (task.files_planned, "inline")
+    assert (told["files"], told["engine"]) == (PurgeDetails.of(task).files_planned, "inline")
     assert told["by_type"]["metadata"] == {"files": 1, "bytes": 0}
     assert "executing the plan takes about 1 s and less than 0.01 USD" in (task.result_summary or "")
     assert set(world.lake.uris()) == before
@@ -320,17 +322,17 @@ def test_a_success_that_left_the_table_its_root_is_not_replayed_for_the_next_req
 def test_the_plan_of_a_dry_run_is_executed_by_its_id(world: World) -> None:
     planned = world.submit(world.body("orders", **{"dry-run": "true"}))
     world.drive()
-    [segment] = world.tasks.get(planned.task_id).plan_segments
+    [segment] = PurgeDetails.of(world.tasks.get(planned.task_id)).plan_segments
     accepted = world.submit(world.body("orders", plan=segment.id))
     world.drive()
     task = world.tasks.get(accepted.task_id)
-    assert (task.status, task.plan_segments) == (Status.SUCCESS, (segment,))
+    assert (task.status, PurgeDetails.of(task).plan_segments) == (Status.SUCCESS, (segment,))
 
 
 def test_a_plan_is_refused_once_the_table_was_committed_to(world: World) -> None:
     planned = world.submit(world.body("orders", **{"dry-run": "true"}))
     world.drive()
-    [segment] = world.tasks.get(planned.task_id).plan_segments
+    [segment] = PurgeDetails.of(world.tasks.get(planned.task_id)).plan_segments
     world.lake.table("orders").append(rows(77))
     before = set(world.lake.uris())
     accepted = world.submit(world.body("orders", plan=segment.id))

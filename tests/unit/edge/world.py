@@ -6,24 +6,28 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from delegation.driving.dispatch import sweep
-from delegation.driving.steps import Step, Steps
-from delegation.edge.models import TaskPayload
+from delegation.edge.requests import read_payload
 from delegation.edge.submission import Answer, Submission, Submissions
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
-from delegation.polaris.model import LoadedTable, TableIdentifier
-from delegation.purge.behavior import KINDS, Limits, PurgeBehavior
-from delegation.purge.context import PurgeSettings
-from delegation.purge.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.tasks.behaviors import Behaviors
-from delegation.tasks.memory import MemoryTaskStore
-from delegation.tasks.model import Task
-from delegation.tasks.policy import Policies, default_properties
-from delegation.tasks.service import TaskService
-from delegation.tasks.store import TaskStore
-from tests.unit.purge.lake import FAST, Lake, LakeSource
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.operations.purge.context import PurgeSettings
+from delegation.orchestration.dispatch import sweep
+from delegation.orchestration.steps import Step, Steps
+from delegation.polaris.model import LoadedTable
+from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.behaviors import Behaviors
+from delegation.tasks.work.service import TaskService
+from delegation.wiring.tasks import DETAILS
+from tests.unit.operations.purge.lake import FAST, Lake, LakeSource
 from tests.unit.tasks.builders import Clock
 
 REALM = "POLARIS"
@@ -86,7 +90,11 @@ class World:
         self.objects = MemoryObjectStore()
         self.objects.objects = self.lake.objects
         self.tasks = TaskService(
-            self.store, Policies.from_properties(default_properties()), self.queue, clock=self.clock
+            self.store,
+            Policies.from_properties(default_properties()),
+            self.queue,
+            clock=self.clock,
+            details=DETAILS,
         )
         settings = PurgeSettings(
             inline_max_files=inline_max_files, chunk_paths=4, run_records=5, read_threads=1, delete=FAST
@@ -103,7 +111,7 @@ class World:
         )
         self.records: Any = stores[1] if stores else MemoryIdempotencyStore(self.store)
         self.acceptance = Acceptance(
-            self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks.nonce
+            self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks._nonce
         )
         self.become(self.behavior)
         self.calls = 0
@@ -173,7 +181,7 @@ class World:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
 
     def _submission(self, body: dict[str, Any], key: str | None, caller: str, path: str) -> Submission:
-        payload = TaskPayload.read(body, identity_only=path == "/v1/tasks")
+        payload = read_payload(body, identity_only=path == "/v1/tasks")
         return Submission(caller=caller, method="POST", path=path, key=key, document=body, payload=payload)
 
     def drive(self) -> None:

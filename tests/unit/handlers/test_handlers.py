@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,23 +13,27 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from delegation import wiring
-from delegation.driving import steps as driving_steps
-from delegation.purge.behavior import PurgeBehavior, TablePurge
-from delegation.tasks.maintenance import Maintenance
-from delegation.tasks.model import Status, Task
-from delegation.tasks.service import Lease, TaskService
-from delegation.tasks.store import Create
+from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.orchestration import steps as driving_steps
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.stores.base import Create
+from delegation.tasks.work.maintenance import Maintenance
+from delegation.tasks.work.service import TaskService
+from delegation.wiring import clients, maintenance, work
+from delegation.wiring import tasks as wired_tasks
 from infra.environment import FUNCTIONS, Resources, environment
 from tests.contract.task_tables import create_task_table
+from tests.paths import ROOT
 from tests.unit.edge.world import World
-from tests.unit.purge.lake import busy_table, identifier
+from tests.unit.operations.purge.lake import busy_table, identifier
 from tests.unit.tasks.builders import HOUR, submitted
 
-EVENTS = Path(__file__).parents[3] / "events"
+EVENTS = ROOT / "events"
 TASK_ID = "1a13505e-1ed2-51cb-aa79-d8eedccbc526"
 REGION = "us-east-1"
-_aws = wiring.aws
+_client = boto3.client
 MACHINE = '{"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}'
 
 
@@ -89,8 +92,8 @@ class Deployed:
             emr_entry_point="s3://code/purge_table.py",
         )
 
-    def aws(self, service: str, *config: Any) -> Any:
-        client = _aws(service, *config)
+    def client(self, service: str, **config: Any) -> Any:
+        client = _client(service, **config)
         return EmrWithoutRuns(client) if service == "emr-serverless" else client
 
     def behavior(self, tasks: TaskService, _tables: object) -> PurgeBehavior:
@@ -118,7 +121,7 @@ class Deployed:
             "last_status_change_ts": now,
             "next_scheduled_run_ts": now,
         }
-        return tasks.store.apply(
+        return tasks._store.apply(
             Create(submitted(TASK_ID, task_payload=purge.to_payload(), due_at=now, dispatch_count=1, **times))
         )
 
@@ -130,9 +133,9 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
         made = Deployed()
-        monkeypatch.setattr(wiring, "purge_behavior", made.behavior)
-        monkeypatch.setattr(wiring, "polaris", lambda: None)
-        monkeypatch.setattr(wiring, "aws", made.aws)
+        monkeypatch.setattr(work, "purge_behavior", made.behavior)
+        monkeypatch.setattr(work, "polaris", lambda: None)
+        monkeypatch.setattr(clients.boto3, "client", made.client)
         yield made
 
 
@@ -151,7 +154,7 @@ def invoke(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> An
 def tasks_of(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> TaskService:
     for variable, value in environment("acquire", deployed.resources).items():
         monkeypatch.setenv(variable, value)
-    return wiring.task_service()
+    return wired_tasks.task_service()
 
 
 def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedelta = HOUR) -> TaskService:
@@ -225,14 +228,14 @@ def test_sweeper_dispatches_what_is_due(deployed: Deployed, monkeypatch: pytest.
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 0}
     queue_url = deployed.resources.queue_url
     messages = deployed.sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=10)["Messages"]
-    maintenance = wiring.store_maintenance(tasks).task_id(Maintenance())
+    upkeep = maintenance.store_maintenance(wired_tasks.deployment()).task_id(Maintenance())
     assert {(body["task_id"], body["n"]) for body in (json.loads(message["Body"]) for message in messages)} == {
         (TASK_ID, 2),
-        (maintenance, 1),
+        (upkeep, 1),
     }
-    assert tasks.get(maintenance).status is Status.SUBMITTED
+    assert tasks.get(upkeep).status is Status.SUBMITTED
     invoke("sweeper", deployed, monkeypatch)
-    assert tasks.get(maintenance).version == 1
+    assert tasks.get(upkeep).version == 1
 
 
 def test_sweeper_counts_a_lost_attempt_whose_job_it_cannot_end(

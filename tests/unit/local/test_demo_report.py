@@ -3,14 +3,14 @@ import json
 import pytest
 from rich.console import Console
 
-from delegation.client.model import TaskView
+from delegation.wire.tasks import TaskRecord
 from infra.local.demo_report import LIFE, Purged, Report
 from tests.unit.client.service import TASK_ID, record
 
 
 def history(*statuses, engine="inline", deleted=7):
     return [
-        TaskView.of(record(version=number, status=status, engine=engine, files_deleted=deleted))
+        TaskRecord.of(record(version=number, status=status, engine=engine, files_deleted=deleted))
         for number, status in enumerate(statuses or LIFE, start=1)
     ]
 

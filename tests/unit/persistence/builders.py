@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic import Field
 
-from delegation.persistence.backend import Backend
-from delegation.persistence.cache import Cache
-from delegation.persistence.commits import Attempt, Changed, CommitObject
-from delegation.persistence.committer import Committer, RetryPolicy
-from delegation.persistence.memory import MemoryBackend
-from delegation.persistence.objects import ObjectRef, PersistedModel
-from delegation.persistence.snowflake import EPOCH_MS
-from delegation.persistence.store import CatalogStore
-from delegation.persistence.types import Fetch, ObjectType, ObjectTypes
+from delegation.persistence.backends.base import Backend
+from delegation.persistence.backends.memory import MemoryBackend
+from delegation.persistence.commits.commits import Attempt, Changed, CommitObject
+from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.ids.snowflake import EPOCH_MS
+from delegation.persistence.objects.cache import Cache
+from delegation.persistence.objects.objects import ObjectRef, PersistedModel
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import Fetch, ObjectType, ObjectTypes
 
 
 class Entity(PersistedModel):
@@ -109,7 +109,7 @@ def store_on(backend: Backend, clock: FakeClock | None = None, **more: Any) -> C
 
 def committer_on(store: CatalogStore, clock: FakeClock | None = None, **more: Any) -> Committer[Head]:
     clock = clock or FakeClock()
-    settings: dict[str, Any] = {"retry": RetryPolicy(tries=8), "draw": lambda: 0.5, **more}
+    settings: dict[str, Any] = {"retry": CommitRetries(tries=8), "draw": lambda: 0.5, **more}
     return Committer(store, "main", Head, sleep=clock.sleep, clock=clock.seconds, **settings)
 
 

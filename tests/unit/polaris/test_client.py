@@ -5,11 +5,11 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.errors import DelegationError
+from delegation.identifiers import TableIdentifier
 from delegation.polaris import errors
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.model import TableIdentifier
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
-from delegation.polaris.transport import Backoff
+from delegation.polaris.transport import RequestRetries
 from tests.unit.polaris.scripted import Clock, Server, error, raw_json, table_answer
 
 BASE = "https://polaris.test/api/catalog"
@@ -215,7 +215,7 @@ def test_retries_are_bounded(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, httpx.ReadTimeout("slow"))
     with pytest.raises(errors.PolarisUnavailable):
         client.load_table(ORDERS)
-    assert len(server.asked("GET", TABLE)) == Backoff().attempts
+    assert len(server.asked("GET", TABLE)) == RequestRetries().attempts
 
 
 def test_a_short_retry_after_is_waited_for_and_a_long_one_is_handed_on(client: PolarisClient, server: Server) -> None:
@@ -228,7 +228,7 @@ def test_a_short_retry_after_is_waited_for_and_a_long_one_is_handed_on(client: P
 
 
 def test_waits_never_exceed_the_longest() -> None:
-    backoff = Backoff(attempts=9, first_seconds=0.5, longest_seconds=1.5)
+    backoff = RequestRetries(attempts=9, first_seconds=0.5, longest_seconds=1.5)
     assert [backoff.wait(attempt) for attempt in (1, 2, 3, 8, 9)] == [0.5, 1.0, 1.5, 1.5, None]
 
 

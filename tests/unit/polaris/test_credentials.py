@@ -2,9 +2,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from threading import Event
 
-import botocore.credentials
 import pytest
 
+from delegation.identifiers import TableIdentifier
 from delegation.polaris.credentials import (
     REFRESH_MARGIN,
     RETRY_AFTER_FAILED_REFRESH,
@@ -14,7 +14,8 @@ from delegation.polaris.credentials import (
     select_credential,
 )
 from delegation.polaris.errors import CredentialVendingFailed, NoSuchTable, PolarisUnavailable
-from delegation.polaris.model import LoadedTable, StorageCredential, TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.storage.credentials import StorageCredential
 from tests.unit.polaris.scripted import Clock
 
 FILE = "s3://lake/ns/orders/data/f.parquet"
@@ -237,17 +238,3 @@ def test_the_loaded_table_is_at_hand(clock: Clock) -> None:
     assert vended.table().location == "s3://lake/ns/orders"
     vended.for_uri(FILE)
     assert vending.count == 1
-
-
-def test_botocore_refreshes_through_it() -> None:
-    now = datetime.now(UTC)  # botocore reads the wall clock itself
-    loads = [
-        table(credential("A1", expires_at=now + timedelta(minutes=1))),
-        table(credential("A2", expires_at=now + timedelta(hours=2))),
-    ]
-    vended = VendedCredentials(lambda: loads.pop(0), clock=lambda: now + timedelta(seconds=59 * (2 - len(loads))))
-    credentials = botocore.credentials.RefreshableCredentials.create_from_metadata(
-        vended.botocore_metadata(FILE), refresh_using=lambda: vended.botocore_metadata(FILE), method="polaris"
-    )
-    frozen = credentials.get_frozen_credentials()
-    assert (frozen.access_key, frozen.secret_key, frozen.token) == ("A2", "A2-secret", "A2-token")

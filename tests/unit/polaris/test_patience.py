@@ -4,12 +4,12 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation import wiring
+from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import PolarisUnavailable
-from delegation.polaris.model import TableIdentifier
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
-from delegation.polaris.transport import TIMEOUT, Backoff, Transport
+from delegation.polaris.transport import TIMEOUT, RequestRetries, Transport
+from delegation.wiring import purge as wiring
 from infra.environment import FUNCTIONS
 from infra.local.front import INTEGRATION_TIMEOUT_SECONDS
 from tests.unit.polaris.scripted import Clock
@@ -20,7 +20,7 @@ HANGS = httpx.ReadTimeout("no answer")
 class Hung:
     """Answers nothing; each try takes the client's read time-out, by a clock moved by hand."""
 
-    def __init__(self, timeout: httpx.Timeout, backoff: Backoff | None = None) -> None:
+    def __init__(self, timeout: httpx.Timeout, backoff: RequestRetries | None = None) -> None:
         self.now = 0.0
         self.tries = 0
         self._costs = timeout.read or 0.0
@@ -52,9 +52,9 @@ def test_a_hung_polaris_is_told_before_the_step_is_killed() -> None:
 
 
 def test_a_hung_polaris_is_told_before_the_caller_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[httpx.Timeout, Backoff]] = []
+    made: list[tuple[httpx.Timeout, RequestRetries]] = []
 
-    def transport(http: httpx.Client, *, backoff: Backoff) -> Transport:
+    def transport(http: httpx.Client, *, backoff: RequestRetries) -> Transport:
         made.append((http.timeout, backoff))
         return Transport(http, backoff=backoff)
 
@@ -71,4 +71,4 @@ def test_what_is_answered_fast_is_still_tried_as_often() -> None:
     hung = Hung(httpx.Timeout(0.1))
     with pytest.raises(PolarisUnavailable):
         hung.load()
-    assert hung.tries == Backoff().attempts
+    assert hung.tries == RequestRetries().attempts

@@ -7,8 +7,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 from pydantic import ValidationError
 
+from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
-from delegation.polaris.model import TableIdentifier
 from delegation.polaris.settings import PolarisSettings, read_credentials
 from tests.unit.polaris.scripted import Clock, Server, raw_json, table_answer
 

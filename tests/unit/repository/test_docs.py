@@ -1,14 +1,13 @@
 """What the pages claim and a test can check."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from delegation.tasks.model import Status
-from delegation.tasks.transitions import ARROWS
+from delegation.tasks.life.model import Status
+from delegation.tasks.life.transitions import ARROWS
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.paths import ROOT
+
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -32,7 +33,7 @@ def make(folder: Path, *arguments: str, ends: int) -> subprocess.CompletedProces
 def test_make_ends_as_the_simulator_does(tmp_path: Path, ends: int, status: int) -> None:
     done = make(tmp_path, "simulate", "SEEDS=7", "MUTATION=drift", ends=ends)
     assert done.returncode == status
-    assert done.stdout.splitlines()[-1] == "-m tests.faults.simulate --seeds 7 --mutation drift"
+    assert done.stdout.splitlines()[-1] == "-m tests.faults.simulator.simulate --seeds 7 --mutation drift"
 
 
 @pytest.mark.parametrize(("ends", "status"), [(0, 0), (1, 2), (2, 2)])

@@ -4,8 +4,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from delegation.tasks import transitions as t
-from delegation.tasks.model import Status, Task
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.model import Status, Task
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -44,7 +44,14 @@ def submitted(task_id: str | None = None, **fields: Any) -> Task:
         "due_at": NOW + MINUTE,
         "nonce": nonce(),
     }
-    return Task(**{**values, **fields})
+    return Task(**{**values, **split_details(fields)})
+
+
+def split_details(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a task, those that are none of its own among its details."""
+    own = {name: value for name, value in fields.items() if name in Task.model_fields}
+    more = {name: value for name, value in fields.items() if name not in own}
+    return {**own, "details": {**own.get("details", {}), **more}} if more else own
 
 
 def stamp(before: Task, after: Task) -> Task:
@@ -57,8 +64,8 @@ def acquired(task: Task, owner: str = "worker-1", now: datetime = NOW, lease: ti
     return stamp(task, after)
 
 
-def started(task: Task, now: datetime = NOW, *, first_delete: bool = False) -> Task:
-    return stamp(task, t.start(task, task.attempt_count, now, first_delete=first_delete))
+def started(task: Task, now: datetime = NOW, *, effects: bool = False) -> Task:
+    return stamp(task, t.start(task, task.attempt_count, now, effects=effects))
 
 
 def succeeded(task: Task, now: datetime = NOW) -> Task:
@@ -75,15 +82,15 @@ def retried(task: Task, now: datetime = NOW, at: datetime | None = None) -> Task
 
 
 def resubmitted(task: Task, now: datetime = NOW) -> Task:
-    after = t.resubmit(
-        task, now, payload=task.task_payload, synchronous=False, grace=MINUTE, new_plan=task.status is Status.SUCCESS
-    )
+    anew = {} if task.status is Status.SUCCESS else None
+    after = t.resubmit(task, now, payload=task.task_payload, synchronous=False, grace=MINUTE, anew=anew)
     return stamp(task, after)
 
 
 def touched(task: Task, **fields: Any) -> Task:
-    """A head rewritten within its version."""
-    return stamp(task, task.evolve(**fields))
+    """A head rewritten within its version; what is no field of a task is a detail."""
+    changes = split_details(fields)
+    return stamp(task, task.with_details(changes.pop("details", {}), **changes))
 
 
 def in_status(status: Status, **fields: Any) -> Task:
@@ -95,10 +102,10 @@ def in_status(status: Status, **fields: Any) -> Task:
         case Status.ACQUIRING_RESOURCES:
             return acquired(first)
         case Status.RUNNING:
-            return started(acquired(first), first_delete=True)
+            return started(acquired(first), effects=True)
         case Status.RETRY_SCHEDULED:
             return retried(started(acquired(first)))
         case Status.SUCCESS:
-            return succeeded(started(acquired(first), first_delete=True))
+            return succeeded(started(acquired(first), effects=True))
         case Status.FAILURE:
             return failed(started(acquired(first)))

@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 
-from delegation.tasks.conditional import ConditionalTable
-from delegation.tasks.dynamodb import DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from tests.contract.task_tables import moto, no_wait, task_store
-from tests.unit.tasks.dynamodb_bench import TRIES, Bench
-from tests.unit.tasks.faulty_client import (
-    FaultyClient,
-)
+from tests.unit.tasks.stores.dynamodb_bench import TRIES, Bench
+from tests.unit.tasks.stores.faulty_client import FaultyClient
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.memory import MemoryTaskStore
-from delegation.tasks.model import Task
-from delegation.tasks.store import Change, DueEntry, Page
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Change, DueEntry, Page
+from delegation.tasks.stores.memory import MemoryTaskStore
 
 
 class RacedStore:

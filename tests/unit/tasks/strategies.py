@@ -5,13 +5,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from delegation.tasks.model import PlanSegment, Status, Task
+from delegation.tasks.life.model import Status, Task
 
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 TEXT = st.text(max_size=20)
 COUNTS = st.integers(0, 2**63)
 # What a newer release may store: whatever DynamoDB can hold, under a name that this one does not know.
-CARRIED = st.dictionaries(
+ADDED_LATER = st.dictionaries(
     st.text("abcxyz_", min_size=1, max_size=8).map("new_".__add__),
     st.recursive(
         TEXT | st.integers(-(2**60), 2**60) | st.booleans() | st.none(),
@@ -19,6 +19,21 @@ CARRIED = st.dictionaries(
         max_leaves=6,
     ),
     max_size=3,
+)
+
+# What a purge stores; a detail that is as good as none is not there.
+DETAILS = st.fixed_dictionaries(
+    {},
+    optional={
+        "plan_segments": st.lists(st.fixed_dictionaries({"id": TEXT, "sha256": TEXT}), min_size=1, max_size=3),
+        "files_planned": COUNTS,
+        "files_deleted": st.integers(1, 2**63),
+        "files_failed": st.integers(1, 2**63),
+        "bytes_deleted": st.integers(1, 2**63),
+        "files_per_second": st.integers(0, 10**6),
+        "purged_identifier": TEXT,
+        "purged_metadata_location": TEXT,
+    },
 )
 
 
@@ -61,19 +76,11 @@ def tasks(draw: st.DrawFn) -> Task:
         cancel_requested=draw(st.booleans()),
         error_code=draw(TEXT if status is Status.FAILURE else maybe(TEXT)),
         synchronous=draw(st.booleans()),
-        first_delete_ts=draw(maybe(MOMENTS)),
+        effects_began_ts=draw(maybe(MOMENTS)),
         engine=draw(maybe(TEXT)),
-        plan_segments=tuple(draw(st.lists(st.builds(PlanSegment, id=TEXT, sha256=TEXT), max_size=3))),
         job_run_id=draw(maybe(TEXT)),
-        files_planned=draw(maybe(COUNTS)),
-        files_deleted=draw(COUNTS),
-        files_failed=draw(COUNTS),
-        bytes_deleted=draw(COUNTS),
         progress_ts=draw(maybe(MOMENTS)),
         eta_ts=draw(maybe(MOMENTS)),
-        files_per_second=draw(maybe(st.integers(0, 10**6))),
-        purged_identifier=draw(maybe(TEXT)),
-        purged_metadata_location=draw(maybe(TEXT)),
         due_at=None if terminal else draw(maybe(MOMENTS)),
-        carried=draw(CARRIED),
+        details={**draw(DETAILS), **draw(ADDED_LATER)},
     )

@@ -1,0 +1,20 @@
+"""Waiting ever longer: the one exponential backoff of the service."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+
+def exponential(failures: int, first: float, longest: float, *, multiplier: float = 2.0) -> float:
+    """The wait after so many failures in a row (from 1): `first`, times `multiplier` each time, at most `longest`."""
+    if first <= 0:
+        return 0.0
+    steps = max(failures - 1, 0)
+    if first >= longest or steps * math.log(multiplier) >= math.log(longest / first):
+        return longest
+    return float(min(first * multiplier**steps, longest))
+
+
+def pauses(first: float, longest: float, *, multiplier: float = 2.0) -> Iterator[float]:
+    """The waits of somebody who looks again and again, without end."""
+    return (exponential(failures, first, longest, multiplier=multiplier) for failures in itertools.count(1))

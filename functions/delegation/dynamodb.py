@@ -1,0 +1,194 @@
+"""DynamoDB calls whose answer is always one of: done, refused, not taken, or not known.
+
+The client must not repeat calls itself (`client_config`): behind its back a try could be applied and go unnoticed.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from botocore.config import Config
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
+from botocore.exceptions import ConnectionError as BotoConnectionError
+
+from delegation.backoff import exponential
+from delegation.errors import DelegationError
+
+REFUSED: Final = "ConditionalCheckFailed"
+_NOT_TAKEN: Final = frozenset({
+    "LimitExceededException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ThrottlingException",
+    "TransactionConflictException",
+})  # fmt: skip
+_IN_PROGRESS: Final = "TransactionInProgressException"
+_NOT_TAKEN_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
+_NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, CredentialRetrievalError)
+"""The last: what hands out the role's credentials did not answer, and they are needed to sign."""
+_UNREACHABLE: Final = (HTTPClientError, BotoConnectionError)
+_serialize = TypeSerializer().serialize
+_deserialize = TypeDeserializer().deserialize
+
+
+def client_config(**more: Any) -> Config:
+    """The botocore configuration of a client for DynamoDbCalls: short time-outs, one try a call."""
+    return Config(**{"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}, **more})
+
+
+def to_item(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values as DynamoDB attribute values."""
+    return {name: _serialize(value) for name, value in values.items()}
+
+
+def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """DynamoDB attribute values as plain values."""
+    return {name: _deserialize(value) for name, value in item.items()}
+
+
+class DynamoDbCalls:
+    """A boto3 DynamoDB client that repeats what can be repeated; subclasses say which errors they raise.
+
+    TransactionConflict, throttling and server errors are tried again, never taken for a lost race. `sleep` and `draw`
+    are the waiting between tries, passed in so that tests neither wait nor guess.
+    """
+
+    unavailable: ClassVar[type[DelegationError]]
+    """Raised when nothing was read or written."""
+    unknown: ClassVar[type[DelegationError]]
+    """Raised when a write may or may not have been applied."""
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        tries: int = 6,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.client = client
+        self.tries = tries
+        self._sleep = sleep
+        self._draw = draw
+
+    def repeatable(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """A read, or a write that does no more when done twice."""
+        failure: Exception | None = None
+        for attempt in range(self.tries):
+            self.wait(attempt)
+            try:
+                answer: dict[str, Any] = getattr(self.client, operation)(**arguments)
+            except ClientError as error:
+                failure = error
+                if not _worth_another_try(error):
+                    break
+            except (*_NOT_SENT, *_UNREACHABLE) as error:
+                failure = error
+            else:
+                return answer
+        raise self.unavailable(f"{operation} failed: {_reason(failure)}") from failure
+
+    def conditional(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
+        """A write on a condition, repeated only while it certainly was not taken: None if it was applied.
+
+        Otherwise the row that refused it, empty if there is none; `unknown` at the first answer that leaves it open.
+        """
+        failure: Exception | None = None
+        for attempt in range(self.tries):
+            self.wait(attempt)
+            try:
+                getattr(self.client, operation)(**arguments)
+            except ClientError as error:
+                if _is_refusal(error):
+                    return _reasons(error)[0]["Item"] or {}
+                if _maybe_applied(error):
+                    raise self.unknown(f"{operation} was answered {_code(error)}") from error
+                failure = error
+                if not _worth_another_try(error):
+                    break
+            except _NOT_SENT as error:
+                failure = error
+            except _UNREACHABLE as error:
+                raise self.unknown(f"{operation} got no answer: {type(error).__name__}") from error
+            else:
+                return None
+        raise self.unavailable(f"{operation} was not taken: {_reason(failure)}") from failure
+
+    def write(self, call: Callable[[], object]) -> Sequence[Mapping[str, Any]]:
+        """A write on conditions that its items can be recognised by, for they hold a nonce: repeated also when unclear.
+
+        The answer is empty if it was applied, else one cancellation reason an action.
+        """
+        unclear = False
+        failure: Exception | None = None
+        for attempt in range(self.tries):
+            self.wait(attempt)
+            try:
+                call()
+            except ClientError as error:
+                if _is_refusal(error):
+                    return _reasons(error)
+                unclear = unclear or _maybe_applied(error)
+                failure = error
+                if not _worth_another_try(error):
+                    break
+            except _NOT_SENT as error:
+                failure = error
+            except _UNREACHABLE as error:
+                failure, unclear = error, True
+            else:
+                return ()
+        if unclear:
+            raise self.unknown(f"a write got no clear answer: {_reason(failure)}") from failure
+        raise self.unavailable(f"a write was not taken: {_reason(failure)}") from failure
+
+    def wait(self, attempt: int) -> None:
+        """Wait before try number `attempt`, not at all before the first."""
+        if attempt:
+            self._sleep(exponential(attempt, 0.1, 1.0) * (0.5 + self._draw() / 2))
+
+
+def _reason(failure: Exception | None) -> str:
+    return _code(failure) if isinstance(failure, ClientError) else type(failure).__name__
+
+
+def _code(error: ClientError) -> str:
+    return error.response["Error"]["Code"]
+
+
+def _is_refusal(error: ClientError) -> bool:
+    if _code(error) == "ConditionalCheckFailedException":
+        return True
+    reasons = error.response.get("CancellationReasons", [])
+    return _code(error) == "TransactionCanceledException" and any(r.get("Code") == REFUSED for r in reasons)
+
+
+def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:
+    if _code(error) == "ConditionalCheckFailedException":
+        return [{"Code": REFUSED, "Item": error.response.get("Item")}]
+    reasons: Sequence[Mapping[str, Any]] = error.response.get("CancellationReasons", [])
+    return reasons
+
+
+def _maybe_applied(error: ClientError) -> bool:
+    return _is_server_error(error) or _code(error) == _IN_PROGRESS
+
+
+def _worth_another_try(error: ClientError) -> bool:
+    if _code(error) != "TransactionCanceledException":
+        return _maybe_applied(error) or _code(error) in _NOT_TAKEN
+    return any(reason.get("Code") in _NOT_TAKEN_REASONS for reason in error.response.get("CancellationReasons", []))
+
+
+def _is_server_error(error: ClientError) -> bool:
+    # By status too: what stands before DynamoDB answers 502 to 504 with codes of its own.
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= 500 or _code(error) in {"InternalServerError", "ServiceUnavailable"}

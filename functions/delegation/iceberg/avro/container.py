@@ -1,0 +1,206 @@
+"""The Avro object container: header, blocks, codecs. Source: Avro 1.11 specification, "Object Container Files".
+
+No length is trusted: sizes are compared with what is left of the file before anything is sliced, and a block may never
+decompress to more than the caller's limit, whatever it or its frame header claims.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import cramjam
+import zstandard
+
+from delegation.iceberg.avro.schema import shown
+from delegation.iceberg.errors import MalformedError
+
+MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
+ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTANDARD_BLOCK = 1 << 17
+MAX_BLOCK_BYTES = 64 << 20
+OTHER_FORMATS = {b"PAR1": "a Parquet file", b"AGS1": "encrypted", b"ORC\x01": "an ORC file"}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What precedes the first block; `start` is that block's position."""
+
+    schema: bytes
+    codec: str
+    sync: bytes
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One decompressed block: `count` objects; `offset` is where its (compressed) data begins in the file."""
+
+    count: int
+    offset: int
+    data: bytes
+    compressed: bool
+
+
+def read_header(data: bytes) -> Header:
+    """Read the header. Raises MalformedError with positions in the file."""
+    if data[:4] != MAGIC:
+        raise MalformedError(0, f"not an Avro file but {OTHER_FORMATS.get(data[:4], 'something else')}")
+    metadata: dict[bytes, bytes] = {}
+    pos = len(MAGIC)
+    while True:
+        start = pos
+        count, pos = read_long(data, pos)
+        if count == 0:
+            break
+        stop = -1
+        if count < 0:
+            size, pos = read_long(data, pos)
+            count, stop = -count, pos + size
+        for _ in range(count):
+            key, pos = _read_bytes(data, pos)
+            metadata[key], pos = _read_bytes(data, pos)
+        if stop >= 0 and pos != stop:
+            raise MalformedError(start, "a block of the header's metadata differs from its size")
+    sync = data[pos : pos + SYNC_BYTES]
+    if len(sync) < SYNC_BYTES:
+        raise MalformedError(pos, "the file ends inside its header")
+    if b"avro.schema" not in metadata:
+        raise MalformedError(len(MAGIC), "the header has no schema")
+    codec = metadata.get(b"avro.codec", b"null").decode("ascii", "replace")
+    if codec not in CODECS:
+        raise MalformedError(len(MAGIC), f"the codec {shown(codec)} is not one of {', '.join(sorted(CODECS))}")
+    return Header(metadata[b"avro.schema"], codec, sync, pos + SYNC_BYTES)
+
+
+def read_blocks(data: bytes, header: Header, limit: int) -> Iterator[Block]:
+    """Decompress the blocks one after the other, none larger than `limit` bytes.
+
+    Raises MalformedError with positions in the file.
+    """
+    decompress = CODECS[header.codec]
+    pos = header.start
+    while pos < len(data):
+        start = pos
+        count, pos = read_long(data, pos)
+        size, pos = read_long(data, pos)
+        if count < 0 or not 0 <= size <= len(data) - pos - SYNC_BYTES:
+            raise MalformedError(start, f"a block of {count} objects in {size} bytes, {len(data) - pos} are left")
+        stop = pos + size
+        if data[stop : stop + SYNC_BYTES] != header.sync:
+            raise MalformedError(stop, "the sync marker after a block differs from the header's")
+        try:
+            plain = decompress(data[pos:stop], limit)
+        except MalformedError as error:
+            raise MalformedError(pos, error.reason) from error
+        yield Block(count, pos, plain, header.codec != "null")
+        pos = stop + SYNC_BYTES
+
+
+def read_long(data: bytes, pos: int) -> tuple[int, int]:
+    """A zig-zag varint of at most 64 bits and the position after it."""
+    value = shift = 0
+    for at in range(pos, min(pos + 10, len(data))):
+        byte = data[at]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value >> 64:
+                raise MalformedError(pos, "a varint of more than 64 bits")
+            return (value >> 1) ^ -(value & 1), at + 1
+        shift += 7
+    raise MalformedError(pos, "a varint that does not end")
+
+
+def _read_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
+    size, start = read_long(data, pos)
+    if not 0 <= size <= len(data) - start:
+        raise MalformedError(pos, f"{size} bytes of metadata, {len(data) - start} are left")
+    return data[start : start + size], start + size
+
+
+def _too_large(limit: int) -> MalformedError:
+    return MalformedError(0, f"a block of more than {limit} bytes when decompressed")
+
+
+def _null(data: bytes, limit: int) -> bytes:
+    if len(data) > limit:
+        raise _too_large(limit)
+    return data
+
+
+def _deflate(data: bytes, limit: int) -> bytes:
+    """RFC 1951 without a header; Python's Avro writers leave up to four bytes of a zlib checksum behind the stream."""
+    decoder = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        plain = decoder.decompress(data, limit + 1)
+    except zlib.error as error:
+        raise MalformedError(0, f"deflate: {error}") from error
+    if len(plain) > limit:
+        raise _too_large(limit)
+    if not decoder.eof or len(decoder.unused_data) > 4:
+        raise MalformedError(0, "deflate: the stream does not end with its block")
+    return plain
+
+
+def _snappy(data: bytes, limit: int) -> bytes:
+    """Raw Snappy, which begins with the decompressed size, then the CRC-32 of the decompressed bytes, big-endian."""
+    body = data[:-4]
+    claimed = shift = 0
+    for byte in body[:5]:
+        claimed |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    if claimed > limit:
+        raise _too_large(limit)
+    try:
+        plain = bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise MalformedError(0, f"snappy: {shown(error)}") from error
+    if struct.pack(">I", zlib.crc32(plain)) != data[-4:]:
+        raise MalformedError(0, "snappy: the checksum differs")
+    return plain
+
+
+def _zstandard(data: bytes, limit: int) -> bytes:
+    """RFC 8878, one frame. Java's do not state their size, so the room a frame may need is taken from its blocks."""
+    room = _zstandard_room(data)
+    try:
+        if zstandard.frame_content_size(data) > limit:
+            raise _too_large(limit)
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=min(room, limit))
+    except zstandard.ZstdError as error:
+        more = f", or more than {limit} bytes when decompressed" if room > limit else ""
+        raise MalformedError(0, f"zstandard: {error}{more}") from error
+
+
+def _zstandard_room(data: bytes) -> int:
+    """The most a frame may decompress to, from the headers of its blocks (RFC 8878, 3.1.1.2); at least 1.
+
+    Raises MalformedError unless the frame ends where the data ends: the library does not look.
+    """
+    try:
+        pos = zstandard.frame_header_size(data)
+        checksum = zstandard.get_frame_parameters(data).has_checksum
+    except zstandard.ZstdError as error:
+        raise MalformedError(0, f"zstandard: {error}") from error
+    room, last = 1, data[:4] != ZSTANDARD_MAGIC
+    while not last:
+        header = int.from_bytes(data[pos : pos + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        room += ZSTANDARD_BLOCK if kind == 2 else size
+        pos += 3 + (1 if kind == 1 else size)
+        if pos > len(data):
+            break
+    if pos + 4 * checksum != len(data):
+        raise MalformedError(0, "zstandard: the frame does not end with its block")
+    return room
+
+
+CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": _null,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+}

@@ -1,0 +1,305 @@
+"""Python source generated from a writer's schema: decodes the wanted fields of a record and steps over all others.
+
+The source is made of fixed fragments and integers (node indexes, widths, limits). No text of the schema ever enters it:
+field and type names come from files that anybody may have written.
+
+Every generated function relies on three facts. `buf` is exactly one block, so reading past it raises IndexError. A
+value whose encoding has no constant width starts with or contains a varint, so no loop can turn without reading a byte.
+A position only grows, so an overrun is met by the next read or by the caller's comparison with the end of the block.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from delegation.iceberg.avro.schema import Kind, Node, Schema, shown
+from delegation.iceberg.errors import MalformedError
+
+MAX_DEPTH = 64  # of values inside each other at run time, for recursive types
+INLINE_COST = 16  # types inlined where they are used instead of being called
+INLINE_NESTING = 4  # CPython refuses more than 20 nested blocks
+
+Row = tuple[Any, ...]
+DecodeOne = Callable[[bytes, int, int], tuple[int, Row]]
+Tree = dict[int, "Tree | int"]  # a field's position in its record → number of a wanted field, or fields below
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A field to decode: its field id (and names, for files without ids) from the root down, and what it may be."""
+
+    path: tuple[tuple[int, tuple[str, ...]], ...]
+    text: bool = False
+    required: bool = False
+    default: int | None = None  # of an absent or null field
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The Iceberg name of the field, for error messages."""
+        return self.path[-1][1][0]
+
+
+def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
+    """The place of each wanted field that the schema has.
+
+    A field is looked up by its Iceberg id, then by name among the fields without an id. Raises MalformedError when a
+    required field is missing, when two fields claim one id, or when the type is not what Iceberg prescribes.
+    """
+    root: Tree = {}
+    for number, want in enumerate(wanted):
+        steps = _steps(schema, want)
+        if steps is None:
+            if want.required:
+                raise MalformedError(0, f"the schema has no field {want.label} ({want.path[-1][0]})")
+            continue
+        tree = root
+        for step in steps[:-1]:
+            below = tree.setdefault(step, {})
+            if isinstance(below, dict):
+                tree = below
+        tree[steps[-1]] = number
+    return root
+
+
+def leaves(tree: Tree) -> list[int]:
+    """The numbers of the wanted fields that the schema has, in the order of their bytes."""
+    found: list[int] = []
+    for _, below in sorted(tree.items()):
+        found += [below] if isinstance(below, int) else leaves(below)
+    return found
+
+
+def _steps(schema: Schema, want: Wanted) -> list[int] | None:
+    index, steps = schema.root, []
+    for field_id, names in want.path:
+        node = schema.nodes[index]
+        if node.kind is not Kind.RECORD:
+            raise MalformedError(0, f"the schema has a {node.kind} where {want.label} is expected in a record")
+        found = [at for at, each in enumerate(node.ids) if each == field_id] or [
+            at for at, name in enumerate(node.names) if name in names and node.ids[at] is None
+        ]
+        if not found:
+            return None
+        if len(found) > 1:
+            raise MalformedError(0, f"the schema has {len(found)} fields {shown(names[0])} ({field_id})")
+        steps.append(found[0])
+        index = node.children[found[0]]
+    node = schema.nodes[index]
+    usable = {Kind.STRING} if want.text else {Kind.INT, Kind.LONG}
+    branches = [schema.nodes[child].kind for child in node.children] if node.kind is Kind.UNION else [node.kind]
+    if not usable.intersection(branches) or not usable.issuperset(kind for kind in branches if kind is not Kind.NULL):
+        raise MalformedError(0, f"the schema gives {want.label} an unusable type")
+    return steps
+
+
+def compile_decoder(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> DecodeOne:
+    """A function (block, position, end of block) → (next position, wanted values) for one record.
+
+    It raises MalformedError, IndexError (the block ends inside a value) or UnicodeDecodeError and nothing else.
+    """
+    source = _Source(schema, wanted).module(tree)
+    scope: dict[str, Any] = {"MalformedError": MalformedError, "varint": _varint}
+    exec(compile(source, "<avro decoder>", "exec"), scope)  # noqa: S102 (fixed fragments and integers only)
+    decode: DecodeOne = scope["decode"]
+    return decode
+
+
+def _varint(buf: bytes, pos: int, value: int) -> tuple[int, int]:
+    """The rest of a varint whose first byte was `value`; returns the number before zig-zag and the next position."""
+    start = pos - 1
+    value &= 127
+    shift = 7
+    while True:
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+        if shift > 63:
+            raise MalformedError(start, "a varint of more than ten bytes")
+    if value >> 64:
+        raise MalformedError(start, "a varint of more than 64 bits")
+    return value, pos
+
+
+class _Source:
+    """Writes the module; `_skip` and `_read` append the statements for one type at the current indentation."""
+
+    def __init__(self, schema: Schema, wanted: tuple[Wanted, ...]) -> None:
+        self._nodes = schema.nodes
+        self._root = schema.root
+        self._wanted = wanted
+        self._lines: list[str] = []
+        self._needed: list[int] = []
+        self._cost = self._costs()
+
+    def module(self, tree: Tree) -> str:
+        self._put(0, "def decode(buf, pos, end, depth=0):")
+        self._record(1, self._nodes[self._root], tree)
+        present = leaves(tree)
+        values = "".join(
+            f"v{number}, " if number in present else f"{want.default!r}, " for number, want in enumerate(self._wanted)
+        )
+        self._put(1, f"return pos, ({values})")
+        written = 0
+        while written < len(self._needed):
+            index = self._needed[written]
+            written += 1
+            self._put(0, f"def skip{index}(buf, pos, depth):")
+            self._put(1, f"if depth > {MAX_DEPTH}:")
+            self._put(2, "raise MalformedError(pos, 'values nested too deep')")
+            self._skip(1, index, function=True)
+            self._put(1, "return pos")
+        return "\n".join(self._lines) + "\n"
+
+    def _costs(self) -> list[int]:
+        costs: list[int] = []
+        for index, node in enumerate(self._nodes):
+            below = sum(costs[child] if child < index else INLINE_COST for child in node.children)
+            costs.append(min(INLINE_COST + 1, 1 + below))
+        return costs
+
+    def _put(self, indent: int, line: str) -> None:
+        self._lines.append(" " * indent + line)
+
+    def _record(self, at: int, node: Node, tree: Tree) -> None:
+        for position, child in enumerate(node.children):
+            below = tree.get(position)
+            if below is None:
+                self._skip(at, child)
+            elif isinstance(below, int):
+                self._read(at, self._nodes[child], below)
+            else:
+                self._record(at, self._nodes[child], below)
+
+    # reading
+
+    def _read(self, at: int, node: Node, number: int) -> None:
+        want = self._wanted[number]
+        if node.kind is not Kind.UNION:
+            self._value(at, node, number)
+            return
+        self._varint(at, "b")
+        for branch, child in enumerate(node.children):
+            self._put(at, f"{'if' if branch == 0 else 'elif'} b == {branch * 2}:")
+            if self._nodes[child].kind is not Kind.NULL:
+                self._value(at + 1, self._nodes[child], number)
+            elif want.required:
+                self._put(at + 1, f"raise MalformedError(pos, {f'{want.label} is null'!r})")
+            else:
+                self._put(at + 1, f"v{number} = {want.default!r}")
+        self._bad_branch(at, empty=not node.children)
+
+    def _value(self, at: int, node: Node, number: int) -> None:
+        want = self._wanted[number]
+        if node.kind is Kind.STRING:
+            self._varint(at, "n")
+            self._put(at, "stop = pos + (n >> 1)")
+            self._put(at, "if n & 1 or stop > end:")
+            self._put(at + 1, f"raise MalformedError(pos, {f'the length of {want.label}'!r})")
+            if want.required:
+                self._put(at, "if stop == pos:")
+                self._put(at + 1, f"raise MalformedError(pos, {f'{want.label} is empty'!r})")
+            self._put(at, f"v{number} = str(buf[pos:stop], 'utf-8')")
+            self._put(at, "pos = stop")
+            return
+        self._varint(at, "n")
+        self._put(at, f"v{number} = (n >> 1) ^ -(n & 1)")
+        if want.least is not None or want.most is not None:
+            low = "" if want.least is None else f"{want.least} <= "
+            high = "" if want.most is None else f" <= {want.most}"
+            self._put(at, f"if not {low}v{number}{high}:")
+            self._put(at + 1, f"raise MalformedError(pos, f'{want.label} is {{v{number}}}')")
+
+    def _varint(self, at: int, name: str) -> None:
+        """Read a varint, before zig-zag, into a local variable."""
+        self._put(at, f"{name} = buf[pos]")
+        self._put(at, "pos += 1")
+        self._put(at, f"if {name} > 127:")
+        self._put(at + 1, f"{name}, pos = varint(buf, pos, {name})")
+
+    def _bad_branch(self, at: int, *, empty: bool) -> None:
+        if not empty:
+            self._put(at, "else:")
+        self._put(at if empty else at + 1, "raise MalformedError(pos, 'no such branch of a union')")
+
+    # skipping
+
+    def _skip(self, at: int, index: int, nesting: int = 0, *, function: bool = False) -> None:
+        node = self._nodes[index]
+        if node.width is not None:
+            self._constant(at, node)
+        elif not function and (node.recursive or self._cost[index] > INLINE_COST or nesting > INLINE_NESTING):
+            if index not in self._needed:
+                self._needed.append(index)
+            self._put(at, f"pos = skip{index}(buf, pos, depth + 1)")
+        elif node.kind in (Kind.INT, Kind.LONG):
+            self._skip_varint(at, 5 if node.kind is Kind.INT else 10)
+        elif node.kind is Kind.ENUM:
+            self._varint(at, "n")
+            self._put(at, f"if n & 1 or n >= {node.size * 2}:")
+            self._put(at + 1, "raise MalformedError(pos, 'no such symbol of an enum')")
+        elif node.kind in (Kind.STRING, Kind.BYTES):
+            self._skip_text(at)
+        elif node.kind is Kind.UNION:
+            self._varint(at, "n")
+            for branch, child in enumerate(node.children):
+                self._put(at, f"{'if' if branch == 0 else 'elif'} n == {branch * 2}:")
+                self._put(at + 1, "pass")
+                self._skip(at + 1, child, nesting + 1)
+            self._bad_branch(at, empty=not node.children)
+        elif node.kind is Kind.RECORD:
+            for child in node.children:
+                self._skip(at, child, nesting)
+        else:
+            self._blocks(at, node, nesting)
+
+    def _constant(self, at: int, node: Node) -> None:
+        if node.kind is Kind.BOOLEAN:
+            self._put(at, "if buf[pos] > 1:")
+            self._put(at + 1, "raise MalformedError(pos, 'a boolean that is neither 0 nor 1')")
+        if node.width:
+            self._put(at, f"pos += {node.width}")
+
+    def _skip_varint(self, at: int, most: int) -> None:
+        self._put(at, "if buf[pos] > 127:")
+        self._put(at + 1, "start = pos")
+        self._put(at + 1, "while buf[pos] > 127:")
+        self._put(at + 2, "pos += 1")
+        self._put(at + 1, f"if pos - start >= {most}:")
+        self._put(at + 2, f"raise MalformedError(start, 'a varint of more than {most} bytes')")
+        self._put(at, "pos += 1")
+
+    def _skip_text(self, at: int) -> None:
+        self._varint(at, "n")
+        self._put(at, "if n & 1:")
+        self._put(at + 1, "raise MalformedError(pos, 'a negative length')")
+        self._put(at, "pos += n >> 1")
+
+    def _blocks(self, at: int, node: Node, nesting: int) -> None:
+        """An array or map: blocks of (count, items), a negative count being followed by the block's size in bytes."""
+        count, stop = f"c{nesting}", f"s{nesting}"
+        item = self._nodes[node.children[0]]
+        self._put(at, "while True:")
+        self._varint(at + 1, count)
+        self._put(at + 1, f"if {count} == 0:")
+        self._put(at + 2, "break")
+        self._put(at + 1, f"{stop} = -1")
+        self._put(at + 1, f"if {count} & 1:")
+        self._put(at + 2, f"{count} += 1")
+        self._varint(at + 2, "n")
+        self._put(at + 2, "if n & 1:")
+        self._put(at + 3, "raise MalformedError(pos, 'a negative length')")
+        self._put(at + 2, f"{stop} = pos + (n >> 1)")
+        if node.kind is Kind.ARRAY and item.width is not None:
+            self._put(at + 1, f"pos += ({count} >> 1) * {item.width}")
+        else:
+            self._put(at + 1, f"for _ in range({count} >> 1):")
+            if node.kind is Kind.MAP:
+                self._skip_text(at + 2)
+            self._skip(at + 2, node.children[0], nesting + 1)
+        self._put(at + 1, f"if {stop} >= 0 and pos != {stop}:")
+        self._put(at + 2, "raise MalformedError(pos, 'a block of an array or map differs from its size')")

@@ -1,0 +1,209 @@
+"""Reads Iceberg manifest lists and manifests of format versions 1 to 3, trusting nothing in them.
+
+A decoder is generated for each writer's schema (`avro_decoder`) and kept, so that the manifests of a table share one.
+ALL entries are yielded, those with status DELETED included: after an expiry that only touched metadata nothing else
+names their files. Whatever is malformed raises CorruptManifestError; what decodes may still be a lie, so `verify`
+compares a manifest with its manifest list and callers guard every path (DESIGN §5).
+Source: Iceberg table specification, "Manifests", "Manifest Lists" and Appendix A.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from delegation.iceberg.avro.container import MAX_BLOCK_BYTES, read_blocks, read_header
+from delegation.iceberg.avro.decoder import DecodeOne, Row, Wanted, compile_decoder, locate
+from delegation.iceberg.avro.schema import parse_schema
+from delegation.iceberg.avro.shapes import Shapes
+from delegation.iceberg.errors import CorruptManifestError, MalformedError, ManifestMismatchError
+
+__all__ = [
+    "ADDED",
+    "DATA",
+    "DELETED",
+    "EQUALITY_DELETES",
+    "EXISTING",
+    "MAX_BLOCK_BYTES",
+    "POSITION_DELETES",
+    "CorruptManifestError",
+    "ManifestEntry",
+    "ManifestFile",
+    "ManifestMismatchError",
+    "PathEntry",
+    "forget_decoders",
+    "read_manifest",
+    "read_manifest_list",
+    "read_paths",
+    "verify",
+]
+
+EXISTING, ADDED, DELETED = 0, 1, 2  # status of an entry
+DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # content of a file; deletion vectors are position deletes
+
+PathEntry = tuple[int, int, str, int]
+
+BATCH = 1024  # entries decoded ahead of the caller: a hostile block holds millions of tiny ones
+
+
+class ManifestFile(NamedTuple):
+    """A manifest as its manifest list describes it. Counts are None where a v1 writer left them out.
+
+    A manifest that a v1 snapshot names inline is `ManifestFile(path, None)`: nothing is known to compare it with.
+    `content` is 0 for data and 1 for deletes.
+    """
+
+    manifest_path: str
+    manifest_length: int | None
+    partition_spec_id: int | None = None
+    content: int = 0
+    sequence_number: int | None = None
+    min_sequence_number: int | None = None
+    added_snapshot_id: int | None = None
+    added_files_count: int | None = None
+    existing_files_count: int | None = None
+    deleted_files_count: int | None = None
+    added_rows_count: int | None = None
+    existing_rows_count: int | None = None
+    deleted_rows_count: int | None = None
+
+    @property
+    def entries(self) -> int | None:
+        """Entries of every status; None when the list does not say."""
+        counts = (self.added_files_count, self.existing_files_count, self.deleted_files_count)
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+class ManifestEntry(NamedTuple):
+    """A file that a manifest names. Sizes in bytes.
+
+    The last three are set for a deletion vector (v3): `content_offset` and `content_size_in_bytes` locate it inside a
+    Puffin file that further entries may name too, `referenced_data_file` is the data file it applies to.
+    """
+
+    status: int
+    content: int
+    file_path: str
+    file_size_in_bytes: int
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+    referenced_data_file: str | None = None
+
+
+_entry = partial(tuple.__new__, ManifestEntry)  # what _make does, without a Python frame per entry
+
+_DATA_FILE = (2, ("data_file",))
+_PATH_FIELDS = (
+    Wanted(((0, ("status",)),), required=True, least=0, most=2),
+    Wanted((_DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
+    Wanted((_DATA_FILE, (100, ("file_path",))), text=True, required=True),
+    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, least=0),
+)
+_ENTRY_FIELDS = (
+    *_PATH_FIELDS,
+    Wanted((_DATA_FILE, (144, ("content_offset",))), least=0),
+    Wanted((_DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
+    Wanted((_DATA_FILE, (143, ("referenced_data_file",))), text=True),
+)
+_LIST_FIELDS = (
+    Wanted(((500, ("manifest_path",)),), text=True, required=True),
+    Wanted(((501, ("manifest_length",)),), required=True, least=0),
+    Wanted(((502, ("partition_spec_id",)),)),
+    Wanted(((517, ("content",)),), default=0, least=0, most=1),
+    Wanted(((515, ("sequence_number",)),)),
+    Wanted(((516, ("min_sequence_number",)),)),
+    Wanted(((503, ("added_snapshot_id",)),)),
+    Wanted(((504, ("added_files_count", "added_data_files_count")),), least=0),
+    Wanted(((505, ("existing_files_count", "existing_data_files_count")),), least=0),
+    Wanted(((506, ("deleted_files_count", "deleted_data_files_count")),), least=0),
+    Wanted(((512, ("added_rows_count",)),), least=0),
+    Wanted(((513, ("existing_rows_count",)),), least=0),
+    Wanted(((514, ("deleted_rows_count",)),), least=0),
+)
+
+
+def read_manifest_list(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestFile]:
+    """The manifests a manifest list names. Raises CorruptManifestError while iterating."""
+    for rows in _read(data, path, _LIST_FIELDS, max_block_bytes):
+        yield from map(ManifestFile._make, rows)
+
+
+def read_manifest(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestEntry]:
+    """All entries of a manifest, in file order. Raises CorruptManifestError while iterating."""
+    for rows in _read(data, path, _ENTRY_FIELDS, max_block_bytes):
+        yield from map(_entry, rows)
+
+
+def read_paths(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
+    """The same entries as plain tuples (status, content, file_path, file_size_in_bytes), in lists of up to 1,024.
+
+    The way to read millions. Raises CorruptManifestError while iterating.
+    """
+    return _read(data, path, _PATH_FIELDS, max_block_bytes)
+
+
+def verify(manifest: ManifestFile, actual_length: int, counted: int) -> None:
+    """Compare a manifest's size in bytes and number of entries (every status) with what its manifest list says.
+
+    A manifest cut off between two Avro blocks decodes without an error: only this finds it. What the list does not
+    say (None) is not compared. Raises ManifestMismatchError.
+    """
+    if manifest.manifest_length is not None and manifest.manifest_length != actual_length:
+        raise ManifestMismatchError(manifest.manifest_path, "bytes", manifest.manifest_length, actual_length)
+    if manifest.entries is not None and manifest.entries != counted:
+        raise ManifestMismatchError(manifest.manifest_path, "entries", manifest.entries, counted)
+
+
+@lru_cache(maxsize=64)
+def _decoder(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shapes]:
+    schema = parse_schema(raw)
+    tree = locate(schema, wanted)
+    return compile_decoder(schema, wanted, tree), Shapes(schema, wanted, tree)
+
+
+def forget_decoders() -> None:
+    """Drop the decoders kept for the schemas seen so far, with all they have learned."""
+    _decoder.cache_clear()
+
+
+def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Iterator[list[Row]]:
+    try:
+        header = read_header(data)
+        exact, shapes = _decoder(header.schema, wanted)
+        for block in read_blocks(data, header, limit):
+            try:
+                yield from _rows(exact, shapes, block.data, block.count)
+            except MalformedError as error:
+                if not block.compressed:
+                    raise MalformedError(block.offset + error.position, error.reason) from error
+                inside = f"at byte {error.position} of the decompressed block: {error.reason}"
+                raise MalformedError(block.offset, inside) from error
+    except MalformedError as error:
+        raise CorruptManifestError(path, error.position, error.reason) from error
+
+
+def _rows(exact: DecodeOne, shapes: Shapes, buf: bytes, count: int) -> Iterator[list[Row]]:
+    pos, end = 0, len(buf)
+    while count > 0:
+        rows: list[Row] = []
+        left = wanted = min(count, BATCH)
+        try:
+            while left:
+                if shapes.match is not None and shapes.fast is not None:
+                    pos, left = shapes.fast(buf, pos, left, shapes.match, rows.append)
+                    if not left:
+                        break
+                start = pos
+                pos, row = exact(buf, pos, end)
+                rows.append(row)
+                left -= 1
+                shapes.missed(buf, start, pos)
+        except IndexError:
+            raise MalformedError(pos, "the block ends inside the record that begins here") from None
+        except UnicodeDecodeError:
+            raise MalformedError(pos, "text that is not UTF-8 in the record that begins here") from None
+        count -= wanted
+        yield rows
+    if pos > end:
+        raise MalformedError(end, "the block ends inside its last record")
+    if pos < end:
+        raise MalformedError(pos, f"{end - pos} bytes are left after the last record of the block")

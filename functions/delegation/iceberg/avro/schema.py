@@ -1,0 +1,203 @@
+"""The writer's schema of an Avro file as a flat list of nodes, from JSON that nobody vouches for.
+
+Nodes are kept in the order in which they are completed, children before parents, and refer to each other by index: what
+is computed over them (widths, patterns, source) needs no recursion and stays linear in the size of the schema, however
+often named types are used inside each other. Only a recursive type refers to an index above its own.
+Source: Avro 1.11 specification, "Schema Declaration"; `field-id` from the Iceberg specification, Appendix A.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from delegation.iceberg.errors import MalformedError
+
+MAX_SCHEMA_BYTES = 1 << 20
+MAX_NODES = 4096
+MAX_NESTING = 32
+MAX_BRANCHES = 256  # Python's compiler recurses once per `elif`
+MAX_WIDTH = 1 << 62  # wider than any block; keeps sums of widths small numbers
+
+
+class Kind(StrEnum):
+    """The Avro types; logical types are annotations and change no byte."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    BYTES = "bytes"
+    STRING = "string"
+    FIXED = "fixed"
+    ENUM = "enum"
+    ARRAY = "array"
+    MAP = "map"
+    UNION = "union"
+    RECORD = "record"
+
+
+PRIMITIVES = {kind.value: kind for kind in list(Kind)[:8]}
+CONSTANT_WIDTH = {Kind.NULL: 0, Kind.BOOLEAN: 1, Kind.FLOAT: 4, Kind.DOUBLE: 8}
+
+
+@dataclass(slots=True)
+class Node:
+    """One type of the schema. `width` is its encoded size when every value has the same one, else None; `recursive`
+    marks a record that contains itself.
+    """
+
+    kind: Kind
+    children: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of a record's fields; hostile text, never to be put into source
+    ids: list[int | None] = field(default_factory=list)  # Iceberg field ids of a record's fields
+    size: int = 0  # bytes of a fixed, symbols of an enum
+    width: int | None = None
+    recursive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A writer's schema; `root` is the index of the type of the file's objects."""
+
+    nodes: tuple[Node, ...]
+    root: int
+
+
+def shown(text: object) -> str:
+    """Text of a hostile file, safe and short enough for an error message."""
+    return ascii(text)[:80]
+
+
+def parse_schema(raw: bytes) -> Schema:
+    """Parse the `avro.schema` entry of a file's header.
+
+    Raises MalformedError at position 0 for anything that is not an Avro schema or exceeds the limits of this module.
+    """
+    if len(raw) > MAX_SCHEMA_BYTES:
+        raise MalformedError(0, f"the schema has {len(raw)} bytes, more than {MAX_SCHEMA_BYTES}")
+    try:
+        document = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(0, f"the schema is not JSON: {type(error).__name__}") from error
+    parser = _Parser()
+    root = parser.parse(document, "", 0)
+    return Schema(tuple(parser.nodes), root)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.named: dict[str, int] = {}
+        self.recursions: set[int] = set()  # placeholders of unfinished records that something inside them names
+        self.uses = 0
+
+    def parse(self, document: object, namespace: str, depth: int) -> int:
+        """Add the type and everything below it, return its index (negative: a record still being parsed)."""
+        self.uses += 1
+        if depth > MAX_NESTING or self.uses > MAX_NODES:
+            raise MalformedError(0, "the schema is nested too deep or has too many types")
+        if isinstance(document, str):
+            return self._reference(document, namespace)
+        if isinstance(document, list):
+            return self._union(document, namespace, depth)
+        if isinstance(document, dict):
+            return self._complex(document, namespace, depth)
+        raise MalformedError(0, f"{shown(document)} is not a schema")
+
+    def _add(self, node: Node) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def _reference(self, name: str, namespace: str) -> int:
+        kind = PRIMITIVES.get(name)
+        if kind is not None:
+            return self._add(Node(kind, width=CONSTANT_WIDTH.get(kind)))
+        for full in (name,) if "." in name or not namespace else (f"{namespace}.{name}", name):
+            if full in self.named:
+                index = self.named[full]
+                if index < 0:
+                    self.recursions.add(index)
+                return index
+        raise MalformedError(0, f"the schema has no type {shown(name)}")
+
+    def _union(self, branches: list[Any], namespace: str, depth: int) -> int:
+        if len(branches) > MAX_BRANCHES:
+            raise MalformedError(0, f"a union of {len(branches)} types")
+        node = Node(Kind.UNION)
+        node.children = [self.parse(branch, namespace, depth + 1) for branch in branches]
+        return self._complete(node)
+
+    def _complex(self, document: Mapping[str, Any], namespace: str, depth: int) -> int:
+        kind = document.get("type")
+        if kind in ("record", "error"):
+            return self._record(document, namespace, depth)
+        if kind == "enum":
+            symbols = document.get("symbols")
+            if not isinstance(symbols, list):
+                raise MalformedError(0, "an enum without symbols")
+            return self._name(document, namespace, self._add(Node(Kind.ENUM, size=len(symbols))))
+        if kind == "fixed":
+            size = document.get("size")
+            if type(size) is not int or not 0 <= size < MAX_WIDTH:
+                raise MalformedError(0, f"a fixed of size {shown(size)}")
+            return self._name(document, namespace, self._add(Node(Kind.FIXED, size=size, width=size)))
+        if kind == "array":
+            return self._complete(Node(Kind.ARRAY, [self.parse(document.get("items"), namespace, depth + 1)]))
+        if kind == "map":
+            return self._complete(Node(Kind.MAP, [self.parse(document.get("values"), namespace, depth + 1)]))
+        return self.parse(kind, namespace, depth + 1)
+
+    def _record(self, document: Mapping[str, Any], namespace: str, depth: int) -> int:
+        fields = document.get("fields")
+        if not isinstance(fields, list):
+            raise MalformedError(0, "a record without fields")
+        node = Node(Kind.RECORD)
+        placeholder = ~self.uses
+        full = self._full_name(document, namespace)
+        self._register(full, placeholder)
+        inner = full.rpartition(".")[0]
+        for entry in fields:
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or "type" not in entry:
+                raise MalformedError(0, f"{shown(entry)} is not a field of a record")
+            field_id = entry.get("field-id")
+            node.names.append(entry["name"])
+            node.ids.append(field_id if type(field_id) is int else None)
+            node.children.append(self.parse(entry["type"], inner, depth + 1))
+        index = self._complete(node)
+        self.named[full] = index
+        if placeholder in self.recursions:
+            node.recursive = True
+            for other in self.nodes:
+                if placeholder in other.children:
+                    other.children = [index if child == placeholder else child for child in other.children]
+        return index
+
+    def _complete(self, node: Node) -> int:
+        if node.kind is Kind.RECORD:
+            widths = [self.nodes[child].width if child >= 0 else None for child in node.children]
+            if None not in widths:
+                node.width = min(MAX_WIDTH, sum(width for width in widths if width is not None))
+        return self._add(node)
+
+    def _name(self, document: Mapping[str, Any], namespace: str, index: int) -> int:
+        self._register(self._full_name(document, namespace), index)
+        return index
+
+    def _register(self, full: str, index: int) -> None:
+        if full in self.named or full in PRIMITIVES:
+            raise MalformedError(0, f"the schema defines {shown(full)} twice")
+        self.named[full] = index
+
+    @staticmethod
+    def _full_name(document: Mapping[str, Any], namespace: str) -> str:
+        name = document.get("name")
+        if not isinstance(name, str) or not name:
+            raise MalformedError(0, "a named type without a name")
+        if "." in name:
+            return name
+        own = document.get("namespace", namespace)
+        return f"{own}.{name}" if isinstance(own, str) and own else name

@@ -1,0 +1,315 @@
+"""One regular expression that matches a whole record, learned from the records of the file.
+
+Records of a manifest look alike: as many columns in every map, paths and bounds of few different lengths. So the
+lengths, counts and union branches met so far become the alternatives of one expression, which C code matches several
+times as fast as generated Python steps over the same bytes. A match is never a guess: every alternative begins with its
+own length, count or branch as a literal prefix and no prefix begins another one, so at most one reading of the bytes
+can match, and it is the one the Avro specification prescribes. What does not match is left to the exact decoder, which
+decodes it or says what is wrong; a sample of such records is learned.
+
+All repetitions are possessive or of fixed count and all alternatives exclude each other: matching takes linear time.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from delegation.iceberg.avro.container import read_long
+from delegation.iceberg.avro.decoder import Row, Tree, Wanted, leaves
+from delegation.iceberg.avro.schema import Kind, Node, Schema
+
+FIRST_PATIENCE = 32  # records left to the exact decoder before an expression is compiled
+LAST_PATIENCE = 8192  # bounds what compiling may cost when records have no common shape
+SAMPLES = 256  # records learned per expression
+MAX_RECORD_BYTES = 1 << 14  # of a record worth learning
+MAX_LENGTH = 8191  # of text, has a prefix of two bytes at most
+MAX_ALTERNATIVES = 128
+MAX_ITEMS = 1000
+MAX_NODE_PATTERN = 1 << 15
+MAX_PATTERN = 1 << 17
+MAX_TREE_DEPTH = 24
+
+NEVER = rb"(?!)"
+INT = rb"[\x80-\xff]{0,4}+[\x00-\x7f]"
+LONG = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
+SIMPLE = {Kind.BOOLEAN: rb"[\x00\x01]", Kind.INT: INT, Kind.LONG: LONG}
+
+Match = Callable[[bytes, int], "re.Match[bytes] | None"]
+Fast = Callable[[bytes, int, int, Match, Callable[[Row], None]], tuple[int, int]]
+
+
+class Shapes:
+    """What has been learned about the records of one schema; shared by the threads that read such files."""
+
+    def __init__(self, schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> None:
+        self._nodes = schema.nodes
+        self._root = schema.root
+        self._wanted = wanted
+        self._tree = tree
+        self._seen: dict[int, Counter[int]] = {}
+        self._patience = FIRST_PATIENCE
+        self._misses = 0
+        self._lock = Lock()
+        self._usable = _usable(schema, wanted, tree)
+        self.match: Match | None = None
+        self.fast = _fast(wanted, tree) if self._usable else None
+
+    def missed(self, buf: bytes, start: int, stop: int) -> None:
+        """Learn from a record that only the exact decoder could decode; every so often compile what was learned."""
+        if not self._usable:
+            return
+        with self._lock:
+            worth = stop <= min(len(buf), start + MAX_RECORD_BYTES)
+            if worth and self._misses % max(1, self._patience // SAMPLES) == 0:
+                self._observe(self._root, buf, start)
+            self._misses += 1
+            if self._misses >= self._patience:
+                self._misses = 0
+                self._patience = min(LAST_PATIENCE, self._patience * 2)
+                self._compile()
+
+    # learning, from bytes the exact decoder has accepted
+
+    def _saw(self, site: int, value: int) -> None:
+        counter = self._seen.setdefault(site, Counter())
+        if value not in counter and len(counter) >= MAX_ALTERNATIVES:
+            counter.clear()  # another table: its lengths take the place of the former one's
+        counter[value] += 1
+
+    def _observe(self, index: int, buf: bytes, pos: int) -> int:
+        node = self._nodes[index]
+        if node.width is not None:
+            return pos + node.width
+        if node.kind is Kind.RECORD:
+            for child in node.children:
+                pos = self._observe(child, buf, pos)
+            return pos
+        if node.kind in (Kind.INT, Kind.LONG):
+            while buf[pos] > 127:
+                pos += 1
+            return pos + 1
+        value, pos = read_long(buf, pos)
+        if node.kind in (Kind.ARRAY, Kind.MAP):
+            return self._observe_items(index, buf, pos, value)
+        if node.kind is Kind.ENUM:
+            return pos
+        self._saw(index, value)
+        return self._observe(node.children[value], buf, pos) if node.kind is Kind.UNION else pos + value
+
+    def _observe_items(self, index: int, buf: bytes, pos: int, count: int) -> int:
+        """The items after a first block's count, further blocks included: those have no place in an expression."""
+        node, first = self._nodes[index], count
+        item = self._nodes[node.children[0]]
+        blocks = 0
+        while count:
+            if count < 0:
+                _, pos = read_long(buf, pos)
+            if node.kind is Kind.ARRAY and item.width is not None:  # any number of items may have no bytes at all
+                pos += abs(count) * item.width
+                count = 0
+            for _ in range(abs(count)):
+                if node.kind is Kind.MAP:
+                    length, pos = read_long(buf, pos)
+                    self._saw(~index, length)
+                    pos += length
+                pos = self._observe(node.children[0], buf, pos)
+            blocks += 1
+            count, pos = read_long(buf, pos)
+        if first >= 0 and blocks <= 1:
+            self._saw(index, first)
+        return pos
+
+    # compiling
+
+    def _compile(self) -> None:
+        patterns: list[bytes] = []
+        for index in range(len(self._nodes)):
+            pattern = self._pattern(index, patterns)
+            patterns.append(pattern if len(pattern) <= MAX_NODE_PATTERN else NEVER)
+        whole = self._record(self._nodes[self._root], self._tree, patterns)
+        self.match = re.compile(whole, re.DOTALL).match if len(whole) <= MAX_PATTERN else None
+
+    def _pattern(self, index: int, below: list[bytes]) -> bytes:
+        """What a skipped value of this type looks like; `below` has the patterns of the types before it."""
+        node = self._nodes[index]
+        if node.kind in SIMPLE:
+            return SIMPLE[node.kind]
+        if node.width is not None:
+            return _any(node.width)
+        if node.kind is Kind.ENUM:
+            alternatives = [_prefix(symbol) for symbol in range(min(node.size, MAX_ALTERNATIVES))]
+        elif node.kind is Kind.UNION:
+            alternatives = [_prefix(branch) + below[node.children[branch]] for branch in self._values(index)]
+        elif node.kind is Kind.RECORD:
+            alternatives = [b"".join(below[child] for child in node.children)]
+        elif node.kind in (Kind.STRING, Kind.BYTES):
+            return self._text(index)
+        else:
+            alternatives = self._items(index, node, below[node.children[0]])
+        return _either(alternatives)
+
+    def _items(self, index: int, node: Node, item: bytes) -> list[bytes]:
+        width = self._nodes[node.children[0]].width
+        if node.kind is Kind.MAP:
+            item = self._text(~index) + item
+        alternatives = []
+        for count in self._values(index):
+            if count == 0 or (node.kind is Kind.ARRAY and width == 0):
+                items = b""
+            elif node.kind is Kind.ARRAY and width is not None:
+                items = _any(count * width)
+            else:
+                items = b"(?:%b){%d}+" % (item, count)
+            if count <= MAX_ITEMS:
+                alternatives.append(_prefix(count) + items + (b"\\x00" if count else b""))
+        while sum(map(len, alternatives)) > MAX_NODE_PATTERN // 4:
+            alternatives.pop()
+        return alternatives
+
+    def _text(self, site: int, *, least: int = 0) -> bytes:
+        lengths = [length for length in self._values(site) if least <= length <= MAX_LENGTH]
+        return _either([_prefix(length) + _any(length) for length in lengths])
+
+    def _values(self, site: int) -> list[int]:
+        return [value for value, _ in self._seen.get(site, Counter()).most_common()]
+
+    def _record(self, node: Node, tree: Tree, patterns: list[bytes]) -> bytes:
+        parts = []
+        for position, child in enumerate(node.children):
+            below = tree.get(position)
+            if below is None:
+                parts.append(patterns[child])
+            elif isinstance(below, int):
+                parts.append(self._captured(child, self._wanted[below], patterns))
+            else:
+                parts.append(self._record(self._nodes[child], below, patterns))
+        return b"".join(parts)
+
+    def _captured(self, index: int, want: Wanted, patterns: list[bytes]) -> bytes:
+        """A wanted value as one group, which stays unset for null."""
+        node = self._nodes[index]
+        if node.kind is Kind.UNION:
+            branches = []
+            for branch, child in enumerate(node.children):  # all of them: the group must exist
+                null = self._nodes[child].kind is Kind.NULL
+                value = (NEVER if want.required else b"") if null else self._captured(child, want, patterns)
+                branches.append(_prefix(branch) + value)
+            return _either(branches)
+        return b"(%b)" % (self._text(index, least=int(want.required)) if want.text else patterns[index])
+
+
+def _usable(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> bool:
+    """Whether an expression can be written: nothing recursive or too deep, no wanted integer that may be negative."""
+    depths: list[int] = []
+    for index, node in enumerate(schema.nodes):
+        if node.recursive or any(child >= index for child in node.children):
+            return False
+        depths.append(1 + max((depths[child] for child in node.children), default=0))
+    if depths[schema.root] > MAX_TREE_DEPTH or any(not want.text and want.least != 0 for want in wanted):
+        return False
+    return all(len(_values_of(schema.nodes, index)) == 1 for index in _leaves(schema.nodes, schema.root, tree))
+
+
+def _values_of(nodes: tuple[Node, ...], index: int) -> list[int]:
+    node = nodes[index]
+    return [child for child in (node.children or [index]) if nodes[child].kind is not Kind.NULL]
+
+
+def _leaves(nodes: tuple[Node, ...], index: int, tree: Tree) -> list[int]:
+    leaves = []
+    for position, below in tree.items():
+        child = nodes[index].children[position]
+        leaves += [child] if isinstance(below, int) else _leaves(nodes, child, below)
+    return leaves
+
+
+def _any(count: int) -> bytes:
+    if count > MAX_RECORD_BYTES:
+        return NEVER
+    return b".{%d}" % count if count else b""
+
+
+def _either(alternatives: list[bytes]) -> bytes:
+    if len(alternatives) == 1:
+        return alternatives[0]
+    return b"(?:%b)" % b"|".join(alternatives) if alternatives else NEVER
+
+
+def _prefix(value: int) -> bytes:
+    """A non-negative number as a zig-zag varint, escaped."""
+    rest, encoded = value << 1, b""
+    while rest > 127:
+        encoded += b"\\x%02x" % (rest & 127 | 128)
+        rest >>= 7
+    return encoded + b"\\x%02x" % rest
+
+
+def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
+    """Generate the loop around the expression: from its groups to rows, until a record does not match or is odd.
+
+    Returns (position, records not decoded). Like the exact decoder's, its source holds no text of a file.
+    """
+    order = leaves(tree)
+    lines = [
+        "def fast(buf, pos, count, match, append):",
+        " try:",
+        "  while count:",
+        "   m = match(buf, pos)",
+        "   if m is None:",
+        "    break",
+        f"   {''.join(f'g{number}, ' for number in order)} = m.groups()",
+    ]
+    for number in order:
+        want, group = wanted[number], f"g{number}"
+        value = f"   v{number} = "
+        if want.text:
+            text = f"{group}[2 if {group}[0] > 127 else 1:].decode()"
+            lines.append(value + (text if want.required else f"None if {group} is None else {text}"))
+            continue
+        if not want.required:
+            lines += [f"   if {group} is None:", f"    v{number} = {want.default!r}", "   else:"]
+            value = " " + value
+        indent = value[: value.index("v")]
+        if want.most is not None:
+            lines.append(f"{value}small{want.most}[{group}]")
+            continue
+        lines += [
+            f"{indent}if len({group}) == 4:",
+            f"{indent} a, b, c, d = {group}",
+            f"{indent} n = a & 127 | (b & 127) << 7 | (c & 127) << 14 | d << 21",
+            f"{indent}elif len({group}) == 3:",
+            f"{indent} a, b, c = {group}",
+            f"{indent} n = a & 127 | (b & 127) << 7 | c << 14",
+            f"{indent}else:",
+            f"{indent} n = whole({group})",
+            f"{indent}if n & 1:",
+            f"{indent} break",
+            f"{value}n >> 1",
+        ]
+    row = "".join(f"v{number}, " if number in order else f"{want.default!r}, " for number, want in enumerate(wanted))
+    lines += [
+        f"   append(({row}))",
+        "   pos = m.end()",
+        "   count -= 1",
+        " except (KeyError, UnicodeDecodeError, OverflowError):",
+        "  pass",
+        " return pos, count",
+    ]
+    scope: dict[str, Any] = {"whole": _whole}
+    for most in {want.most for want in wanted if want.most is not None}:
+        scope[f"small{most}"] = {bytes([value << 1]): value for value in range(most + 1)}
+    exec(compile("\n".join(lines) + "\n", "<avro shapes>", "exec"), scope)  # noqa: S102 (fixed fragments and integers only)
+    fast: Fast = scope["fast"]
+    return fast
+
+
+def _whole(raw: bytes) -> int:
+    """A varint of any length before zig-zag. Raises OverflowError beyond 64 bits."""
+    value = 0
+    for shift, byte in enumerate(raw):
+        value |= (byte & 127) << (7 * shift)
+    if value >> 64:
+        raise OverflowError
+    return value

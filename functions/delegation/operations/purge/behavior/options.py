@@ -1,0 +1,95 @@
+"""`operation_parameters.properties` as purge options: known names are checked, unknown ones kept without effect."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Final, Literal, cast
+
+from delegation.errors import DelegationError
+from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
+from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
+from delegation.operations.purge.context import Engine, OverlapScan, PurgeOptions
+
+# No setting limits these. The first is what holds when the property is absent; "" leaves the choice to the service.
+_FREE: Final[Mapping[str, tuple[str, ...]]] = {
+    "engine": ("", "inline", "spark"),
+    DRY_RUN: ("false", "true"),
+    # An object store has no trash to move files to.
+    "skipTrash": ("true",),
+}
+_PLAN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}")
+_NO_LIMITS: Final = Limits()
+
+
+class InvalidPurgeProperty(DelegationError):
+    """A property of the purge has a value that it cannot have."""
+
+    code: ClassVar[str] = "INVALID_REQUEST"
+
+    def __init__(self, name: str, expected: str) -> None:
+        super().__init__(f"operation_parameters.properties.{name}: must be {expected}")
+        self.name = name
+
+
+class PurgePropertyNotAllowed(DelegationError):
+    """A property of the purge asks for something looser than the operator's settings allow."""
+
+    code: ClassVar[str] = "PROPERTY_NOT_ALLOWED"
+
+    def __init__(self, name: str, value: str, loosest: str) -> None:
+        super().__init__(
+            f"operation_parameters.properties.{name}: {value} is not allowed here, at most {loosest} is; "
+            "a request can only be stricter than the service's settings"
+        )
+        self.name = name
+
+
+def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS) -> PurgeOptions:
+    """The options that a request's properties choose.
+
+    InvalidPurgeProperty names the one that is wrong, PurgePropertyNotAllowed the one that the operator does not allow.
+    """
+    return _options(properties, limits, strict=True)
+
+
+def tightened_options(properties: Mapping[str, str], limits: Limits) -> PurgeOptions:
+    """The same for a request that was accepted before: where settings became stricter since, they hold."""
+    return _options(properties, limits, strict=False)
+
+
+def _options(properties: Mapping[str, str], limits: Limits, *, strict: bool) -> PurgeOptions:
+    free = {name: _value(properties, name, allowed, allowed[0]) for name, allowed in _FREE.items()}
+    chosen: dict[str, str] = {}
+    for name, allowed in STRICTEST_FIRST.items():
+        value = _value(properties, name, allowed, limits.default(name))
+        if not limits.allows(name, value):
+            if strict:
+                raise PurgePropertyNotAllowed(name, value, limits.choices[name])
+            value = limits.choices[name]
+        chosen[name] = value
+    plan = properties.get(PLAN)
+    if plan is not None and not _PLAN_ID.fullmatch(plan):
+        raise InvalidPurgeProperty(PLAN, "the id of a plan, such as a dry run's `plan_segments` name it")
+    dry_run = free[DRY_RUN] == "true"
+    if dry_run and plan is not None:
+        raise InvalidPurgeProperty(PLAN, f"absent when {DRY_RUN} is true")
+    return replace(
+        limits.base(),
+        outside=cast("Literal['keep', 'refuse', 'delete']", chosen["outside"]),
+        uncovered=cast("Literal['refuse', 'keep']", chosen["uncovered"]),
+        shared=cast("Literal['subtract', 'refuse']", chosen["shared"]),
+        overlap_scan=cast("OverlapScan", chosen["overlap-scan"]),
+        versioned=cast("Literal['report', 'refuse']", chosen["versioned"]),
+        delete_markers=chosen["deleteMarkerFiles"] == "true",
+        engine=cast("Engine | None", free["engine"] or None),
+        dry_run=dry_run,
+        execute_plan=plan,
+    )
+
+
+def _value(properties: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = properties.get(name, default)
+    if value not in allowed or (name in properties and not value):
+        expected = [one for one in allowed if one]
+        raise InvalidPurgeProperty(name, ("one of " if len(expected) > 1 else "") + ", ".join(expected))
+    return value

@@ -1,0 +1,60 @@
+"""How the errors of a purge end its attempt, and what its success leaves on the record."""
+
+from typing import Any
+
+from delegation.errors import DelegationError
+from delegation.operations.purge.behavior.details import changed
+from delegation.operations.purge.behavior.parameters import identifier_text
+from delegation.operations.purge.context import PurgeResult
+from delegation.operations.purge.estimate import Forecast
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver
+from delegation.worksets.errors import FilesThrottled
+
+
+def attempt_error(error: DelegationError) -> AttemptError:
+    """The class of an error: what a person has to mend is permanent, what may pass is transient."""
+    match error:
+        case AttemptCancelled():
+            return AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT)
+        case AttemptHandedOver():
+            return AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER)
+        case FilesThrottled():
+            return AttemptError(error.code, str(error), ErrorClass.THROTTLED)
+        case _ if error.retryable:
+            return AttemptError(error.code, str(error), ErrorClass.TRANSIENT)
+        case _:
+            return AttemptError(error.code, str(error), ErrorClass.PERMANENT)
+
+
+def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The summary of a SUCCESS, the details and the other fields that go with it."""
+    if result.status == "PLANNED":
+        summary = f"planned {result.files_planned} files, {result.bytes_planned} bytes; nothing was deleted"
+        fields: dict[str, Any] = {"engine": result.engine}
+        if result.forecast is not None:
+            summary += f"; executing the plan takes {result.forecast.text()}"
+            fields["result_extended"] = _bounded(result.forecast)
+        return summary, changed(files_planned=result.files_planned), fields
+    kept = f", kept {result.files_kept}" if result.files_kept else ""
+    freed = "; the bucket keeps versions, nothing was freed" if result.bytes_freed is None else ""
+    summary = (
+        f"deleted {result.files_deleted} files, {result.bytes_deleted} bytes{kept} in {result.seconds:.1f} s{freed}"
+    )
+    details = changed(
+        files_planned=result.files_planned,
+        files_deleted=result.files_deleted,
+        files_failed=0,
+        bytes_deleted=result.bytes_deleted,
+        purged_identifier=identifier_text(result.identifier),
+        # A table that kept its root can be asked for again, and then there may be more to delete.
+        purged_metadata_location=None if result.root_kept else result.metadata_location,
+    )
+    return summary, details, {"engine": result.engine}
+
+
+def _bounded(told: Forecast) -> str:
+    """The forecast for a task's record, without the samples of paths; `estimate.json` beside the plan has them."""
+    findings = tuple(finding.model_copy(update={"sample": ()}) for finding in told.findings)
+    return told.model_copy(update={"findings": findings}).model_dump_json()

@@ -1,0 +1,143 @@
+"""Purging as a task behavior: choose the engine, run one attempt, record its outcome."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from delegation.errors import DelegationError
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.options import tightened_options
+from delegation.operations.purge.behavior.outcome import attempt_error, success
+from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.task_attempt import TaskAttempt
+from delegation.operations.purge.choose import estimate
+from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.service import TaskService
+from delegation.worksets.attempt import AttemptLost, PlanSegment
+from delegation.worksets.errors import PlanTampered
+
+INLINE: Final = "inline"
+SPARK: Final = "spark"
+Engine = Callable[[PurgeContext], PurgeResult]
+
+
+@dataclass(frozen=True)
+class PurgeBehavior:
+    """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
+
+    `store_of` reaches a table's files with the credentials that Polaris vends, `plans` the service's bucket;
+    `limits` are the operator's.
+    """
+
+    tasks: TaskService
+    catalog: Catalog
+    store_of: Callable[[TableIdentifier], ObjectStore]
+    plans: PlanStore
+    settings: PurgeSettings = field(default_factory=PurgeSettings)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """See TaskBehavior.kinds."""
+        return KINDS
+
+    def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
+        """What the engine gets for a held task."""
+        purge = TablePurge.of(task)
+        options = tightened_options(purge.properties, self.limits)
+        attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
+        return PurgeContext(
+            attempt=attempt,
+            identifier=purge.identifier,
+            table_uuid=purge.table_uuid,
+            tables=OneTable(self.catalog, purge.identifier),
+            store=self.store_of(purge.identifier),
+            plans=self.plans,
+            options=options,
+            settings=self.settings,
+            neighbours=Neighbourhood(
+                self.catalog,
+                purge.identifier,
+                self.store_of,
+                options.overlap_scan,
+                attempt.checkpoint,
+                Pace(self.settings.neighbours_per_second, now=self.monotonic, sleep=self.sleep),
+            ),
+            clock=self.tasks.clock,
+            now=self.monotonic,
+            sleep=self.sleep,
+            find_plan=self._published,
+            request=json.loads(purge.to_payload()),
+        )
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        """See TaskBehavior.prepare: from the manifest lists' own counts, before any manifest is read.
+
+        At `hand_over_at` no further list is read, and the attempt is handed over.
+        """
+        try:
+            engine: str = estimate(self.context(task, hand_over_at=hand_over_at)).engine
+        except (LeaseLost, AttemptLost):
+            return None
+        except TaskError:
+            raise
+        except DelegationError as error:
+            self.record(task, error)
+            return None
+        return engine
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: the inline engine."""
+        return self.run_with(purge_table, task, hand_over_at=hand_over_at)
+
+    def run_job(self, engine: Engine, task_id: str, attempt: int) -> Task:
+        """Run an engine in a job of its own, whose lease somebody else renews as long as it shows progress.
+
+        Raises LeaseLost when the attempt is over before it began. That it began, the job service tells.
+        """
+        return self.run_with(engine, held_by(self.tasks.get(task_id), attempt))
+
+    def run_with(self, engine: Engine, task: Task, *, hand_over_at: datetime | None = None) -> Task:
+        """Run an engine for a held task and record the outcome; a holder that lost its lease records nothing."""
+        try:
+            result = engine(self.context(task, hand_over_at=hand_over_at))
+            summary, details, fields = success(result)
+            return self.tasks.succeed(task.task_id, task.attempt_count, summary, details=details, **fields)
+        except (LeaseLost, AttemptLost):
+            return self.tasks.get(task.task_id)
+        except TaskError:
+            raise
+        except DelegationError as error:
+            return self.record(task, error)
+
+    def _published(self, plan_id: str) -> PlanSegment:
+        """What the task that made a plan published under this id; PlanTampered when there is none, or no such task."""
+        try:
+            maker = self.tasks.get(plan_id.partition("/")[0])
+        except TaskNotFound:
+            raise PlanTampered(plan_id, "the task that made it is not there any more") from None
+        found = next((one for one in PurgeDetails.of(maker).plan_segments if one.id == plan_id), None)
+        if found is None:
+            raise PlanTampered(plan_id, "its task published no such plan")
+        return found
+
+    def record(self, task: Task, error: DelegationError) -> Task:
+        """End the attempt with an error of the work."""
+        try:
+            return self.tasks.give_back(task.task_id, task.attempt_count, attempt_error(error))
+        except LeaseLost:
+            return self.tasks.get(task.task_id)

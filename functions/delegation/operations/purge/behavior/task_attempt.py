@@ -1,0 +1,113 @@
+"""A purge's attempt over the task store: fencing, plan publication, progress."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
+from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskNotFound
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.service import TaskService
+from delegation.worksets import attempt as seam
+
+
+class TaskAttempt:
+    """purge.attempt.Attempt for one attempt of one task, in the purge's own words."""
+
+    def __init__(
+        self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
+    ) -> None:
+        self._tasks = tasks
+        self._run = AttemptContext(tasks, task, hand_over_at=hand_over_at, monotonic=monotonic)
+        self._seen = len(PurgeDetails.of(task).plan_segments)
+        self._began: tuple[datetime, int] | None = None
+        self.task_id = task.task_id
+        self.attempt = task.attempt_count
+
+    def checkpoint(self, *, moved: bool = True) -> None:
+        """See Attempt.checkpoint."""
+        try:
+            self._run.checkpoint(moved=moved)
+        except (LeaseLost, TaskNotFound) as lost:
+            raise seam.AttemptLost(str(lost)) from None
+        except RunCancelled as cancelled:
+            raise seam.AttemptCancelled(str(cancelled)) from None
+        except RunHandedOver as over:
+            raise seam.AttemptHandedOver(str(over)) from None
+
+    def plan(self) -> tuple[seam.PlanSegment, ...]:
+        """See Attempt.plan."""
+        return self._segments(self._fenced(lambda: self._tasks.get(self.task_id)))
+
+    def publish(self, segment: seam.PlanSegment, *, files_planned: int) -> tuple[seam.PlanSegment, ...]:
+        """See Attempt.publish."""
+
+        def decide(task: Task, _now: datetime) -> Task:
+            return published(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
+
+        return self._segments(self._fenced(lambda: self._tasks.change(self.task_id, decide)))
+
+    def begin_deleting(self) -> None:
+        """See Attempt.begin_deleting."""
+        task = self._fenced(lambda: self._tasks.start(self.task_id, self.attempt, effects=True))
+        self._began = (self._tasks.clock(), PurgeDetails.of(task).files_deleted)
+
+    def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
+        """See Attempt.progress."""
+        pace, eta = pace_of(
+            self._began, PurgeDetails.of(self._run.task).files_planned, files_deleted, self._tasks.clock()
+        )
+        try:
+            self._run.report(
+                eta=eta,
+                **changed(
+                    files_deleted=files_deleted,
+                    files_failed=files_failed,
+                    bytes_deleted=bytes_deleted,
+                    files_per_second=pace,
+                ),
+            )
+        except (LeaseLost, TaskNotFound) as lost:
+            raise seam.AttemptLost(str(lost)) from None
+
+    def _segments(self, task: Task) -> tuple[seam.PlanSegment, ...]:
+        published = PurgeDetails.of(task).plan_segments
+        self._seen = len(published)
+        return published
+
+    def _fenced(self, write: Callable[[], Task]) -> Task:
+        try:
+            return self._run.write(write)
+        except (LeaseLost, TaskNotFound) as lost:
+            raise seam.AttemptLost(str(lost)) from None
+
+
+def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
+    """The checkpoint of an attempt for a process that works for it beside its holder, and writes nothing to the task.
+
+    It and what it gives raise what Attempt.checkpoint does.
+    """
+    try:
+        task = tasks.get(task_id)
+    except TaskNotFound as lost:
+        raise seam.AttemptLost(str(lost)) from None
+    if task.attempt_count != attempt:
+        raise seam.AttemptLost(f"attempt {attempt} of task {task_id} is over: attempt {task.attempt_count}")
+    return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)
+
+
+def pace_of(
+    began: tuple[datetime, int] | None, planned: int | None, deleted: int, now: datetime
+) -> tuple[int | None, datetime | None]:
+    """Files a second since this attempt began (when, and with how many gone), and when the last one should be gone.
+
+    Only this attempt's own time counts: what passed between attempts says nothing of the store. None where nothing can
+    be said.
+    """
+    if began is None or now <= began[0] or deleted <= began[1]:
+        return None, None
+    pace = (deleted - began[1]) / (now - began[0]).total_seconds()
+    if not planned:
+        return round(pace), None
+    return round(pace), now + timedelta(seconds=max(planned - deleted, 0) / pace)

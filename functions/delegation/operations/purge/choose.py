@@ -1,0 +1,94 @@
+"""How large a purge will be, before any manifest is read: from the counts that manifest lists carry."""
+
+from dataclasses import dataclass
+
+from delegation.iceberg.metadata import parse_metadata
+from delegation.iceberg.reach import Fetcher, Manifests, read_manifest_lists
+from delegation.operations.purge.context import Engine, PurgeContext
+from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
+from delegation.operations.purge.guards import check_table, covered_roots
+from delegation.storage.locations import canonical
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import load_index
+from delegation.worksets.marks import Marks
+
+# Taken for a manifest whose list does not count its entries, as some version 1 writers' do not.
+UNCOUNTED_ENTRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Files to delete (at least so many, for counting stops once the engine is clear), distinct manifests, engine.
+
+    `planned` says that the numbers are those of a plan: what is left of it, exactly.
+    """
+
+    files: int
+    manifests: int
+    engine: Engine
+    planned: bool
+
+    @property
+    def nothing_left(self) -> bool:
+        return self.planned and self.files == 0
+
+
+def estimate(ctx: PurgeContext) -> Estimate:
+    """Choose the engine: inline up to `inline_max_files` entries (added + existing + deleted), else Spark.
+
+    With a published plan, what is left of that decides, and no table is loaded. What the options ask for goes first.
+    Raises TooLargeForInline, PlanOutdated, and what guards and corrupt metadata raise, so a table that must not be
+    purged starts no job.
+    """
+    segments = ctx.attempt.plan() or _plan_asked_for(ctx)
+    most = ctx.settings.inline_max_files
+    if segments:
+        left = 0
+        manifests = 0
+        for index in (load_index(ctx.plans, segment) for segment in segments):
+            done = Marks(ctx.plans, index.plan_id).done()
+            left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
+            manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
+        return Estimate(left, manifests, _engine(ctx, left), planned=True)
+    found = _manifests(ctx, most)
+    files = _entries(found)
+    return Estimate(files, len(found.manifests), _engine(ctx, files), planned=False)
+
+
+def _plan_asked_for(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
+    """The plan that the options name and that is about to be taken, if the table is still what it was made from."""
+    if ctx.options.execute_plan is None:
+        return ()
+    segment = ctx.named_plan(ctx.options.execute_plan)
+    index = load_index(ctx.plans, segment)
+    if canonical(ctx.tables.load().metadata_location) != canonical(index.metadata_location):
+        raise PlanOutdated(index.plan_id)
+    return (segment,)
+
+
+def _engine(ctx: PurgeContext, files: int) -> Engine:
+    small = files <= ctx.settings.inline_max_files
+    if ctx.options.engine == "inline" and not small:
+        raise TooLargeForInline(files, ctx.settings.inline_max_files)
+    return ctx.options.engine or ("inline" if small else "spark")
+
+
+def _manifests(ctx: PurgeContext, most: int) -> Manifests:
+    """The table's distinct manifests, or enough of them to hold more than `most` entries."""
+    table = ctx.tables.load()
+    metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+    check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+    covered = covered_roots(table) if ctx.settings.vended else None
+    return read_manifest_lists(
+        metadata,
+        Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint),
+        limit=ctx.settings.max_file_bytes,
+        readable=lambda path: covered is None or covered.contains(path),
+        missing=lambda _path: None,  # planning decides what that means
+        enough=lambda found: _entries(found) > most,
+    )
+
+
+def _entries(found: Manifests) -> int:
+    return sum(UNCOUNTED_ENTRIES if one.entries is None else one.entries for one in found.manifests.values())

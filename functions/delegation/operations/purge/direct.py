@@ -1,0 +1,228 @@
+"""Purging by a person, with nothing but a metadata file: no service, catalog or task store.
+
+For the table that is gone from its catalog already. The same engines run with the operator's own credentials; what the
+task's head holds for the service lies beside the plan here: `head.json`, which names the table and the plan's segments.
+One place is for one run at a time; a run that was stopped is called again and goes on.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.operations.purge.context import (
+    Engine,
+    Neighbour,
+    PurgeContext,
+    PurgeOptions,
+    PurgeResult,
+    PurgeSettings,
+)
+from delegation.operations.purge.errors import PlanOfAnotherTable
+from delegation.operations.purge.inline import purge_table
+from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
+from delegation.storage.credentials import S3Settings
+from delegation.storage.file_plans import FilePlanStore
+from delegation.storage.file_system import FileObjectStore
+from delegation.storage.locations import LOCAL, canonical, parse
+from delegation.storage.s3 import S3ObjectStore
+from delegation.storage.s3_plans import S3PlanStore
+from delegation.storage.sessions import s3_client
+from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
+from delegation.worksets.engines.resources import no_checkpoint
+from delegation.worksets.errors import PlanTampered
+
+HEAD = "head.json"
+FORMAT = 1
+_TASK = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectResources:
+    """ExecutorResources of an operator: own credentials as boto3 finds them; `place` is where plan and receipt lie.
+
+    A place is a directory, also as `file:///…`, or `s3://bucket/prefix`.
+    """
+
+    place: str
+    settings: S3Settings = field(default_factory=S3Settings)
+
+    def store(self, identifier: TableIdentifier) -> ObjectStore:
+        """Reach a table's files, in the storage of its metadata file, which is the identifier's name."""
+        if identifier.name.startswith("file:"):
+            return FileObjectStore()
+        return S3ObjectStore(settings=self.settings)
+
+    def plans(self) -> PlanStore:
+        if "://" not in self.place:
+            return FilePlanStore(Path(self.place))
+        where = parse(self.place.rstrip("/") + "/" + HEAD)
+        if where.bucket == LOCAL:
+            return FilePlanStore(Path("/", where.key.removesuffix(HEAD)))
+        return S3PlanStore(s3_client(self.settings), where.bucket, where.key.removesuffix(HEAD))
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        """No task, no lease: the person who runs this ends it."""
+        del task_id, attempt
+        return no_checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class DirectPurge:
+    """What to purge and how; `protect` are metadata files of tables whose files must stay, wherever those lie."""
+
+    metadata_location: str
+    engine: Engine = "inline"
+    options: PurgeOptions = field(default_factory=PurgeOptions)
+    protect: tuple[str, ...] = ()
+
+
+def default_place(metadata_location: str) -> str:
+    """`./delegation-plans/{id}`, the same for the same metadata file, so that the same command goes on."""
+    name = hashlib.sha256(canonical(metadata_location).encode()).hexdigest()[:16]
+    return f"./delegation-plans/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """`context.TableSource` that reads one metadata file, and answers like a catalog once that is gone."""
+
+    path: str
+    store: ObjectStore
+
+    def load(self) -> LoadedTable:
+        """See TableSource.load; raises CorruptMetadata and what the store raises beside it."""
+        try:
+            data = self.store.read(parse(self.path), limit=MAX_METADATA_BYTES)
+        except ObjectNotFound as error:
+            raise TableMetadataMissing(f"there is no {self.path}") from error
+        return LoadedTable(_named(self.path), self.path, decode_metadata(self.path, data), {}, ())
+
+
+class DirectHead(PlanHead):
+    """The published segments, kept in the plan's place beside the table that they are for."""
+
+    def __init__(self, plans: PlanStore) -> None:
+        super().__init__()
+        self._plans = plans
+        self.stored = self._read_stored()
+
+    def read(self) -> tuple[PlanSegment, ...]:
+        stored = self.stored or {}
+        return tuple(PlanSegment(one["id"], one["sha256"]) for one in stored.get("segments", ()))
+
+    def open(self, metadata_location: str, table_uuid: str) -> None:
+        """Take the place for this table; raises PlanOfAnotherTable when it is another's."""
+        if self.stored is None:
+            self._write({"metadata_location": canonical(metadata_location), "table_uuid": table_uuid, "segments": []})
+
+    def append(
+        self, segment: PlanSegment, *, seen: tuple[PlanSegment, ...], files_planned: int
+    ) -> tuple[PlanSegment, ...]:
+        del files_planned
+        if self.read() == seen:
+            segments = [{"id": one.id, "sha256": one.sha256} for one in (*seen, segment)]
+            self._write({**(self.stored or {}), "segments": segments})
+        return self.read()
+
+    def table_uuid(self, metadata_location: str) -> str | None:
+        """The uuid of the table that the place is for, None when the place is empty; raises PlanOfAnotherTable."""
+        if self.stored is None:
+            return None
+        if self.stored["metadata_location"] != canonical(metadata_location):
+            raise PlanOfAnotherTable(f"the plan there is for {self.stored['metadata_location']}")
+        return str(self.stored["table_uuid"])
+
+    def _read_stored(self) -> dict[str, Any] | None:
+        try:
+            data = self._plans.get(HEAD)
+        except ObjectNotFound:
+            return None
+        try:
+            stored = json.loads(data)
+            segments = [(one["id"], one["sha256"]) for one in stored["segments"]]
+            named = [stored["metadata_location"], stored["table_uuid"], *(text for pair in segments for text in pair)]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PlanTampered(HEAD, "cannot be read") from error
+        if stored.get("format") != FORMAT or not all(isinstance(text, str) for text in named):
+            raise PlanTampered(HEAD, f"format {stored.get('format')} is not known")
+        return dict(stored)
+
+    def _write(self, stored: dict[str, Any]) -> None:
+        stored = {"format": FORMAT, **stored}
+        self._plans.put(HEAD, (json.dumps(stored, indent=1, ensure_ascii=False) + "\n").encode())
+        self.stored = stored
+
+
+@dataclass
+class DirectRun:
+    """One run; `attempt` tells how far it came, also when it raised."""
+
+    purge: DirectPurge
+    resources: DirectResources
+    attempt: MemoryAttempt | None = None
+
+    def __call__(self) -> PurgeResult:
+        """Plan unless there is a plan, then execute it; raises what `engine.purge_table` does."""
+        ctx = self.context()
+        if self.purge.engine == "inline":
+            return purge_table(ctx)
+        # Spark is only needed, and only imported, where it is asked for.
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        from delegation.operations.purge.spark import purge_with_spark  # noqa: PLC0415
+
+        session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
+        try:
+            return purge_with_spark(session, ctx, self.resources)
+        finally:
+            session.stop()
+
+    def context(self) -> PurgeContext:
+        """Raises PlanOfAnotherTable, PlanTampered, CorruptMetadata, and TableMetadataMissing in an empty place."""
+        path = canonical(self.purge.metadata_location)
+        plans = self.resources.plans()
+        store = self.resources.store(_named(path))
+        source = MetadataFile(path, store)
+        head = DirectHead(plans)
+        table_uuid = head.table_uuid(path)
+        if table_uuid is None:
+            table = source.load()
+            table_uuid = parse_metadata(path, table.metadata, experimental=True).table_uuid
+            head.open(path, table_uuid)
+        self.attempt = MemoryAttempt(_TASK, head=head)
+        return PurgeContext(
+            attempt=self.attempt,
+            identifier=_named(path),
+            table_uuid=table_uuid,
+            tables=source,
+            store=store,
+            plans=plans,
+            options=self.purge.options,
+            settings=PurgeSettings(vended=False),
+            neighbours=self._protected,
+            request={
+                "metadata_location": path,
+                "protect": list(self.purge.protect),
+                "engine": self.purge.engine,
+                "options": asdict(self.purge.options),
+            },
+        )
+
+    def _protected(self) -> Sequence[Neighbour]:
+        found = []
+        for path in map(canonical, self.purge.protect):
+            store = self.resources.store(_named(path))
+            found.append(Neighbour(MetadataFile(path, store).load(), store, certain=True))
+        return found
+
+
+def _named(path: str) -> TableIdentifier:
+    """What stands for the identifier of a table that no catalog names: its metadata file's canonical URI."""
+    return TableIdentifier("-", ("-",), path.replace(NAMESPACE_SEPARATOR, "%1F"))

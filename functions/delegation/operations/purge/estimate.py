@@ -1,0 +1,145 @@
+"""What executing a plan will take: how long at the store's rate, how many requests, what they and the engine cost.
+
+A forecast is a function of the plan's counts and of `prices.json`, the one place with prices, their region and date.
+It leaves out what was spent on the plan itself, and retries: a store that is shared with others is slower.
+"""
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.operations.purge.context import Engine, PurgeSettings
+from delegation.worksets.chunks import Phase, Total, add_totals
+from delegation.worksets.index import Finding, PlanIndex
+
+FORMAT: Final = 1
+_SECONDS_PER_HOUR: Final = 3_600
+
+
+class Prices(BaseModel):
+    """`prices.json`: per request, hour or second, and how large a job run or a function is taken to be."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    as_of: str
+    region: str
+    currency: str
+    s3_write_request: float
+    s3_read_request: float
+    emr_vcpu_hour: float
+    emr_gb_hour: float
+    lambda_gb_second: float
+    emr_job_vcpu: float
+    emr_job_gb: float
+    emr_start_seconds: float
+    lambda_gb: float
+
+
+class Forecast(BaseModel):
+    """The estimate of a plan's execution; bytes are those that metadata tells, times are seconds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = FORMAT
+    engine: Engine
+    files: int
+    bytes: int
+    by_type: Mapping[str, Total]
+    files_kept: int
+    findings: tuple[Finding, ...]
+    keys_per_second: float
+    seconds: float
+    delete_requests: int
+    other_requests: int
+    emr_vcpu_hours: float
+    emr_gb_hours: float
+    lambda_gb_seconds: float
+    cost: float
+    currency: str
+    prices_as_of: str
+    prices_region: str
+
+    def text(self) -> str:
+        """One line for people."""
+        return (
+            f"about {_duration(self.seconds)} and {_money(self.cost)} {self.currency} "
+            f"({self.delete_requests + self.other_requests:,} requests, {self.emr_vcpu_hours:.1f} EMR vCPU-hours; "
+            f"{self.prices_region} prices of {self.prices_as_of})"
+        )
+
+
+@functools.cache
+def prices() -> Prices:
+    """What `prices.json` says."""
+    return Prices.model_validate_json(
+        resources.files("delegation.operations.purge").joinpath("prices.json").read_bytes()
+    )
+
+
+def forecast(
+    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: PurgeSettings, *, engine: Engine
+) -> Forecast:
+    """How long the plan's deletes take at the store's rate, and what they cost with `engine`."""
+    listed = prices()
+    totals: dict[str, Total] = {}
+    for index in indexes:
+        add_totals(totals, index.counts)
+    chunks = [chunk for index in indexes for chunk in index.chunks if chunk.kind is not Phase.KEPT]
+    files = sum(chunk.count for chunk in chunks)
+    deletes = sum(math.ceil(chunk.count / settings.delete.batch) for chunk in chunks)
+    # Each chunk is read once and marked once; index, marks and receipt are a handful more.
+    reads, writes = len(chunks) + 3 * len(indexes), len(chunks) + 2 * len(indexes)
+    deleting = files / settings.store_keys_per_second
+    spark = engine == "spark"
+    seconds = deleting + (listed.emr_start_seconds if spark else 0.0)
+    hours = seconds / _SECONDS_PER_HOUR if spark else 0.0
+    vcpu_hours, gb_hours = hours * listed.emr_job_vcpu, hours * listed.emr_job_gb
+    lambda_gb_seconds = 0.0 if spark else seconds * listed.lambda_gb
+    cost = (
+        (deletes + writes) * listed.s3_write_request
+        + reads * listed.s3_read_request
+        + vcpu_hours * listed.emr_vcpu_hour
+        + gb_hours * listed.emr_gb_hour
+        + lambda_gb_seconds * listed.lambda_gb_second
+    )
+    return Forecast(
+        engine=engine,
+        files=files,
+        bytes=sum(chunk.bytes for chunk in chunks),
+        by_type=dict(sorted(totals.items())),
+        files_kept=sum(index.files_kept for index in indexes),
+        findings=tuple(findings),
+        keys_per_second=settings.store_keys_per_second,
+        seconds=round(seconds, 1),
+        delete_requests=deletes,
+        other_requests=reads + writes,
+        emr_vcpu_hours=round(vcpu_hours, 3),
+        emr_gb_hours=round(gb_hours, 3),
+        lambda_gb_seconds=round(lambda_gb_seconds, 1),
+        cost=round(cost, 4),
+        currency=listed.currency,
+        prices_as_of=listed.as_of,
+        prices_region=listed.region,
+    )
+
+
+def document(told: Forecast) -> bytes:
+    """The forecast as it is stored beside the plan: `estimate.json`."""
+    stated: dict[str, Any] = told.model_dump(mode="json")
+    return (json.dumps(stated, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _money(amount: float) -> str:
+    return "less than 0.01" if amount < 0.01 else f"{amount:.2f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, math.ceil(seconds))} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

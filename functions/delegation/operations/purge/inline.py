@@ -1,0 +1,37 @@
+"""The inline engine: plan and purge in this process, for tables small enough for a Lambda."""
+
+from collections.abc import Callable, Sequence
+
+from delegation.operations.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.operations.purge.phases import Execution, delete_in_this_process
+from delegation.operations.purge.planning.plan import make_plan
+from delegation.polaris.model import LoadedTable
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.engines.inline import Tally, Work
+from delegation.worksets.index import PlanIndex
+
+
+class InlineEngine:
+    """Everything in one process, with threads."""
+
+    @property
+    def name(self) -> Engine:
+        return "inline"
+
+    def plan(
+        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
+    ) -> tuple[PlanIndex, PlanSegment]:
+        return make_plan(ctx, table, earlier)
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        delete_in_this_process(ctx, work, report)
+
+
+def purge_table(ctx: PurgeContext) -> PurgeResult:
+    """Purge a table here and now; call it again after any failure and it goes on where it stopped.
+
+    Raises GuardRefused (a guard; nothing was deleted by this call unless a former one had begun), CorruptMetadata,
+    CorruptManifestError, ManifestMismatchError, ManifestMissing, PlanTampered, TableGone, FilesNotDeleted (and ...Yet),
+    the errors of the object store and of delegation.polaris, and what ends an attempt (AttemptEnded).
+    """
+    return Execution(ctx, InlineEngine()).run()

@@ -1,0 +1,305 @@
+"""Executing a plan: phases, identity checks between them, and what makes a purge resumable at any point (DESIGN §5).
+
+    look → DATA → look → META → look → "ROOT next" → ROOT → look
+A look loads the table again: another uuid refuses; newer metadata becomes a further segment of the plan, and the phases
+start over with what is not marked done; a table that cannot be loaded is the goal, but only after the mark "ROOT next".
+Killed anywhere and run again: chunks marked done are passed over, the others repeated, and an absent object is a
+deleted one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Literal, Protocol
+
+from delegation.iceberg.metadata import parse_metadata
+from delegation.operations.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableGone
+from delegation.operations.purge.estimate import document, forecast
+from delegation.operations.purge.guards import (
+    VERSIONED_BUCKET,
+    check_can_delete,
+    check_plan,
+    check_table,
+    covered_roots,
+)
+from delegation.operations.purge.planning.neighbours import check_still_not_shared
+from delegation.operations.purge.planning.plan import check_not_replaced
+from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.storage.deleter import Deleter
+from delegation.storage.locations import canonical, parse
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Phase
+from delegation.worksets.engines.inline import Tally, Work, delete_here
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
+from delegation.worksets.index import PlanIndex, load_index
+from delegation.worksets.marks import Marks, note_taken
+
+_PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
+# Whoever dropped the table may have dropped its namespace, too.
+_UNLISTED = (NoSuchTable, NoSuchNamespace)
+
+
+class PurgeEngine(Protocol):
+    """How a plan is made and its chunks are deleted; everything else is the same for every engine."""
+
+    @property
+    def name(self) -> Engine: ...
+
+    def plan(
+        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
+    ) -> tuple[PlanIndex, PlanSegment]: ...
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        """Delete the chunks with `delete_chunks`, in any order; `report` the outcome of each or of several."""
+        ...
+
+
+def _kind_of(run: Tally) -> type[FilesNotDeleted]:
+    if run.permanent:
+        return FilesNotDeleted
+    return FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
+
+
+def delete_in_this_process(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    """Delete chunks with threads of this process; the root goes so whatever the engine."""
+    deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)
+    delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, report)
+
+
+class _Look(Enum):
+    SAME = "same"
+    EXTENDED = "extended"
+    GONE = "gone"
+
+
+class Execution:
+    """One attempt's run of a purge; used once."""
+
+    def __init__(self, ctx: PurgeContext, engine: PurgeEngine) -> None:
+        self._ctx = ctx
+        self._engine = engine
+        self._started = ctx.now()
+        self._indexes: tuple[PlanIndex, ...] = ()
+        self._segments: tuple[PlanSegment, ...] = ()
+        self._deleting = False
+        self._planned_here = False
+        self._reported = (0, 0)  # files and bytes gone, over all attempts
+
+    def run(self) -> PurgeResult:
+        """Plan if there is no plan yet, then execute; raises what stopped it, after which the same call goes on."""
+        self._open()
+        if self._ctx.options.dry_run:
+            return self._planned()
+        try:
+            self._drive()
+        except FilesNotDeleted as error:
+            store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
+            raise
+        result = self._result("PURGED")
+        store_receipt(self._ctx, result, self._indexes, self._segments)
+        return result
+
+    def _planned(self) -> PurgeResult:
+        """What a dry run answers: the plan, and what executing it will take, which is also stored beside it."""
+        result = self._result("PLANNED")
+        told = forecast(self._indexes, result.findings, self._ctx.settings, engine=self._engine.name)
+        self._ctx.plans.put(f"{self._indexes[-1].plan_id}/estimate.json", document(told))
+        return replace(result, forecast=told)
+
+    def _open(self) -> None:
+        ctx = self._ctx
+        segments = ctx.attempt.plan()
+        if not segments and ctx.options.execute_plan is not None:
+            segment = ctx.named_plan(ctx.options.execute_plan)
+            index = load_index(ctx.plans, segment)
+            self._check_owner(index)
+            check_plan(index, ctx.options)
+            note_taken(ctx.plans, ctx.attempt.task_id, index.plan_id)
+            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
+        if not segments:
+            table = ctx.tables.load()
+            index, segment = self._engine.plan(ctx, table, ())
+            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
+            self._planned_here = segments == (segment,)
+        self._take(segments)
+        if not self._planned_here and not self._done():
+            for index in self._indexes:
+                check_plan(index, ctx.options)
+
+    def _take(self, segments: tuple[PlanSegment, ...]) -> None:
+        """Read what is published, which need not be what this attempt wrote."""
+        self._segments = segments
+        self._indexes = tuple(load_index(self._ctx.plans, segment) for segment in segments)
+        for index in self._indexes:
+            self._check_owner(index)
+
+    def _check_owner(self, index: PlanIndex) -> None:
+        if index.table_uuid != self._ctx.table_uuid.lower():
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}")
+        # A clone has the same uuid and is another table all the same: other files of it are shared.
+        if index.identifier != str(self._ctx.identifier):
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}")
+
+    def _drive(self) -> None:
+        while True:
+            for phase in (Phase.DATA, Phase.META, Phase.ROOT):
+                look = self._look()
+                if look is _Look.GONE:
+                    return
+                if look is _Look.EXTENDED:
+                    break
+                if phase is Phase.ROOT:
+                    self._marks(self._indexes[-1]).mark_root_next()
+                self._delete(phase)
+            else:
+                look = self._look()
+                if look is _Look.SAME:
+                    self._check_root_is_gone()
+                if look is not _Look.EXTENDED:
+                    return
+
+    def _look(self) -> _Look:
+        """Load the table and compare it with the plan; the first look with something to delete also tries to delete."""
+        ctx, last = self._ctx, self._indexes[-1]
+        ctx.attempt.checkpoint()
+        try:
+            table = ctx.tables.load()
+        except (*_UNLISTED, TableMetadataMissing) as error:
+            if not self._marks(last).root_is_next():
+                raise TableGone(f"the catalog says {error.code} and the plan had not come to its root") from error
+            if isinstance(error, TableMetadataMissing):
+                self._root_is_done()
+            else:
+                self._finish_unlisted()
+            return _Look.GONE
+        left = self._left(*_PHASES)
+        if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
+            return _Look.GONE  # all of it, and its name was taken again
+        metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+        check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+        if canonical(metadata.path) != canonical(last.metadata_location):
+            check_not_replaced(metadata, self._indexes)
+            self._extend(table)
+            return _Look.EXTENDED
+        if left and not self._deleting:
+            if not self._planned_here:
+                check_still_not_shared(ctx, self._indexes)
+            if ctx.options.probe:
+                check_can_delete(ctx.store, covered_roots(table).uris)
+            self._begin_deleting()
+        return _Look.SAME
+
+    def _begin_deleting(self) -> None:
+        self._ctx.attempt.begin_deleting()
+        self._deleting = True
+
+    def _extend(self, table: LoadedTable) -> None:
+        ctx = self._ctx
+        if ctx.options.execute_plan is not None:
+            raise PlanOutdated(ctx.options.execute_plan)
+        index, segment = self._engine.plan(ctx, table, self._indexes)
+        planned = sum(one.files_planned for one in (*self._indexes, index))
+        self._take(ctx.attempt.publish(segment, files_planned=planned))
+
+    def _delete(self, phase: Phase) -> None:
+        """Delete what is left of a phase; raises FilesNotDeleted if something stays: no later phase may begin."""
+        work = self._left(phase)
+        if not work:
+            return
+        before = [one.chunk for one in self._done()]
+        files_before, bytes_before = sum(chunk.count for chunk in before), sum(chunk.bytes for chunk in before)
+        run = Tally()
+
+        def report(tally: Tally) -> None:
+            run.add(tally)
+            self._reported = (files_before + run.files, bytes_before + run.bytes)
+            files, size = self._reported
+            self._ctx.attempt.progress(files_deleted=files, files_failed=run.failed, bytes_deleted=size)
+
+        if phase is Phase.ROOT:
+            delete_in_this_process(self._ctx, work, report)
+        else:
+            self._engine.delete(self._ctx, work, report)
+        if run.failed:
+            raise _kind_of(run)(run.failed, run.sample)
+        if self._left(phase):
+            raise EngineFailed(f"{phase} ended without failures and without all of its marks")
+
+    def _root_is_done(self) -> None:
+        """Killed between the root's delete and its mark: the catalog's answer stands for the store's."""
+        for one in self._left(Phase.ROOT):
+            self._marks(one.index).mark_done(one.chunk)
+
+    def _finish_unlisted(self) -> None:
+        """Delete the root of a table that left the catalog when only its root was left.
+
+        Not being listed says nothing of the file, so it needs the store's word, and the plan names all that is needed
+        for it but credentials: those come from loading the table, so only a process that still holds some can do it.
+        """
+        left = self._left(Phase.ROOT)
+        if not left:
+            return
+        if not self._deleting:
+            self._begin_deleting()
+        try:
+            self._delete(Phase.ROOT)
+        except _UNLISTED as error:
+            root = self._indexes[-1].metadata_location
+            raise TableGone(f"the table left the catalog, which vends no credentials to delete {root}") from error
+
+    def _check_root_is_gone(self) -> None:
+        """The catalog may answer from a cache when metadata.json is gone; ask the store."""
+        last = self._indexes[-1]
+        location = parse(last.metadata_location)
+        planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)
+        if planned and self._ctx.store.exists(location):
+            raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
+
+    def _marks(self, index: PlanIndex) -> Marks:
+        return Marks(self._ctx.plans, index.plan_id)
+
+    def _chunks(self, *, done: bool, phases: Sequence[Phase]) -> list[Work]:
+        found: list[Work] = []
+        for index in self._indexes:
+            marked = self._marks(index).done()
+            chunks = (chunk for chunk in index.chunks if chunk.kind in phases)
+            found.extend(Work(index, chunk) for chunk in chunks if (chunk.name in marked) == done)
+        return found
+
+    def _left(self, *phases: Phase) -> list[Work]:
+        return self._chunks(done=False, phases=phases)
+
+    def _done(self) -> list[Work]:
+        return self._chunks(done=True, phases=_PHASES)
+
+    def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
+        ctx, indexes = self._ctx, self._indexes
+        if status == "PURGED":
+            done = [one.chunk for one in self._done()]
+            self._reported = (sum(chunk.count for chunk in done), sum(chunk.bytes for chunk in done))
+        deleted, deleted_bytes = self._reported
+        findings = merge_findings(indexes)
+        versioned = any(finding.code == VERSIONED_BUCKET for finding in findings) or any(
+            self._marks(index).versioned() for index in indexes
+        )
+        return PurgeResult(
+            status=status,
+            engine=self._engine.name,
+            identifier=ctx.identifier,
+            table_uuid=ctx.table_uuid.lower(),
+            metadata_location=indexes[-1].metadata_location,
+            plan_ids=tuple(index.plan_id for index in indexes),
+            files_planned=sum(index.files_planned for index in indexes),
+            files_deleted=deleted,
+            bytes_planned=sum(index.bytes_planned for index in indexes),
+            bytes_deleted=deleted_bytes,
+            bytes_freed=None if versioned else deleted_bytes,
+            files_kept=sum(index.files_kept for index in indexes),
+            findings=findings,
+            receipt=None if status == "PLANNED" else receipt_key(indexes),
+            seconds=ctx.now() - self._started,
+            root_kept=all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks),
+        )

@@ -1,0 +1,136 @@
+"""The Spark engine: the same plan, made and executed by executors.
+
+Planning: manifests → `mapInArrow` (read entries, spread them over parts, sort) → packed runs → repartition by part →
+`mapInArrow` (merge, drop duplicates, judge, write chunks). Only chunk names and counts come back, never a path.
+Deleting: chunks → `mapInArrow` (verify, delete, mark done). Executors open their own stores (`resources`): no
+credential is ever an argument.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from delegation.iceberg.reach import read_limit
+from delegation.operations.purge.choose import UNCOUNTED_ENTRIES
+from delegation.operations.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.operations.purge.guards import Verdict
+from delegation.operations.purge.phases import Execution
+from delegation.operations.purge.planning.neighbours import neighbours_of, survey_neighbour
+from delegation.operations.purge.planning.plan import Accounted, Survey, finish_plan, new_plan_id, survey
+from delegation.operations.purge.planning.spark_tasks import OURS, SHARED, ReadSources, Source, WriteChunks
+from delegation.polaris.model import LoadedTable
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk, Phase, Total, add_totals
+from delegation.worksets.engines.inline import Tally, Work
+from delegation.worksets.engines.resources import ExecutorResources
+from delegation.worksets.engines.shuffle import RUNS, part_keys
+from delegation.worksets.engines.spark import SparkJobs
+from delegation.worksets.engines.spark_tasks import RESULTS
+from delegation.worksets.index import Finding, PlanIndex
+
+# A part is merged by one executor process; below the second number starting a task costs more than it saves.
+_ROWS_PER_PART = 250_000
+_WORTH_A_TASK = 5_000
+# A thousand million rows' worth. Counts are the manifest lists' word, which may be anything; larger parts are slower.
+_MOST_PARTS = 4_096
+
+
+def purge_with_spark(spark: SparkSession, ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
+    """Purge a table with executors: the contract of `engine.purge_table`, whose errors it raises, and EngineFailed.
+
+    `ctx` is the driver's; `resources` gives each executor process its own stores and its own look at the lease.
+    """
+    return Execution(ctx, SparkEngine(spark, resources)).run()
+
+
+class SparkEngine:
+    """Makes plans and deletes chunks with the executors of one session."""
+
+    def __init__(self, spark: SparkSession, resources: ExecutorResources) -> None:
+        self._jobs = SparkJobs(spark, resources)
+
+    @property
+    def name(self) -> Engine:
+        return "spark"
+
+    def plan(
+        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
+    ) -> tuple[PlanIndex, PlanSegment]:
+        found = survey(ctx, table, earlier)
+        plan_id = new_plan_id(ctx)
+        keys = tuple(part_keys(self._parts(found)))
+        runs = self._reached(ctx, found, earlier, keys)
+        writing = WriteChunks(
+            resources=self._jobs.resources,
+            plan_id=plan_id,
+            keys=keys,
+            chunk_paths=ctx.settings.chunk_paths,
+            roots=found.guard.roots.uris,
+            covered=None if found.guard.covered is None else found.guard.covered.uris,
+            foreign=found.foreign,
+            options=ctx.options,
+        )
+        parted = runs.repartition(len(keys), "key")
+        results = self._jobs.run(ctx.attempt, parted.mapInArrow(writing, RESULTS))
+        chunks: list[Chunk] = []
+        totals: dict[str, Total] = {}
+        accounted = Accounted(ctx)
+        for result in results:
+            for path in result["missing"]:
+                accounted.check(path)
+            chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
+            add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
+            kept = ((cast("Verdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])
+            found.guard.add(kept)
+        order = list(Phase)
+        chunks.sort(key=lambda chunk: (order.index(chunk.kind), chunk.name))
+        return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="spark", chunks=chunks, totals=totals)
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        self._jobs.delete(
+            ctx.plans,
+            work,
+            report,
+            attempt=ctx.attempt,
+            identifier=ctx.identifier,
+            policy=ctx.settings.delete,
+        )
+
+    def _reached(
+        self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], keys: tuple[int, ...]
+    ) -> DataFrame:
+        """Runs of everything reached, duplicates and all."""
+        limit = ctx.settings.max_file_bytes
+        reading = [(0, found.manifests[path], path, most) for path, most in found.readable_manifests(limit)]
+        rows = [(OURS, *record) for record in found.small]
+        identifiers = [ctx.identifier]
+        near, found.asked = neighbours_of(ctx, found.guard.roots, earlier)
+        for neighbour in near:
+            identifiers.append(neighbour.table.identifier)
+            small, manifests = survey_neighbour(ctx, neighbour)
+            rows.extend((SHARED, *record) for record in small)
+            number = len(identifiers) - 1
+            reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
+        manifests_to_read = [(of, path, most, one.manifest_length, one.entries) for of, one, path, most in reading]
+        chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
+        most = max(1, _expected_rows(found) // _WORTH_A_TASK)
+        sources = [
+            *(Source(manifests=share) for share in self._jobs.shares(manifests_to_read, most)),
+            *(Source(chunks=share) for share in self._jobs.shares(chunks)),
+            Source(rows=rows),
+        ]
+        packed = tuple(source.packed() for source in sources)
+        task = ReadSources(self._jobs.resources, tuple(identifiers), ctx.settings.read_threads, keys, packed)
+        return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
+
+    def _parts(self, found: Survey) -> int:
+        """How many parts a plan has, given explicitly: left alone, adaptive execution makes two of them."""
+        rows = _expected_rows(found)
+        worth_it = min(self._jobs.parallelism, math.ceil(rows / _WORTH_A_TASK))
+        return max(1, worth_it, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
+
+
+def _expected_rows(found: Survey) -> int:
+    return len(found.small) + sum(manifest.entries or UNCOUNTED_ENTRIES for manifest in found.manifests.values())

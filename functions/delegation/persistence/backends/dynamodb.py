@@ -1,0 +1,211 @@
+"""The store on two DynamoDB tables: objects (partition key `key` S, sort key `part` N) and references (key `key` S)."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from delegation.dynamodb import DynamoDbCalls
+from delegation.persistence.backends import dynamodb_items as items
+from delegation.persistence.backends.base import (
+    PART_BYTES,
+    Locator,
+    ObjectKey,
+    Reference,
+    ReferenceKey,
+    Refused,
+    ScanPage,
+    StoredObject,
+    distinct,
+    fits_one_row,
+    hints,
+)
+from delegation.persistence.backends.dynamodb_items import Item, RowKey
+from delegation.persistence.errors import BackendUnavailable, OutcomeUnknown
+
+_GET_KEYS: Final = 100
+_WRITE_ROWS: Final = 25
+_NEW: Final = {
+    "ConditionExpression": "attribute_not_exists(#key)",
+    "ExpressionAttributeNames": {"#key": items.KEY},
+    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+}
+
+
+class Calls(DynamoDbCalls):
+    """DynamoDbCalls with the errors of persistence."""
+
+    unavailable = BackendUnavailable
+    unknown = OutcomeUnknown
+
+
+class DynamoDbBackend:
+    """Backend on DynamoDB; `part_bytes` is what one row's value holds, smaller only in tests."""
+
+    def __init__(self, calls: Calls, *, objects: str, references: str, part_bytes: int = PART_BYTES) -> None:
+        self._calls = calls
+        self._objects = objects
+        self._references = references
+        self._part_bytes = part_bytes
+
+    def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
+        parts = hints(wanted)
+        rows: dict[ObjectKey, dict[int, Item]] = {key: {} for key in parts}
+        self._read(rows, [(key, part) for key, count in parts.items() for part in range(count)], consistent)
+        if not consistent:
+            absent = [key for key in parts if 0 not in rows[key]]
+            self._read(rows, [(key, part) for key in absent for part in range(parts[key])], consistent=True)
+        # A hint that was too small, or a stale read of some parts.
+        rest = [
+            (key, part)
+            for key, found in rows.items()
+            if 0 in found
+            for part in range(items.parts_stated(found[0]))
+            if part not in found
+        ]
+        self._read(rows, rest, consistent=True)
+        found_objects = (items.stored_object(found) for found in rows.values())
+        return {one.key: one for one in found_objects if one is not None}
+
+    def put_many(self, objects: Iterable[StoredObject]) -> None:
+        rows = [item for one in distinct(objects) for item in items.object_items(one, self._part_bytes)]
+        self._write([{"PutRequest": {"Item": item}} for item in rows])
+
+    def delete_many(self, doomed: Iterable[Locator]) -> None:
+        keys = [items.object_key(key, part) for key, count in hints(doomed).items() for part in range(count)]
+        self._write([{"DeleteRequest": {"Key": key}} for key in keys])
+
+    def insert(self, new: StoredObject) -> Refused[StoredObject] | None:
+        return self._refused_object(self._calls.conditional("put_item", **self._one_row(new), **_NEW))
+
+    def update(self, new: StoredObject, *, expected: str) -> Refused[StoredObject] | None:
+        return self._refused_object(self._calls.conditional("put_item", **self._one_row(new), **_at_token(expected)))
+
+    def delete(self, key: ObjectKey, *, expected: str) -> Refused[StoredObject] | None:
+        where = {"TableName": self._objects, "Key": items.object_key(key)}
+        return self._refused_object(self._calls.conditional("delete_item", **where, **_at_token(expected)))
+
+    def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
+        names = [items.KEY, items.PART, items.PARTS, items.CREATED_AT, items.TOKEN]
+        query: dict[str, Any] = {
+            "TableName": self._objects,
+            "Limit": limit,
+            "ProjectionExpression": ", ".join(f"#{name}" for name in names),
+            "ExpressionAttributeNames": {f"#{name}": name for name in names},
+            **_of_realm(realm),
+        }
+        if after is not None:
+            query["ExclusiveStartKey"] = json.loads(after)
+        answer = self._calls.repeatable("scan", **query)
+        last = answer.get("LastEvaluatedKey")
+        rows = tuple(items.scanned(item) for item in answer["Items"])
+        return ScanPage(rows, json.dumps(last) if last else None)
+
+    def read_reference(self, key: ReferenceKey) -> Reference | None:
+        answer = self._calls.repeatable(
+            "get_item", TableName=self._references, Key=items.reference_key(key), ConsistentRead=True
+        )
+        return items.reference(answer["Item"]) if "Item" in answer else None
+
+    def create_reference(self, new: Reference) -> Refused[Reference] | None:
+        row = {"TableName": self._references, "Item": items.reference_item(new)}
+        return _refused_reference(self._calls.conditional("put_item", **row, **_NEW))
+
+    def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
+        answer = self._calls.conditional(
+            "put_item",
+            TableName=self._references,
+            Item=items.reference_item(new),
+            ConditionExpression="#version = :version AND #heads = :heads",
+            ExpressionAttributeNames={"#version": items.VERSION, "#heads": items.HEADS},
+            ExpressionAttributeValues={
+                ":version": {"N": str(expected.version)},
+                ":heads": {"B": items.packed_heads(expected)},
+            },
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        return _refused_reference(answer)
+
+    def references(self, *, realm: str | None = None) -> Iterator[Reference]:
+        query: dict[str, Any] = {"TableName": self._references, "ConsistentRead": True, **_of_realm(realm)}
+        if realm is not None:
+            query["ExpressionAttributeNames"] = {"#key": items.KEY}
+        while True:
+            answer = self._calls.repeatable("scan", **query)
+            yield from (items.reference(item) for item in answer["Items"])
+            if not answer.get("LastEvaluatedKey"):
+                return
+            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def delete_reference(self, key: ReferenceKey) -> None:
+        self._calls.repeatable("delete_item", TableName=self._references, Key=items.reference_key(key))
+
+    def _one_row(self, one: StoredObject) -> dict[str, Any]:
+        fits_one_row(one, self._part_bytes)
+        return {"TableName": self._objects, "Item": items.object_items(one, self._part_bytes)[0]}
+
+    def _refused_object(self, answer: Mapping[str, Any] | None) -> Refused[StoredObject] | None:
+        if answer is None:
+            return None
+        if items.parts_stated(answer) > 1:
+            # An immutable object stands where an updateable one was wanted; the row alone does not hold it whole.
+            key = items.row_key(answer)[0]
+            return Refused(self.fetch_many([Locator(key)]).get(key))
+        return Refused(items.stored_object({0: answer}) if answer else None)
+
+    def _read(self, into: Mapping[ObjectKey, dict[int, Item]], keys: Sequence[RowKey], consistent: bool) -> None:
+        for start in range(0, len(keys), _GET_KEYS):
+            pending = [items.object_key(key, part) for key, part in keys[start : start + _GET_KEYS]]
+            stalled = 0
+            while pending:
+                self._waited(stalled)
+                answer = self._calls.repeatable(
+                    "batch_get_item",
+                    RequestItems={self._objects: {"Keys": pending, "ConsistentRead": consistent}},
+                )
+                for item in answer["Responses"].get(self._objects, []):
+                    key, part = items.row_key(item)
+                    into[key][part] = item
+                # Throttled rows, and whatever did not fit in an answer of 16 MB.
+                left = answer.get("UnprocessedKeys", {}).get(self._objects, {}).get("Keys", [])
+                stalled = 0 if len(left) < len(pending) else stalled + 1
+                pending = left
+
+    def _write(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        for start in range(0, len(requests), _WRITE_ROWS):
+            pending = list(requests[start : start + _WRITE_ROWS])
+            stalled = 0
+            while pending:
+                self._waited(stalled)
+                answer = self._calls.repeatable("batch_write_item", RequestItems={self._objects: pending})
+                left = answer.get("UnprocessedItems", {}).get(self._objects, [])
+                stalled = 0 if len(left) < len(pending) else stalled + 1
+                pending = left
+
+    def _waited(self, stalled: int) -> None:
+        if stalled >= self._calls.tries:
+            raise BackendUnavailable(f"a batch made no progress in {stalled} tries")
+        self._calls.wait(stalled)
+
+
+def _at_token(expected: str) -> dict[str, Any]:
+    return {
+        "ConditionExpression": "#token = :token",
+        "ExpressionAttributeNames": {"#token": items.TOKEN},
+        "ExpressionAttributeValues": {":token": {"S": expected}},
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+def _of_realm(realm: str | None) -> dict[str, Any]:
+    if realm is None:
+        return {}
+    return {
+        "FilterExpression": "begins_with(#key, :realm)",
+        "ExpressionAttributeValues": {":realm": {"S": items.realm_prefix(realm)}},
+    }
+
+
+def _refused_reference(answer: Mapping[str, Any] | None) -> Refused[Reference] | None:
+    if answer is None:
+        return None
+    return Refused(items.reference(answer) if answer else None)

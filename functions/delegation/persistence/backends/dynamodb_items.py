@@ -1,0 +1,132 @@
+"""Rows of the two DynamoDB tables: what their attributes hold, and values in parts."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from delegation.persistence.backends.base import (
+    ObjectKey,
+    Reference,
+    ReferenceKey,
+    ScannedRow,
+    StoredObject,
+    part_count,
+)
+from delegation.persistence.errors import CorruptObject
+
+Item = dict[str, Any]
+RowKey = tuple[ObjectKey, int]
+
+KEY: Final = "key"
+PART: Final = "part"
+VALUE: Final = "value"
+PARTS: Final = "parts"
+TOKEN: Final = "token"  # noqa: S105 - the attribute's name
+CREATED_AT: Final = "created_at"
+HEADS: Final = "heads"
+VERSION: Final = "version"
+
+
+def realm_prefix(realm: str) -> str:
+    """What the keys of all rows of a realm start with."""
+    return quote(realm, safe="") + "/"
+
+
+def object_key(key: ObjectKey, part: int = 0) -> Item:
+    """Primary key of one row of an object: partition key `key`, sort key `part`."""
+    return {KEY: {"S": _joined(key.realm, key.catalog, key.type, str(key.id))}, PART: {"N": str(part)}}
+
+
+def reference_key(key: ReferenceKey) -> Item:
+    """Primary key of a reference."""
+    return {KEY: {"S": _joined(key.realm, key.catalog, key.name)}}
+
+
+def object_items(one: StoredObject, part_bytes: int) -> list[Item]:
+    """The rows of an object. Every part states how many there are, so that any of them tells how to delete it."""
+    parts = part_count(len(one.value), part_bytes)
+    common: Item = {CREATED_AT: {"N": str(one.created_at)}}
+    if parts > 1:
+        common[PARTS] = {"N": str(parts)}
+    if one.token is not None:
+        common[TOKEN] = {"S": one.token}
+    return [
+        {**object_key(one.key, part), **common, VALUE: {"B": one.value[part * part_bytes : (part + 1) * part_bytes]}}
+        for part in range(parts)
+    ]
+
+
+def row_key(item: Mapping[str, Any]) -> RowKey:
+    """Which part of which object a row is. Raises CorruptObject."""
+    fields = _split(item, 4)
+    try:
+        return ObjectKey(fields[0], fields[1], fields[2], int(fields[3])), int(item[PART]["N"])
+    except (KeyError, ValueError) as error:
+        raise CorruptObject(f"not an object's key: {item[KEY]['S']}") from error
+
+
+def parts_stated(item: Mapping[str, Any]) -> int:
+    """How many parts the object of this row has."""
+    return int(item[PARTS]["N"]) if PARTS in item else 1
+
+
+def scanned(item: Mapping[str, Any]) -> ScannedRow:
+    """A row of a scan that left the value out."""
+    return ScannedRow(row_key(item)[0], parts_stated(item), int(item[CREATED_AT]["N"]), _token(item))
+
+
+def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None:
+    """An object from its rows by part number; None unless all of them are there (it is being written or deleted)."""
+    if 0 not in parts:
+        return None
+    first = parts[0]
+    numbers = range(parts_stated(first))
+    if any(number not in parts for number in numbers):
+        return None
+    value = b"".join(bytes(parts[number][VALUE]["B"]) for number in numbers)
+    return StoredObject(row_key(first)[0], value, int(first[CREATED_AT]["N"]), _token(first))
+
+
+def reference_item(one: Reference) -> Item:
+    """A reference's row, about 300 bytes at most: the ids of its heads are packed."""
+    return {
+        **reference_key(one.key),
+        HEADS: {"B": packed_heads(one)},
+        VERSION: {"N": str(one.version)},
+        CREATED_AT: {"N": str(one.created_at)},
+    }
+
+
+def packed_heads(one: Reference) -> bytes:
+    """The ids of the heads, eight bytes each."""
+    return struct.pack(f">{len(one.heads)}Q", *one.heads)
+
+
+def reference(item: Mapping[str, Any]) -> Reference:
+    """A reference from its row. Raises CorruptObject."""
+    realm, catalog, name = _split(item, 3)
+    heads = bytes(item[HEADS]["B"])
+    if len(heads) % 8:
+        raise CorruptObject(f"the heads of reference {item[KEY]['S']} are cut off")
+    return Reference(
+        ReferenceKey(realm, catalog, name),
+        struct.unpack(f">{len(heads) // 8}Q", heads),
+        int(item[CREATED_AT]["N"]),
+        int(item[VERSION]["N"]),
+    )
+
+
+def _joined(*fields: str) -> str:
+    return "/".join(quote(field, safe="") for field in fields)
+
+
+def _split(item: Mapping[str, Any], count: int) -> list[str]:
+    fields = [unquote(field) for field in item[KEY]["S"].split("/")]
+    if len(fields) != count:
+        raise CorruptObject(f"not a key of {count} fields: {item[KEY]['S']}")
+    return fields
+
+
+def _token(item: Mapping[str, Any]) -> str | None:
+    return item[TOKEN]["S"] if TOKEN in item else None

@@ -1,0 +1,112 @@
+"""What a process needs to use persistence: types, one cache, one node id, and stores for the catalogs it works on."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from delegation.persistence.backends.base import SYSTEM, Backend
+from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
+from delegation.persistence.commits.entities import HEAD_TYPE
+from delegation.persistence.iceberg.objects import ICEBERG_TYPES
+from delegation.persistence.ids.nodes import NODE_TYPE, LeasePolicy, NodeLeases
+from delegation.persistence.ids.snowflake import IdGenerator
+from delegation.persistence.index.stripes import STRIPES
+from delegation.persistence.maintenance.coordination import TASK_TYPE
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy
+from delegation.persistence.objects.cache import Cache, CacheStatistics
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectType, ObjectTypes, installed
+from delegation.persistence.objects.updateable import Updateables
+
+OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
+    CATALOG_TYPE,
+    FILTER_TYPE,
+    HEAD_TYPE,
+    NODE_TYPE,
+    REALM_TYPE,
+    STRIPES,
+    TASK_TYPE,
+    *ICEBERG_TYPES,
+)
+"""The types that this package declares; `installed` adds those of other packages."""
+
+
+class PersistenceProcess:
+    """Persistence in one process; thread-safe. `close` gives the node id back.
+
+    The node id is leased when the first id is made, so a process that only reads leases none. `now_ns` is the wall
+    clock in nanoseconds since 1970, `clock` counts seconds and never goes back.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        types: ObjectTypes | None = None,
+        cache_bytes: int = 64 * 2**20,
+        references_cached_for: float = 0,
+        leases: LeasePolicy = LeasePolicy(),  # noqa: B008 - frozen
+        now_ns: Callable[[], int] = time.time_ns,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: random.Random | None = None,
+    ) -> None:
+        draw = draw or random.SystemRandom()
+        self.backend = backend
+        self.types = types or installed(OWN_TYPES)
+        self._cache: Cache[Any, Any] = Cache(cache_bytes, clock=clock)
+        self._references_cached_for = references_cached_for
+        self._now_ns = now_ns
+        self._leases = NodeLeases(
+            Updateables(backend, self.types, self._now_us),
+            now_ms=self._now_ms,
+            shuffled=lambda nodes: draw.sample(nodes, len(nodes)),
+            policy=leases,
+        )
+        self._new_id = IdGenerator(self._leases, now_ms=self._now_ms, sleep=sleep)
+
+    def store(self, realm: str, catalog: str) -> CatalogStore:
+        """The objects and references of a catalog, cached together with those of all others."""
+        return self._store(realm, catalog, self._cache)
+
+    def system(self) -> CatalogStore:
+        """What belongs to no realm."""
+        return self.store(SYSTEM, SYSTEM)
+
+    def realms(self, **settings: Any) -> Realms:
+        """The realms; `settings` go to their committers."""
+        return Realms(self.backend, self.store, **settings)
+
+    def maintenance(self, policy: MaintenancePolicy = MaintenancePolicy()) -> Maintenance:  # noqa: B008 - frozen
+        """Mark and sweep, past the cache: what it reads would displace what is needed."""
+        return Maintenance(self.backend, self._uncached, now_us=self._now_us, policy=policy)
+
+    def statistics(self) -> CacheStatistics:
+        """What the cache did."""
+        return self._cache.statistics()
+
+    def close(self) -> None:
+        """Give the node id back; no id may be made after that."""
+        self._leases.release(self._new_id.last_timestamp)
+
+    def _uncached(self, realm: str, catalog: str) -> CatalogStore:
+        return self._store(realm, catalog, Cache(0, clock=time.monotonic))
+
+    def _store(self, realm: str, catalog: str, cache: Cache[Any, Any]) -> CatalogStore:
+        return CatalogStore(
+            self.backend,
+            realm=realm,
+            catalog=catalog,
+            types=self.types,
+            cache=cache,
+            new_id=self._new_id,
+            now_us=self._now_us,
+            references_cached_for=self._references_cached_for,
+        )
+
+    def _now_us(self) -> int:
+        return self._now_ns() // 1_000
+
+    def _now_ms(self) -> int:
+        return self._now_ns() // 1_000_000

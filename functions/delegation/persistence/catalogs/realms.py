@@ -1,0 +1,183 @@
+"""Realms and their catalogs as entities, and the purge of a realm (proposal, System Managed Entities)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import Field
+
+from delegation.persistence.backends.base import SYSTEM, Backend, Locator
+from delegation.persistence.commits.entities import Directory, EntityPage, directory_of
+from delegation.persistence.errors import EntityNotFound, RealmNotReady, ReferenceExists
+from delegation.persistence.objects.objects import PersistedModel
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectType
+
+REALMS: Final = "realms"
+CATALOGS: Final = "catalogs"
+MAIN: Final = "main"
+
+
+class RealmStatus(StrEnum):
+    """What may be done with a realm."""
+
+    ACTIVE = "ACTIVE"
+    INACTIVE = "INACTIVE"
+    PURGING = "PURGING"
+
+
+_NEXT: Final[Mapping[RealmStatus, frozenset[RealmStatus]]] = {
+    RealmStatus.ACTIVE: frozenset({RealmStatus.INACTIVE}),
+    RealmStatus.INACTIVE: frozenset({RealmStatus.ACTIVE, RealmStatus.PURGING}),
+    RealmStatus.PURGING: frozenset(),
+}
+
+
+class Realm(PersistedModel):
+    """A tenant; `status` is a RealmStatus, kept as text for those a later release adds."""
+
+    status: str = RealmStatus.ACTIVE.value
+    properties: dict[str, str] = Field(default_factory=dict)
+
+
+class Catalog(PersistedModel):
+    """A catalog of a realm. `space` is what its keys say, so that a name used again finds nothing of the old catalog;
+    `dropped` is set while its references are being removed."""
+
+    space: str
+    dropped: bool = False
+    properties: dict[str, str] = Field(default_factory=dict)
+
+
+REALM_TYPE: Final = ObjectType("realm", Realm)
+CATALOG_TYPE: Final = ObjectType("catalog", Catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class RealmPurge:
+    """What a purge removed."""
+
+    references: int
+    objects: int
+
+
+class Realms:
+    """The realms of a store, and the catalogs of each.
+
+    `store_of` makes a CatalogStore for (realm, catalog). What belongs to a realm but to none of its catalogs, its list
+    of catalogs for instance, is in the catalog named SYSTEM.
+    """
+
+    def __init__(self, backend: Backend, store_of: Callable[[str, str], CatalogStore], **settings: Any) -> None:
+        self._backend = backend
+        self._store_of = store_of
+        self._settings = settings
+        self._system = store_of(SYSTEM, SYSTEM)
+        _ensure(self._system, REALMS)
+        self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, **settings)
+
+    def create(self, realm: str, properties: Mapping[str, str]) -> None:
+        """A new realm, active and without catalogs. Raises EntityExists, ValueError for the empty name."""
+        if realm == SYSTEM:
+            raise ValueError("a realm needs a name")
+        self._realms.create(realm, Realm(properties=dict(properties)))
+        _ensure(self._store_of(realm, SYSTEM), CATALOGS)
+
+    def get(self, realm: str) -> Realm:
+        """A realm as of now. Raises EntityNotFound."""
+        return self._realms.get(realm).value
+
+    def page(self, *, limit: int, token: str | None = None) -> EntityPage[Realm]:
+        """Realms in the order of their names. Raises InvalidPageToken."""
+        return self._realms.page(limit=limit, token=token)
+
+    def update(self, realm: str, properties: Mapping[str, str]) -> None:
+        """Replace a realm's properties. Raises EntityNotFound."""
+        self._realms.update(realm, lambda old: old.model_copy(update={"properties": dict(properties)}))
+
+    def set_status(self, realm: str, status: RealmStatus) -> None:
+        """Move a realm on: ACTIVE and INACTIVE both ways, INACTIVE to PURGING for good.
+
+        Raises EntityNotFound, RealmNotReady.
+        """
+
+        def change(old: Realm) -> Realm:
+            if old.status not in _NEXT or status not in _NEXT[RealmStatus(old.status)]:
+                raise RealmNotReady(f"realm {realm!r} is {old.status} and cannot become {status}")
+            return old.model_copy(update={"status": status.value})
+
+        self._realms.update(realm, change)
+
+    def purge(self, realm: str, *, page: int = 1_000) -> RealmPurge:
+        """Remove an inactive realm with everything in it; done again after a crash, it goes on.
+
+        Its references go first, so that no commit succeeds any more. Objects that a commit under way still writes then
+        are found by another pass, and by maintenance. Raises EntityNotFound, RealmNotReady.
+        """
+        if self.get(realm).status != RealmStatus.PURGING:
+            self.set_status(realm, RealmStatus.PURGING)
+        references = 0
+        for one in list(self._backend.references(realm=realm)):
+            self._backend.delete_reference(one.key)
+            references += 1
+        objects = 0
+        while removed := self._remove_objects(realm, page):
+            objects += removed
+        self._realms.remove(realm)
+        return RealmPurge(references, objects)
+
+    def catalogs(self, realm: str) -> Directory[Catalog]:
+        """The catalogs of an active realm. Raises EntityNotFound, RealmNotReady."""
+        status = self.get(realm).status
+        if status != RealmStatus.ACTIVE:
+            raise RealmNotReady(f"realm {realm!r} is {status}")
+        store = self._store_of(realm, SYSTEM)
+        # Here too, for a process that ended between the two steps of creating the realm.
+        _ensure(store, CATALOGS)
+        return directory_of(store, CATALOGS, Catalog, **self._settings)
+
+    def create_catalog(self, realm: str, catalog: str, properties: Mapping[str, str]) -> CatalogStore:
+        """A new, empty catalog. Raises EntityExists, and EntityNotFound and RealmNotReady for the realm."""
+        space = str(self._system.new_id())
+        self.catalogs(realm).create(catalog, Catalog(space=space, properties=dict(properties)))
+        return self.open(realm, catalog)
+
+    def open(self, realm: str, catalog: str) -> CatalogStore:
+        """The objects and references of a catalog, of which MAIN exists. Raises EntityNotFound, RealmNotReady."""
+        found = self.catalogs(realm).get(catalog).value
+        if found.dropped:
+            raise EntityNotFound(f"catalog {catalog!r} is being dropped")
+        store = self._store_of(realm, found.space)
+        _ensure(store, MAIN)
+        return store
+
+    def drop_catalog(self, realm: str, catalog: str) -> None:
+        """Remove a catalog; what was in it is swept by maintenance. Done again after a crash, it goes on.
+
+        Raises EntityNotFound, RealmNotReady.
+        """
+        catalogs = self.catalogs(realm)
+        dropped = catalogs.update(catalog, lambda old: old.model_copy(update={"dropped": True})).value
+        for one in list(self._store_of(realm, dropped.space).references()):
+            self._backend.delete_reference(one.key)
+        catalogs.remove(catalog)
+
+    def _remove_objects(self, realm: str, page: int) -> int:
+        removed, after = 0, None
+        while True:
+            found = self._backend.scan(realm=realm, after=after, limit=page)
+            if found.rows:
+                self._backend.delete_many(Locator(row.key, row.parts) for row in found.rows)
+            removed += len({row.key for row in found.rows})
+            after = found.after
+            if after is None:
+                return removed
+
+
+def _ensure(store: CatalogStore, name: str) -> None:
+    if store.backend.read_reference(store.reference_key(name)) is None:
+        try:
+            store.create_reference(name)
+        except ReferenceExists:
+            return  # Another process made it a moment ago.

@@ -1,0 +1,233 @@
+"""Named entities of a catalog: a head with an index, changes to it, and listings that all see one commit."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic
+
+from pydantic import PrivateAttr
+
+from delegation.persistence.commits.commits import Attempt, Changed, CommitObject
+from delegation.persistence.commits.committer import Committer
+from delegation.persistence.errors import EntityExists, EntityNotFound
+from delegation.persistence.index.errors import InvalidPageToken
+from delegation.persistence.index.index import Index
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.paging import Listing, PageToken, read_page
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.index.stripes import head_links
+from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel
+from delegation.persistence.objects.store import CatalogStore, of_model
+from delegation.persistence.objects.types import Fetch, ObjectType
+
+
+class EntityHead(CommitObject):
+    """A head whose index names the entities; changes wait beside it until the head is sealed."""
+
+    index: bytes = b""
+    _waiting: dict[IndexKey, ObjectRef | None] = PrivateAttr(default_factory=dict)
+
+    @property
+    def waiting(self) -> Mapping[IndexKey, ObjectRef | None]:
+        """What changed since the index was stored; None for a removal."""
+        return self._waiting
+
+    def with_changes(self, changes: Mapping[IndexKey, ObjectRef | None]) -> "EntityHead":
+        """A head with further changes waiting; this one stays as it is."""
+        changed = self.model_copy()
+        changed._waiting = {**self._waiting, **changes}  # noqa: SLF001 - of its own kind
+        return changed
+
+    def working_index(self, fetch: Fetch) -> Index:
+        """The index with the waiting changes in it, a copy of its own."""
+        index = Index.load(self.index, fetch)
+        for key, ref in self._waiting.items():
+            if ref is None:
+                index.remove(key)
+            else:
+                index.put(key, ref)
+        return index
+
+
+def _links(head: EntityHead, _fetch: Fetch) -> Iterator[ObjectRef]:
+    return head_links(head.index)
+
+
+HEAD_TYPE: Final = ObjectType("catalog-head", EntityHead, links=_links)
+
+
+def seal(policy: IndexPolicy) -> Callable[[EntityHead, Attempt[EntityHead]], EntityHead]:
+    """The `seal` of a committer of entities: all waiting changes go into the index at once."""
+
+    def sealed(head: EntityHead, attempt: Attempt[EntityHead]) -> EntityHead:
+        if not head.waiting:
+            return head
+        finished = head.working_index(attempt.fetch_many).finish(policy, attempt.write)
+        done = head.model_copy(update={"index": finished.embedded})
+        done._waiting = {}  # noqa: SLF001
+        return done
+
+    return sealed
+
+
+class EntityChanges:
+    """The entities as one attempt sees and changes them."""
+
+    def __init__(self, attempt: Attempt[EntityHead]) -> None:
+        self.attempt = attempt
+        self._before = attempt.head or EntityHead()
+        self._changes: dict[IndexKey, ObjectRef | None] = {}
+
+    @property
+    def head(self) -> EntityHead | None:
+        """The head with the changes; None if there are none."""
+        return self._before.with_changes(self._changes) if self._changes else None
+
+    def get(self, key: IndexKey) -> ObjectRef | None:
+        """What is under a name."""
+        for waiting in (self._changes, self._before.waiting):
+            if key in waiting:
+                return waiting[key]
+        return Index.load(self._before.index, self.attempt.fetch_many).get(key)
+
+    def fetch(self, key: IndexKey, model: type[M]) -> Loaded[M] | None:
+        """The entity under a name; None if there is none. Raises EntityNotFound if its object is gone."""
+        ref = self.get(key)
+        if ref is None:
+            return None
+        found = self.attempt.fetch(ref, model)
+        if found is None:
+            raise EntityNotFound(f"the object of {key} is gone")
+        return found
+
+    def put(self, key: IndexKey, value: PersistedModel) -> ObjectRef:
+        """Store an entity under a name."""
+        self._changes[key] = ref = self.attempt.write(value)
+        return ref
+
+    def link(self, key: IndexKey, ref: ObjectRef) -> None:
+        """Put a name on an object that the current head names already, to rename it, or that was written just now."""
+        self._changes[key] = ref
+
+    def update(self, key: IndexKey, change: Callable[[M], M], model: type[M]) -> Loaded[M]:
+        """Replace the entity under a name by what `change` makes of it alone. Raises EntityNotFound."""
+        found = self.fetch(key, model)
+        if found is None:
+            raise EntityNotFound(f"there is no {key}")
+        self._changes[key] = ref = self.attempt.write_once(key, found.ref, lambda: change(found.value))
+        made = self.attempt.fetch(ref, model)
+        if made is None:
+            raise EntityNotFound(f"{key} was not written")
+        return made
+
+    def remove(self, key: IndexKey) -> bool:
+        """Remove a name; False if it is not there."""
+        if self.get(key) is None:
+            return False
+        self._changes[key] = None
+        return True
+
+    def items(self, prefix: IndexKey | None = None) -> Iterator[tuple[IndexKey, ObjectRef]]:
+        """Names in order, with the changes."""
+        now = self._before.with_changes(self._changes)
+        return now.working_index(self.attempt.fetch_many).items(prefix=prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPage(Generic[M]):
+    """Some entities in the order of their names, and the token for those that follow."""
+
+    entities: tuple[tuple[IndexKey, Loaded[M]], ...]
+    next_token: str | None
+
+
+class Directory(Generic[M]):
+    """The entities of one model on one reference, by name. Every method raises what Committer.commit raises."""
+
+    def __init__(self, store: CatalogStore, committer: Committer[EntityHead], model: type[M]) -> None:
+        self._store = store
+        self._committer = committer
+        self._model = model
+
+    def create(self, name: str, value: M) -> ObjectRef:
+        """Store a new entity. Raises EntityExists."""
+        key = IndexKey.of(name)
+
+        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, ObjectRef]:
+            entities = EntityChanges(attempt)
+            if entities.get(key) is not None:
+                raise EntityExists(f"{name!r} exists already")
+            ref = entities.put(key, value)
+            return Changed(entities.head, ref)
+
+        return self._committer.commit(change, operation=f"create {name}").result
+
+    def get(self, name: str) -> Loaded[M]:
+        """The entity as of now. Raises EntityNotFound."""
+        head = self._committer.head()
+        ref = Index.load(head.value.index, self._store.fetch_many).get(IndexKey.of(name)) if head else None
+        found = self._store.fetch(ref, self._model) if ref else None
+        if found is None:
+            raise EntityNotFound(f"there is no {name!r}")
+        return found
+
+    def update(self, name: str, change: Callable[[M], M]) -> Loaded[M]:
+        """Replace an entity by what `change` makes of it; what it raises refuses. Raises EntityNotFound."""
+        key = IndexKey.of(name)
+
+        def changed(attempt: Attempt[EntityHead]) -> Changed[EntityHead, Loaded[M]]:
+            entities = EntityChanges(attempt)
+            done = entities.update(key, change, self._model)
+            return Changed(entities.head, done)
+
+        return self._committer.commit(changed, operation=f"update {name}").result
+
+    def remove(self, name: str, check: Callable[[M], object] = lambda _value: None) -> None:
+        """Remove an entity; what `check` raises refuses. Raises EntityNotFound."""
+        key = IndexKey.of(name)
+
+        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, self._model)
+            if found is None:
+                raise EntityNotFound(f"there is no {name!r}")
+            check(found.value)
+            entities.remove(key)
+            return Changed(entities.head, None)
+
+        self._committer.commit(change, operation=f"remove {name}")
+
+    def page(self, *, limit: int, token: str | None = None) -> EntityPage[M]:
+        """Entities in the order of their names; all pages of a listing see the commit of its first one.
+
+        Raises InvalidPageToken, also when the listing took longer than maintenance keeps commits.
+        """
+        listing = Listing()
+        after = PageToken.decode(token, listing) if token is not None else None
+        head = self._head_at(after)
+        if head is None:
+            return EntityPage((), None)
+        page = read_page(
+            Index.load(head.value.index, self._store.fetch_many), head.key.id, listing, limit=limit, after=after
+        )
+        found = self._store.fetch_many(ref for _, ref in page.entries)
+        entities = [
+            (key, of_model(one, self._model))
+            for (key, _), one in zip(page.entries, found, strict=True)
+            if one is not None
+        ]
+        return EntityPage(tuple(entities), page.next_token)
+
+    def _head_at(self, after: PageToken | None) -> Loaded[EntityHead] | None:
+        if after is None:
+            return self._committer.head()
+        found = self._store.fetch(ObjectRef(HEAD_TYPE.name, after.commit_id), EntityHead)
+        if found is None:
+            raise InvalidPageToken("the state that was listed is no longer kept: start the listing again")
+        return found
+
+
+def directory_of(store: CatalogStore, reference: str, model: type[M], **settings: Any) -> Directory[M]:
+    """A directory on a reference, which must exist; `settings` go to the committer."""
+    policy = settings.pop("policy", IndexPolicy())
+    committer: Committer[EntityHead] = Committer(store, reference, EntityHead, seal=seal(policy), **settings)
+    return Directory(store, committer, model)

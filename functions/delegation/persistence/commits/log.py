@@ -1,0 +1,33 @@
+"""The commit log, read backwards from a head along the tails."""
+
+from collections.abc import Iterator
+
+from delegation.persistence.commits.commits import CommitObject, H
+from delegation.persistence.objects.objects import Loaded, ObjectRef
+from delegation.persistence.objects.store import CatalogStore, of_model
+
+
+def read_log(store: CatalogStore, head: int | None, model: type[H]) -> Iterator[Loaded[H]]:
+    """The commits from `head` backwards, newest first, read in batches as long as the tails are.
+
+    The log ends where it began or where maintenance removed what was before.
+    """
+    type_ = store.types.of(model).name
+    batch: tuple[int, ...] = () if head is None else (head,)
+    while batch:
+        tail: tuple[int, ...] = ()
+        for found in store.fetch_many(ObjectRef(type_, id_) for id_ in batch):
+            if found is None:
+                return
+            commit = of_model(found, model)
+            yield commit
+            tail = commit.value.tail
+        batch = tail
+
+
+def in_log(store: CatalogStore, head: int, commit_id: int, seq: int, model: type[CommitObject]) -> bool | None:
+    """Whether the log of `head` holds a commit whose number is `seq`; None if the log does not reach that far back."""
+    for commit in read_log(store, head, model):
+        if commit.value.seq <= seq:
+            return commit.key.id == commit_id
+    return None

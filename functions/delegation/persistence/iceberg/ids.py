@@ -1,0 +1,203 @@
+"""Ids that the catalog assigns instead of its clients (proposal, Iceberg REST - Fine Granular Updates; table spec).
+
+Functions of JSON values in and out, as a REST layer has them: nothing is altered, unknown fields stay.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.iceberg.layout import Json
+from delegation.persistence.iceberg.log import same
+
+FIRST_PARTITION_ID: Final = 1000
+UNSORTED: Final = 0
+_POSITIVE: Final = 2**63 - 1
+_NESTED: Final = (("element", "element-id"), ("key", "key-id"), ("value", "value-id"))
+
+
+class TableIds(NamedTuple):
+    """Schema, spec and sort order of a new table with their ids, and the counters that go on from there."""
+
+    schema: Json
+    spec: Json
+    order: Json
+    last_column_id: int
+    last_partition_id: int
+
+
+def fresh_field_ids(schema: Mapping[str, Any], *, last: int = 0) -> tuple[Json, dict[int, int], int]:
+    """A schema numbered anew from `last` + 1 on, the map from its own ids to the new ones, and the last id given.
+
+    A struct's own fields come before what is nested in them, as in Iceberg's TypeUtil.assignFreshIds. Raises
+    InvalidIcebergMetadata for a schema that gives one id to two fields.
+    """
+    return _renumbered(schema, {}, last)
+
+
+def evolved_field_ids(
+    schema: Mapping[str, Any], base: Mapping[str, Any], *, last: int
+) -> tuple[Json, dict[int, int], int]:
+    """A schema in which a field has the id that `base` gives to its full name, and a new one after `last` otherwise.
+
+    So two clients that each added a column need not agree on ids, and a client that knows an old schema loses nothing.
+    """
+    return _renumbered(schema, names(base), last)
+
+
+def names(schema: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
+    """The ids of all fields by their full names; list elements, map keys and values have the names of the spec."""
+    found: dict[tuple[str, ...], int] = {}
+
+    def look(value: Any, path: tuple[str, ...]) -> None:
+        if not isinstance(value, dict):
+            return
+        for field in value.get("fields", ()):
+            found[*path, field["name"]] = field["id"]
+            look(field["type"], (*path, field["name"]))
+        for name, id_name in _NESTED:
+            if id_name in value:
+                found[*path, name] = value[id_name]
+                look(value[name], (*path, name))
+
+    look(schema, ())
+    return found
+
+
+def highest_field_id(schema: Mapping[str, Any]) -> int:
+    """The highest id in a schema, 0 for none."""
+    return max(names(schema).values(), default=0)
+
+
+def schema_id(schema: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> int:
+    """The id of an equal schema among `known` (same struct and identifier fields), else the next: 0, 1, 2…"""
+    return _id_among(schema, list(known), "schema-id", first=0)
+
+
+def sort_order_id(order: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> int:
+    """0 for no order at all, the id of an equal one among `known`, else the next: 1, 2…"""
+    if not order.get("fields"):
+        return UNSORTED
+    return _id_among(order, [one for one in known if one.get("fields")], "order-id", first=1)
+
+
+def partition_spec(
+    spec: Mapping[str, Any], known: Sequence[Mapping[str, Any]], *, last: int = FIRST_PARTITION_ID - 1
+) -> tuple[Json, int]:
+    """A spec with its ids, and the last partition field id then.
+
+    A field that some known spec has (same source and transform) keeps that id, others get the next after `last`. A spec
+    equal to a known one gets that one's id, else the next: 0, 1, 2…
+    """
+    ids = {_field_identity(field): field["field-id"] for one in known for field in one["fields"] if "field-id" in field}
+    fields: list[Json] = []
+    for field in spec.get("fields", ()):
+        identity = _field_identity(field)
+        if identity not in ids:
+            last += 1
+            ids[identity] = last
+        fields.append({**field, "field-id": ids[identity]})
+    numbered: Json = {**spec, "fields": fields}
+    return {**numbered, "spec-id": _id_among(numbered, list(known), "spec-id", first=0)}, last
+
+
+def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list[Json]:
+    """Fields of a spec or sort order with their sources named by new ids (as fresh_field_ids and its like map them).
+
+    Raises InvalidIcebergMetadata for a source that is in no schema.
+    """
+    try:
+        return [
+            {
+                **field,
+                **({"source-id": ids[field["source-id"]]} if "source-id" in field else {}),
+                **({"source-ids": [ids[one] for one in field["source-ids"]]} if "source-ids" in field else {}),
+            }
+            for field in fields
+        ]
+    except KeyError as error:
+        raise InvalidIcebergMetadata(f"source {error} is not in the schema") from error
+
+
+def new_table_ids(
+    schema: Mapping[str, Any], spec: Mapping[str, Any] | None, order: Mapping[str, Any] | None
+) -> TableIds:
+    """What a table to be created consists of, under ids of the catalog whatever ids its creator used.
+
+    Raises InvalidIcebergMetadata for a schema that is none, and for a spec or order over fields it does not have.
+    """
+    fresh, ids, last_column = fresh_field_ids(schema)
+    sources = [
+        {name: value for name, value in one.items() if name != "field-id"} for one in (spec or {}).get("fields", ())
+    ]
+    numbered, last_partition = partition_spec({"fields": rebound(sources, ids)}, [])
+    sorting: Json = {"fields": rebound((order or {}).get("fields", ()), ids)}
+    return TableIds(
+        schema={**fresh, "schema-id": 0},
+        spec=numbered,
+        order={**sorting, "order-id": sort_order_id(sorting, [])},
+        last_column_id=last_column,
+        last_partition_id=last_partition,
+    )
+
+
+def new_snapshot_id(draw: Callable[[], int], taken: Callable[[int], bool]) -> int:
+    """An id no snapshot of the table has; `draw` answers random integers of at least 63 bits."""
+    while True:
+        drawn = draw() & _POSITIVE
+        if drawn and not taken(drawn):
+            return drawn
+
+
+def next_id(known: Iterable[int], *, first: int = 0) -> int:
+    """One more than the highest, `first` for none."""
+    return max(known, default=first - 1) + 1
+
+
+def _renumbered(
+    schema: Mapping[str, Any], given: Mapping[tuple[str, ...], int], last: int
+) -> tuple[Json, dict[int, int], int]:
+    ids: dict[int, int] = {}
+
+    def number(old: int, path: tuple[str, ...]) -> int:
+        nonlocal last
+        if old in ids:
+            raise InvalidIcebergMetadata(f"field id {old} is given twice")
+        if path in given:
+            ids[old] = given[path]
+        else:
+            last += 1
+            ids[old] = last
+        return ids[old]
+
+    def renumbered(value: Any, path: tuple[str, ...]) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        result = dict(value)
+        if "fields" in value:
+            fields = [{**one, "id": number(one["id"], (*path, one["name"]))} for one in value["fields"]]
+            result["fields"] = [{**one, "type": renumbered(one["type"], (*path, one["name"]))} for one in fields]
+        nested = [(name, id_name) for name, id_name in _NESTED if id_name in value]
+        result |= {id_name: number(value[id_name], (*path, name)) for name, id_name in nested}
+        return result | {name: renumbered(value[name], (*path, name)) for name, _ in nested}
+
+    try:
+        result: Json = renumbered(schema, ())
+        if "identifier-field-ids" in schema:
+            result["identifier-field-ids"] = [ids[old] for old in schema["identifier-field-ids"]]
+    except (KeyError, TypeError) as error:
+        raise InvalidIcebergMetadata(f"not a schema: {error}") from error
+    return result, ids, last
+
+
+def _id_among(value: Mapping[str, Any], known: Sequence[Mapping[str, Any]], id_name: str, *, first: int) -> int:
+    content = {name: part for name, part in value.items() if name != id_name and part not in (None, [])}
+    for one in known:
+        if same(content, {name: part for name, part in one.items() if name != id_name and part not in (None, [])}):
+            return int(one[id_name])
+    return next_id((int(one[id_name]) for one in known), first=first)
+
+
+def _field_identity(field: Mapping[str, Any]) -> tuple[Any, ...]:
+    sources = field.get("source-ids") or [field.get("source-id")]
+    return (*sources, field.get("transform"))

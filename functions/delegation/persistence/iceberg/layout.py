@@ -1,0 +1,129 @@
+"""What the metadata of a table and of a view consist of (Iceberg table spec, "Table metadata"; view spec)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.iceberg.objects import (
+    IcebergKey,
+    IcebergPart,
+    IcebergProperties,
+    IcebergRef,
+    IcebergSchema,
+    IcebergSnapshot,
+    IcebergSortOrder,
+    IcebergSpec,
+    IcebergStatistics,
+    IcebergViewVersion,
+)
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A list of objects known by their field `id`, or (`id` None) a map of objects known by their names."""
+
+    model: type[IcebergPart]
+    id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A field that repeats an element of a list: of `section` the one that `current` names, or its field `part`."""
+
+    section: str
+    current: str
+    part: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each top-level field of a metadata document has its place; what is not named is kept as it is."""
+
+    kind: str
+    order: tuple[str, ...]
+    sections: Mapping[str, Section]
+    wholes: Mapping[str, type[IcebergPart]]
+    logs: frozenset[str]
+    derived: Mapping[str, Derived] = field(default_factory=dict)
+
+
+TABLE: Final = Layout(
+    kind="table",
+    order=(
+        "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id",
+        "schema", "current-schema-id", "schemas", "partition-spec", "default-spec-id", "partition-specs",
+        "last-partition-id", "default-sort-order-id", "sort-orders", "properties", "current-snapshot-id", "next-row-id",
+        "encryption-keys", "refs", "snapshots", "statistics", "partition-statistics", "snapshot-log", "metadata-log",
+    ),
+    sections={
+        "schemas": Section(IcebergSchema, "schema-id"),
+        "partition-specs": Section(IcebergSpec, "spec-id"),
+        "sort-orders": Section(IcebergSortOrder, "order-id"),
+        "snapshots": Section(IcebergSnapshot, "snapshot-id"),
+        "statistics": Section(IcebergStatistics, "snapshot-id"),
+        "partition-statistics": Section(IcebergStatistics, "snapshot-id"),
+        "encryption-keys": Section(IcebergKey, "key-id"),
+        "refs": Section(IcebergRef, None),
+    },
+    wholes={"properties": IcebergProperties},
+    logs=frozenset({"snapshot-log", "metadata-log"}),
+    derived={
+        "schema": Derived("schemas", "current-schema-id"),
+        "partition-spec": Derived("partition-specs", "default-spec-id", "fields"),
+    },
+)  # fmt: skip
+
+VIEW: Final = Layout(
+    kind="view",
+    order=(
+        "view-uuid", "format-version", "location", "properties", "schemas", "current-version-id", "versions",
+        "version-log",
+    ),
+    sections={
+        "schemas": Section(IcebergSchema, "schema-id"),
+        "versions": Section(IcebergViewVersion, "version-id"),
+    },
+    wholes={"properties": IcebergProperties},
+    logs=frozenset({"version-log"}),
+)  # fmt: skip
+
+LAYOUTS: Final = {layout.kind: layout for layout in (TABLE, VIEW)}
+
+
+def id_text(value: object) -> bytes:
+    """An id as text that no id of another type has: 5, "5" and an absent one (None) differ. It is printable ASCII."""
+    return json.dumps(value).encode()
+
+
+def in_order(document: Mapping[str, Any], layout: Layout) -> Json:
+    """The document with its fields in the order in which Iceberg writes them, unknown ones last."""
+    ranks = {name: number for number, name in enumerate(layout.order)}
+    return dict(sorted(document.items(), key=lambda item: ranks.get(item[0], len(ranks))))
+
+
+def parse(data: bytes | str) -> Json:
+    """A metadata document, integers exact.
+
+    Raises InvalidIcebergMetadata for what is no JSON object, or holds what CBOR and other readers cannot.
+    """
+    try:
+        document = json.loads(data, parse_constant=_refuse)
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidIcebergMetadata(f"not a metadata document: {type(error).__name__}") from error
+    if not isinstance(document, dict):
+        raise InvalidIcebergMetadata("not a metadata document: not an object")
+    return document
+
+
+def serialise(document: Mapping[str, Any]) -> bytes:
+    """A metadata document as the bytes of metadata.json."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _refuse(constant: str) -> Any:
+    raise InvalidIcebergMetadata(f"{constant} is not JSON")

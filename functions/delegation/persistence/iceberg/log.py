@@ -1,0 +1,128 @@
+"""Logs that grow by an entry a commit: the newest in the state itself, older ones in chunks that are written rarely.
+
+A full tail becomes a chunk, together with chunks before it that are not larger: chunk sizes fall from old to new, there
+are about log2(n) of them and an entry is written about log2(n) times in its life. Dropping the oldest writes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import cbor2
+
+from delegation.persistence.errors import CorruptObject
+from delegation.persistence.iceberg.layout import Json
+from delegation.persistence.iceberg.objects import Chunk, IcebergLog, LogState
+from delegation.persistence.objects.objects import ObjectRef, PersistedModel
+from delegation.persistence.objects.types import Fetch
+
+TAIL_BYTES: Final = 512
+MOST_ENTRIES: Final = 2_048
+
+Write = Callable[[PersistedModel], ObjectRef]
+
+
+class Log:
+    """A working copy of a log."""
+
+    def __init__(self, state: LogState, fetch: Fetch) -> None:
+        self._state = state
+        self._fetch = fetch
+        self._chunks = list(state.chunks)
+        self._skip = state.skip
+        self._tail = [_entry(row, state.names) for row in state.tail]
+        self.changed = False
+
+    def __len__(self) -> int:
+        return sum(chunk.entries for chunk in self._chunks) - self._skip + len(self._tail)
+
+    def entries(self) -> list[Json]:
+        """All entries, the oldest first; reads the chunks. Raises CorruptObject."""
+        return _read(self._chunks, self._fetch)[self._skip :] + self._tail
+
+    def append(self, entry: Json) -> None:
+        """Add the newest."""
+        self._tail.append(entry)
+        self.changed = True
+
+    def drop_oldest(self, count: int) -> None:
+        """Remove the `count` oldest entries, all if there are fewer."""
+        self.changed |= count > 0
+        self._skip += count
+        while self._chunks and self._skip >= self._chunks[0].entries:
+            self._skip -= self._chunks.pop(0).entries
+        if not self._chunks:
+            del self._tail[: self._skip]
+            self._skip = 0
+
+    def replace(self, entries: Sequence[Json]) -> None:
+        """Make it `entries`, keeping what is written already where only old ones went or new ones came."""
+        old = self.entries()
+        if same(old, list(entries)):
+            return
+        # The new log begins somewhere in the old one and goes on after its end.
+        for dropped in range(len(old)):
+            kept = len(old) - dropped
+            if kept <= len(entries) and same(old[dropped:], list(entries[:kept])):
+                self.drop_oldest(dropped)
+                for entry in entries[kept:]:
+                    self.append(entry)
+                return
+        self._chunks, self._skip, self._tail = [], 0, list(entries)
+        self.changed = True
+
+    def finish(self, write: Write) -> LogState:
+        """The state to store; a full tail is given to `write`."""
+        if not self.changed:
+            return self._state
+        names = self._state.names or _names(self._tail)
+        tail = [_row(entry, names) for entry in self._tail]
+        chunks, skip = list(self._chunks), self._skip
+        if len(cbor2.dumps(tail)) > TAIL_BYTES:
+            merged: list[Chunk] = []
+            total = len(tail)
+            while chunks and chunks[-1].entries <= total and chunks[-1].entries + total <= MOST_ENTRIES:
+                merged.insert(0, chunks.pop())
+                total += merged[0].entries
+            entries = _read(merged, self._fetch) + self._tail
+            if not chunks:
+                entries, skip = entries[skip:], 0
+            for start in range(0, len(entries), MOST_ENTRIES):
+                rows = [_row(entry, names) for entry in entries[start : start + MOST_ENTRIES]]
+                chunks.append(Chunk(write(IcebergLog(names=names, rows=rows)), len(rows)))
+            tail = []
+        return LogState(names=names, skip=skip, chunks=tuple(chunks), tail=tuple(tail))
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are the same JSON: unlike for ==, 1, 1.0 and true differ."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return type(left) is type(right) and bool(left == right)
+
+
+def _read(chunks: Iterable[Chunk], fetch: Fetch) -> list[Json]:
+    refs = [chunk.ref for chunk in chunks]
+    entries: list[Json] = []
+    for ref, loaded in zip(refs, fetch(refs) if refs else [], strict=True):
+        if loaded is None or not isinstance(loaded.value, IcebergLog):
+            raise CorruptObject(f"log entries {ref.id} are not there")
+        entries += [_entry(row, loaded.value.names) for row in loaded.value.rows]
+    return entries
+
+
+def _names(entries: Sequence[Json]) -> tuple[str, ...]:
+    return tuple(entries[0]) if entries else ()
+
+
+def _row(entry: Json, names: tuple[str, ...]) -> Any:
+    return [entry[name] for name in names] if names and tuple(entry) == names else entry
+
+
+def _entry(row: Any, names: tuple[str, ...]) -> Json:
+    if isinstance(row, dict):
+        return row
+    if not isinstance(row, list | tuple) or len(row) != len(names):
+        raise CorruptObject("a log entry does not have the fields of its log")
+    return dict(zip(names, row, strict=True))

@@ -1,0 +1,351 @@
+"""A table's or view's metadata as objects: read in parts, changed in parts, exported as metadata.json's value.
+
+Parts stand in an index under (section, position, id), so that lists keep their order and an id is found without reading
+a part. A change writes the parts it touches and one small state (proposal, Managed Iceberg Metadata: no duplication of
+big pieces, no huge blobs).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Self
+
+import cbor2
+
+from delegation.persistence.errors import CorruptObject
+from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.iceberg.layout import LAYOUTS, Derived, Json, Layout, id_text, in_order
+from delegation.persistence.iceberg.log import Log, Write, same
+from delegation.persistence.iceberg.objects import IcebergField, IcebergMetadata, IcebergPart, LogState
+from delegation.persistence.index.index import Index
+from delegation.persistence.index.keys import MAX_KEY_BYTES, IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.objects.objects import ObjectRef
+from delegation.persistence.objects.types import Fetch
+
+FIELD_BYTES: Final = 1_024
+"""An unknown top-level field above this becomes an object of its own."""
+_FIELDS: Final = "+fields"
+_WHOLE: Final = "+wholes"
+_PENDING: Final = ObjectRef("+pending", 0)
+
+
+class ManagedMetadata:
+    """A working copy for one thread. Values that it answers are shared with the cache: they are not to be altered.
+
+    Every method that reads stored parts raises CorruptObject for one that is absent or malformed.
+    """
+
+    def __init__(self, state: IcebergMetadata, fetch: Fetch) -> None:
+        layout = LAYOUTS.get(state.kind)
+        if layout is None:
+            raise CorruptObject(f"metadata of kind {state.kind!r}")
+        self.layout: Layout = layout
+        self._state = state
+        self._fetch = fetch
+        self._index = Index.load(state.index, fetch)
+        self._fields = dict(state.fields)
+        self._present = set(state.sections)
+        self._derived = set(state.derived)
+        self._logs = {name: Log(log, fetch) for name, log in state.logs.items()}
+        self._keys: dict[str, dict[bytes, list[bytes]]] = {}
+        self._next: dict[str, int] = {}
+        self._new: dict[bytes, IcebergPart] = {}
+        self._touched = False
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], layout: Layout, fetch: Fetch) -> Self:
+        """Import a metadata document. Raises InvalidIcebergMetadata."""
+        new = cls(IcebergMetadata(kind=layout.kind, fields={}, sections=()), fetch)
+        new.become(document)
+        return new
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        return self._touched or self._index.changed or any(log.changed for log in self._logs.values())
+
+    def field(self, name: str) -> Any:
+        """A small top-level field; None if it is absent."""
+        return self._fields.get(name)
+
+    def set_field(self, name: str, value: Any) -> None:
+        """Set a small top-level field."""
+        if name not in self._fields or not same(self._fields[name], value):
+            self._fields[name] = value
+            self._touched = True
+
+    def remove_field(self, name: str) -> None:
+        """Remove a small top-level field; absent is no error."""
+        self._touched |= self._fields.pop(name, self) is not self
+
+    def ids(self, section: str) -> list[Any]:
+        """The ids (or names) of a section in order, without reading its parts."""
+        return [json.loads(key[_id_at(section) :]) for key in self._keys_of(section)]
+
+    def has(self, section: str, id_: object) -> bool:
+        """Whether there is a part of that id (or name), without reading it."""
+        return bool(self._known(section).get(id_text(id_)))
+
+    def part(self, section: str, id_: object) -> Any:
+        """The part of that id (or name), the first if there are several; None if there is none."""
+        keys = self._known(section).get(id_text(id_))
+        return next(iter(self._values(keys[:1]))) if keys else None
+
+    def parts(self, section: str) -> list[Any]:
+        """All parts of a section in order, read in batches."""
+        return self._values(self._keys_of(section))
+
+    def put(self, section: str, id_: object, value: Any) -> None:
+        """Add a part at the end, or replace the one of that id where it stands."""
+        self._present_now(section)
+        keys = self._known(section).get(id_text(id_))
+        if keys:
+            if not same(self.part(section, id_), value):
+                self._write(keys[0], self._model(section)(value=value))
+        else:
+            self._append(section, id_text(id_), self._model(section)(value=value))
+
+    def remove(self, section: str, id_: object) -> bool:
+        """Remove a part (all of that id); False if there is none."""
+        keys = self._known(section).pop(id_text(id_), [])
+        for key in keys:
+            self._index.remove(IndexKey(key))
+            self._new.pop(key, None)
+        return bool(keys)
+
+    def clear(self, section: str) -> None:
+        """Remove a section with all its parts."""
+        for id_ in self.ids(section):
+            self.remove(section, id_)
+        if section in self._present:
+            self._present.remove(section)
+            self._touched = True
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The property map; empty if absent."""
+        found = self.part(_WHOLE, "properties")
+        return found if isinstance(found, dict) else {}
+
+    def set_properties(self, properties: Mapping[str, Any]) -> None:
+        """Replace the property map."""
+        self.put(_WHOLE, "properties", dict(properties))
+
+    def log(self, name: str) -> Log:
+        """A log, to be read and appended to."""
+        if name not in self.layout.logs:
+            raise KeyError(name)
+        if name not in self._logs:
+            self._logs[name] = Log(LogState(), self._fetch)
+            self._touched = True
+        return self._logs[name]
+
+    def document(self) -> Json:
+        """The metadata document, fields in Iceberg's order: what metadata.json says."""
+        document = dict(self._fields)
+        for section in self._present:
+            value: Any = self.parts(section)
+            if self.layout.sections[section].id is None:
+                value = dict(zip(self.ids(section), value, strict=True))
+            document[section] = value
+        for section in (_WHOLE, _FIELDS):
+            document |= dict(zip(self.ids(section), self.parts(section), strict=True))
+        document |= {name: log.entries() for name, log in self._logs.items()}
+        document |= {name: self._derive(self.layout.derived[name], document) for name in self._derived}
+        return in_order(document, self.layout)
+
+    def become(self, document: Mapping[str, Any]) -> None:
+        """Make it say what `document` says; parts that stay the same stay the objects they are.
+
+        Raises InvalidIcebergMetadata for a name or id too long for a key.
+        """
+        rest = dict(document)
+        for name in self.layout.sections:
+            if _is_section(rest.get(name), self.layout.sections[name].id):
+                self._become_section(name, rest.pop(name))
+            else:
+                self.clear(name)
+        for name in self.layout.logs:
+            if _is_section(rest.get(name), ""):
+                self.log(name).replace(rest.pop(name))
+            else:
+                self._touched |= self._logs.pop(name, None) is not None
+        derived = {
+            name
+            for name, how in self.layout.derived.items()
+            if name in rest and same(rest[name], self._derive(how, document))
+        }
+        self._touched |= derived != self._derived
+        self._derived = derived
+        self._become_fields({name: value for name, value in rest.items() if name not in derived})
+
+    def derive(self, name: str) -> None:
+        """From now on make a field of `layout.derived` on export (format version 1 repeats schema and spec)."""
+        if name not in self.layout.derived:
+            raise KeyError(name)
+        self.remove_field(name)
+        self._touched |= name not in self._derived
+        self._derived.add(name)
+
+    def underive(self, name: str) -> None:
+        """No longer export a repeating field."""
+        self._touched |= name in self._derived
+        self._derived.discard(name)
+
+    def finish(self, policy: IndexPolicy, write: Write) -> IcebergMetadata:
+        """The state to store; new parts are given to `write` first. The very state it was loaded from if unchanged."""
+        if not self.changed:
+            return self._state
+        for key, part in self._new.items():
+            self._index.put(IndexKey(key), write(part))
+        self._new.clear()
+        return self._state.model_copy(
+            update={
+                "fields": dict(self._fields),
+                "sections": tuple(name for name in self.layout.order if name in self._present),
+                "derived": tuple(sorted(self._derived)),
+                "index": self._index.finish(policy, write).embedded,
+                "logs": {name: log.finish(write) for name, log in self._logs.items()},
+            }
+        )
+
+    def _keys_of(self, section: str) -> list[bytes]:
+        return self._index.keys(prefix=IndexKey.of(section))
+
+    def _known(self, section: str) -> dict[bytes, list[bytes]]:
+        """The keys of a section by id; several only where a document repeats an id."""
+        if section not in self._keys:
+            keys = self._keys_of(section)
+            skip = _id_at(section)
+            known = {key[skip:]: [key] for key in keys}
+            if len(known) < len(keys):
+                known = {}
+                for key in keys:
+                    known.setdefault(key[skip:], []).append(key)
+            self._next[section] = _position(keys[-1][skip - 9 : skip - 1]) + 1 if keys else 0
+            self._keys[section] = known
+        return self._keys[section]
+
+    def _model(self, section: str) -> type[IcebergPart]:
+        if section == _FIELDS:
+            return IcebergField
+        return self.layout.wholes["properties"] if section == _WHOLE else self.layout.sections[section].model
+
+    def _present_now(self, section: str) -> None:
+        if section in self.layout.sections and section not in self._present:
+            self._present.add(section)
+            self._touched = True
+
+    def _append(self, section: str, text: bytes, held: IcebergPart | ObjectRef) -> None:
+        known = self._known(section)
+        if len(section) + len(text) + 10 > MAX_KEY_BYTES:
+            raise InvalidIcebergMetadata(f"an id in {section} is too long")
+        key = IndexKey.of(section, f"{self._next[section]:08x}", text.decode())
+        self._next[section] += 1
+        known.setdefault(text, []).append(key)
+        if isinstance(held, ObjectRef):
+            self._index.put(key, held)
+        else:
+            self._write(key, held)
+
+    def _write(self, key: bytes, part: IcebergPart) -> None:
+        self._new[key] = part
+        # It holds the place until the part is written and its id known.
+        self._index.put(IndexKey(key), _PENDING)
+
+    def _values(self, keys: Iterable[bytes]) -> list[Any]:
+        wanted = list(keys)
+        stored = [IndexKey(key) for key in wanted if key not in self._new]
+        refs = [ref for ref in self._index.get_many(stored).values() if ref is not None]
+        values: dict[bytes, Any] = {key: self._new[key].value for key in wanted if key in self._new}
+        for key, ref, loaded in zip(stored, refs, self._fetch(refs) if refs else [], strict=True):
+            if loaded is None or not isinstance(loaded.value, IcebergPart):
+                raise CorruptObject(f"part {ref.id} of {key.elements()[0]} is not there")
+            values[key] = loaded.value.value
+        return [values[key] for key in wanted]
+
+    def _become_section(self, section: str, value: Any) -> None:
+        """Parts keep object and place while the order allows; from the first new or moved one on, places are new."""
+        self._present_now(section)
+        self._known(section)
+        keys = self._keys_of(section)
+        old: dict[bytes, list[tuple[bytes, Any]]] = {}
+        for key, part in zip(keys, self._values(keys), strict=True):
+            old.setdefault(key[_id_at(section) :], []).append((key, part))
+        last = b""
+        moved: list[tuple[bytes, IcebergPart | ObjectRef]] = []
+        gone: list[bytes] = []
+        for text, part in _identified(value, self.layout.sections[section].id):
+            new = self._model(section)(value=part)
+            if not old.get(text):
+                moved.append((text, new))
+                continue
+            key, before = old[text].pop(0)
+            unchanged = same(before, part)
+            if moved or key <= last:
+                moved.append((text, self._held(key) if unchanged else new))
+                gone.append(key)
+                continue
+            last = key
+            if not unchanged:
+                self._write(key, new)
+        gone += [key for same_id in old.values() for key, _ in same_id]
+        for key in gone:
+            self._known(section)[key[_id_at(section) :]].remove(key)
+            self._index.remove(IndexKey(key))
+            self._new.pop(key, None)
+        for text, held in moved:
+            self._append(section, text, held)
+
+    def _become_fields(self, fields: Json) -> None:
+        wholes = {name: fields.pop(name) for name in self.layout.wholes if name in fields}
+        large = {name: value for name, value in fields.items() if len(cbor2.dumps(value)) > FIELD_BYTES}
+        for section, values in ((_WHOLE, wholes), (_FIELDS, large)):
+            for name in self.ids(section):
+                if name not in values:
+                    self.remove(section, name)
+            for name, value in values.items():
+                self.put(section, name, value)
+        small = {name: value for name, value in fields.items() if name not in large}
+        for name in [name for name in self._fields if name not in small]:
+            self.remove_field(name)
+        for name, value in small.items():
+            self.set_field(name, value)
+
+    def _held(self, key: bytes) -> IcebergPart | ObjectRef:
+        return self._new.get(key) or self._index.get(IndexKey(key)) or _PENDING
+
+    def _derive(self, how: Derived, document: Mapping[str, Any]) -> Any:
+        section = document.get(how.section)
+        id_name = self.layout.sections[how.section].id
+        for part in section if isinstance(section, list) else ():
+            if isinstance(part, dict) and id_name in part and same(part[id_name], document.get(how.current)):
+                return part.get(how.part) if how.part else part
+        return None
+
+
+def _position(text: bytes) -> int:
+    try:
+        return int(text, 16)
+    except ValueError as error:
+        raise CorruptObject("a part of the metadata stands nowhere") from error
+
+
+def _id_at(section: str) -> int:
+    """Where in a part's key its id begins: after section and position. As JSON in ASCII it needs no escape."""
+    return len(section) + 10
+
+
+def _is_section(value: Any, id_name: str | None) -> bool:
+    if id_name is None:
+        return isinstance(value, dict)
+    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
+
+
+def _identified(value: Any, id_name: str | None) -> Iterator[tuple[bytes, Any]]:
+    if id_name is None:
+        for name, part in value.items():
+            yield id_text(name), part
+    else:
+        for part in value:
+            yield id_text(part.get(id_name)), part

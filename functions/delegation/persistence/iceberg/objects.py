@@ -1,0 +1,124 @@
+"""The object types of managed Iceberg metadata (proposal, Managed Iceberg Metadata; Iceberg table and view spec).
+
+A state of a table or view is one small IcebergMetadata. Every schema, spec, sort order, snapshot, ref and so on is an
+immutable object of its own, written once and shared by all states that have it. Values are JSON as parsed.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from pydantic import Field
+
+from delegation.persistence.index.stripes import head_links
+from delegation.persistence.objects.objects import ObjectRef, PersistedModel
+from delegation.persistence.objects.types import Fetch, ObjectType
+
+
+class IcebergPart(PersistedModel):
+    """One thing with an identity of its own inside the metadata: `value` is its JSON."""
+
+    value: Any
+
+
+class IcebergSchema(IcebergPart):
+    """An element of `schemas`."""
+
+
+class IcebergSpec(IcebergPart):
+    """An element of `partition-specs`."""
+
+
+class IcebergSortOrder(IcebergPart):
+    """An element of `sort-orders`."""
+
+
+class IcebergSnapshot(IcebergPart):
+    """An element of `snapshots`."""
+
+
+class IcebergRef(IcebergPart):
+    """A value of `refs`."""
+
+
+class IcebergStatistics(IcebergPart):
+    """An element of `statistics` or `partition-statistics`."""
+
+
+class IcebergKey(IcebergPart):
+    """An element of `encryption-keys` (format version 3)."""
+
+
+class IcebergViewVersion(IcebergPart):
+    """An element of a view's `versions`."""
+
+
+class IcebergProperties(IcebergPart):
+    """The whole of `properties`."""
+
+
+class IcebergField(IcebergPart):
+    """A top-level field this release knows nothing of, too large to stand in every state."""
+
+
+class IcebergLog(PersistedModel):
+    """Consecutive entries of a log; one with exactly the fields `names` stands as a list of its values."""
+
+    names: tuple[str, ...]
+    rows: list[Any]
+
+
+class Chunk(NamedTuple):
+    """Log entries that were spilled out, the oldest first."""
+
+    ref: ObjectRef
+    entries: int
+
+
+class LogState(PersistedModel):
+    """A log in a state of the metadata: `chunks` without the first `skip` entries, then `tail`."""
+
+    names: tuple[str, ...] = ()
+    skip: int = 0
+    chunks: tuple[Chunk, ...] = ()
+    tail: tuple[Any, ...] = ()
+
+
+class IcebergMetadata(PersistedModel):
+    """One state of a table's or view's metadata.
+
+    `kind` names the layout, `fields` are the small top-level fields, `sections` the lists and maps that are present,
+    empty ones included, `derived` the fields that repeat others and are made on export, `index` finds all parts.
+    """
+
+    kind: str
+    fields: dict[str, Any]
+    sections: tuple[str, ...]
+    derived: tuple[str, ...] = ()
+    index: bytes = b""
+    logs: dict[str, LogState] = Field(default_factory=dict)
+
+
+def _links(state: IcebergMetadata, _fetch: Fetch) -> Iterator[ObjectRef]:
+    yield from head_links(state.index)
+    yield from (chunk.ref for log in state.logs.values() for chunk in log.chunks)
+
+
+PART_TYPES: Final[dict[str, type[IcebergPart]]] = {
+    "iceberg-schema": IcebergSchema,
+    "iceberg-spec": IcebergSpec,
+    "iceberg-order": IcebergSortOrder,
+    "iceberg-snapshot": IcebergSnapshot,
+    "iceberg-ref": IcebergRef,
+    "iceberg-stats": IcebergStatistics,
+    "iceberg-key": IcebergKey,
+    "iceberg-version": IcebergViewVersion,
+    "iceberg-props": IcebergProperties,
+    "iceberg-field": IcebergField,
+}
+
+ICEBERG_TYPES: Final[Iterable[ObjectType[Any]]] = (
+    ObjectType("iceberg", IcebergMetadata, links=_links),
+    ObjectType("iceberg-log", IcebergLog),
+    *(ObjectType(name, model) for name, model in PART_TYPES.items()),
+)
+"""To be declared, together with the index's STRIPES, where managed metadata is stored."""

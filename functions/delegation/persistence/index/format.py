@@ -1,0 +1,336 @@
+"""The binary form of index entries: sorted, prefix-compressed, checked (proposal, Object Indexes).
+
+    segment  = 01, text, ids, crc32 of all before it (4 bytes)          a stripe's value
+    head     = 02, text, ids, crc32                                     what a head commit embeds
+    text     = length, deflated length, deflated bytes                  bytes as they are where that length is 0
+    ... of a head begins with  stripes count, { strip, length, separator's tail, id (8 bytes), size, entries } …
+    ... of both goes on with   kinds count, { length, type name, parts } …, lowest id (8 bytes), width, entries count,
+                               { control, [strip], [length], key's tail, [kind] } …
+    control  = bit 7: a kind follows, else it is that of the entry before (1 before the first)
+               bits 3-6: length of the tail, 15 for "varint follows"
+               bits 0-2: bytes to strip from the end of the key before, 7 for "varint follows"
+    ids      = each entry's id less the lowest, in width bytes; none for a removal
+
+Kind 0 is a removal, kind n the n-th (type, parts) of the list. Numbers not said to be otherwise are varints (LEB128),
+ids are big-endian. Keys ascend strictly; the separator of the first stripe is empty, and a stripe holds the keys from
+its own separator up to the next one. Bytes either read as what was written or raise CorruptIndexError.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from delegation.persistence.backends.base import MAX_ID, MAX_PARTS, PART_BYTES
+from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.index.keys import MAX_KEY_BYTES, check_keys
+from delegation.persistence.objects.objects import ObjectRef
+
+SEGMENT: Final = 1
+HEAD: Final = 2
+STRIPE_TYPE: Final = "index-stripe"
+
+_ID_BYTES: Final = 8
+_CRC_BYTES: Final = 4
+_KIND_FOLLOWS: Final = 0x80
+_MANY_ADDED: Final = 15
+_MANY_STRIPPED: Final = 7
+_LONGEST_VARINT: Final = 9
+_RAW: Final = -15
+_MOST_INFLATED: Final = 1_032
+"""Deflate makes no more of a byte; an announcement above it is refused before anything is allocated."""
+
+Kind = tuple[str, int] | None
+
+
+class Stripe(NamedTuple):
+    """What a head knows of a stripe: the lowest key it may hold, its object, its bytes and how many entries it has."""
+
+    separator: bytes
+    id: int
+    size: int
+    entries: int
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The object that holds it."""
+        # The envelope around the bytes is small: a wrong hint costs a round trip, and only next to a part's limit.
+        return ObjectRef(STRIPE_TYPE, self.id, max(1, -(-(self.size + 32) // PART_BYTES)))
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Decoded entries: `kinds[i]` says which of `table` entry i is, `ids[i]` is 0 for a removal."""
+
+    keys: list[bytes]
+    ids: list[int]
+    kinds: list[int]
+    table: list[Kind]
+
+    def ref(self, position: int) -> ObjectRef | None:
+        """The value of an entry; None for a removal."""
+        kind = self.table[self.kinds[position]]
+        return None if kind is None else ObjectRef(kind[0], self.ids[position], kind[1])
+
+
+EMPTY: Final = Entries([], [], [], [None])
+
+
+def encode_segment(entries: Sequence[tuple[bytes, ObjectRef | None]]) -> bytes:
+    """Entries, sorted by key, as a stripe's value."""
+    return _sealed(SEGMENT, [], entries)
+
+
+def encode_head(stripes: Sequence[Stripe], entries: Sequence[tuple[bytes, ObjectRef | None]]) -> bytes:
+    """Stripes and embedded entries, both sorted, as what a head commit embeds."""
+    parts = [varint(len(stripes))]
+    last = b""
+    for stripe in stripes:
+        shared = common_prefix(last, stripe.separator)
+        tail = stripe.separator[shared:]
+        parts += [varint(len(last) - shared), varint(len(tail)), tail, stripe.id.to_bytes(_ID_BYTES)]
+        parts += [varint(stripe.size), varint(stripe.entries)]
+        last = stripe.separator
+    return _sealed(HEAD, parts, entries)
+
+
+def entry_sizes(entries: Sequence[tuple[bytes, ObjectRef | None]]) -> list[int]:
+    """How many bytes each entry takes where it stands, before deflating."""
+    _, width = _id_range(entries)
+    return [len(chunk) + width for chunk in _chunks(entries, _table(entries))]
+
+
+def decode_segment(data: bytes) -> Entries:
+    """The entries of a stripe's value. Raises CorruptIndexError."""
+    text, ids = _opened(data, SEGMENT)
+    entries = _read_body(text, 0, ids)
+    if 0 in entries.kinds:
+        raise CorruptIndexError(-1, "a stripe holds a removal")
+    return entries
+
+
+def decode_head(data: bytes) -> tuple[tuple[Stripe, ...], Entries]:
+    """The stripes and entries that a head commit embeds. Raises CorruptIndexError."""
+    data, ids = _opened(data, HEAD)
+    end = len(data)
+    count, position = read_varint(data, 0, end)
+    _plausible(count, position, end, 4 + _ID_BYTES)
+    stripes: list[Stripe] = []
+    last = b""
+    for number in range(count):
+        at = position
+        strip, position = read_varint(data, position, end)
+        added, position = read_varint(data, position, end)
+        if strip > len(last) or added > end - position - _ID_BYTES:
+            raise CorruptIndexError(at, "a separator exceeds what is there")
+        separator = last[: len(last) - strip] + data[position : position + added]
+        position += added
+        if len(separator) > MAX_KEY_BYTES or (separator <= last if number else separator):
+            raise CorruptIndexError(at, "separators do not ascend")
+        identifier = int.from_bytes(data[position : position + _ID_BYTES])
+        if identifier > MAX_ID:
+            raise CorruptIndexError(position, "an id has 63 bits")
+        size, position = read_varint(data, position + _ID_BYTES, end)
+        held, position = read_varint(data, position, end)
+        stripes.append(Stripe(separator, identifier, size, held))
+        last = separator
+    return tuple(stripes), _read_body(data, position, ids)
+
+
+def common_prefix(left: bytes, right: bytes) -> int:
+    """How many bytes two strings have in common from the start."""
+    shortest = min(len(left), len(right))
+    different = int.from_bytes(left[:shortest]) ^ int.from_bytes(right[:shortest])
+    return shortest - (different.bit_length() + 7) // 8
+
+
+def varint(number: int) -> bytes:
+    """LEB128 of a number that is not negative."""
+    if number < 0x80:
+        return bytes((number,))
+    written = bytearray()
+    while number >= 0x80:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """A number and where it ends. Raises CorruptIndexError, for one of more than 63 bits too."""
+    number = 0
+    for length in range(_LONGEST_VARINT):
+        if position + length >= end:
+            break
+        byte = data[position + length]
+        number |= (byte & 0x7F) << (7 * length)
+        if byte < 0x80:
+            return number, position + length + 1
+    raise CorruptIndexError(position, "a number does not end")
+
+
+def _sealed(form: int, parts: list[bytes], entries: Sequence[tuple[bytes, ObjectRef | None]]) -> bytes:
+    table = _table(entries)
+    lowest, width = _id_range(entries)
+    parts.append(varint(len(table) - 1))
+    for kind in table:
+        if kind is not None:
+            name = kind[0].encode()
+            parts += [varint(len(name)), name, varint(kind[1])]
+    parts += [lowest.to_bytes(_ID_BYTES), varint(width), varint(len(entries)), *_chunks(entries, table)]
+    text = b"".join(parts)
+    deflated = zlib.compress(text, wbits=_RAW)
+    packed = varint(len(deflated)) + deflated if len(deflated) < len(text) else b"\x00" + text
+    ids = [(ref.id - lowest).to_bytes(width) for _, ref in entries if ref is not None]
+    written = b"".join((bytes((form,)), varint(len(text)), packed, *ids))
+    return written + zlib.crc32(written).to_bytes(_CRC_BYTES)
+
+
+def _opened(data: bytes, form: int) -> tuple[bytes, bytes]:
+    """The text and the ids."""
+    end = len(data) - _CRC_BYTES
+    if end < 1:
+        raise CorruptIndexError(len(data), "it ends too early")
+    if data[0] != form:
+        raise CorruptIndexError(0, f"form {data[0]} where {form} is expected")
+    if zlib.crc32(data[:end]) != int.from_bytes(data[end:]):
+        raise CorruptIndexError(end, "the checksum does not match")
+    length, position = read_varint(data, 1, end)
+    deflated, position = read_varint(data, position, end)
+    text_end = position + (deflated or length)
+    if text_end > end or length > _MOST_INFLATED * (text_end - position):
+        raise CorruptIndexError(position, "the text exceeds what is there")
+    text = data[position:text_end]
+    return _inflated(text, length, position) if deflated else text, data[text_end:end]
+
+
+def _inflated(deflated: bytes, length: int, position: int) -> bytes:
+    inflater = zlib.decompressobj(_RAW)
+    try:
+        # One byte more than announced, which must not come.
+        text = inflater.decompress(deflated, length + 1)
+    except zlib.error as error:
+        raise CorruptIndexError(position, f"the text cannot be inflated ({error})") from error
+    if len(text) != length or not inflater.eof or inflater.unused_data:
+        raise CorruptIndexError(position, "the text is not as long as announced")
+    return text
+
+
+def _plausible(count: int, position: int, end: int, least: int) -> None:
+    """Refuse a count before anything is allocated for it."""
+    if count * least > end - position:
+        raise CorruptIndexError(position, f"{count} items announced where {end - position} bytes are left")
+
+
+def _table(entries: Iterable[tuple[bytes, ObjectRef | None]]) -> dict[Kind, int]:
+    table: dict[Kind, int] = {None: 0}
+    for _, ref in entries:
+        if ref is not None:
+            table.setdefault((ref.type, ref.parts), len(table))
+    return table
+
+
+def _id_range(entries: Iterable[tuple[bytes, ObjectRef | None]]) -> tuple[int, int]:
+    """The lowest id and how many bytes all others take from there: snowflake ids of one time are close together."""
+    ids = [ref.id for _, ref in entries if ref is not None]
+    lowest = min(ids, default=0)
+    return lowest, ((max(ids, default=0) - lowest).bit_length() + 7) // 8
+
+
+def _chunks(entries: Iterable[tuple[bytes, ObjectRef | None]], table: dict[Kind, int]) -> list[bytes]:
+    chunks: list[bytes] = []
+    last = b""
+    kind = 1
+    for key, ref in entries:
+        shared = common_prefix(last, key)
+        strip, added = len(last) - shared, len(key) - shared
+        own = 0 if ref is None else table[ref.type, ref.parts]
+        tail = key[shared:] if own == kind else key[shared:] + varint(own)
+        if strip < _MANY_STRIPPED and added < _MANY_ADDED:
+            start = bytes((strip | added << 3 | (0 if own == kind else _KIND_FOLLOWS),))
+        else:
+            few, short = min(strip, _MANY_STRIPPED), min(added, _MANY_ADDED)
+            start = bytes((few | short << 3 | (0 if own == kind else _KIND_FOLLOWS),))
+            start += varint(strip) if few == _MANY_STRIPPED else b""
+            start += varint(added) if short == _MANY_ADDED else b""
+        chunks.append(start + tail)
+        last, kind = key, own
+    return chunks
+
+
+def _read_table(data: bytes, position: int, end: int) -> tuple[list[Kind], int]:
+    count, position = read_varint(data, position, end)
+    _plausible(count, position, end, 2)
+    table: list[Kind] = [None]
+    for _ in range(count):
+        length, position = read_varint(data, position, end)
+        if length > end - position:
+            raise CorruptIndexError(position, "a type name exceeds what is there")
+        try:
+            name = data[position : position + length].decode()
+        except UnicodeDecodeError as error:
+            raise CorruptIndexError(position, "a type name is not UTF-8") from error
+        parts, position = read_varint(data, position + length, end)
+        if not 1 <= parts <= MAX_PARTS:
+            raise CorruptIndexError(position, f"an object of {parts} parts")
+        table.append((name, parts))
+    return table, position
+
+
+def _read_body(data: bytes, position: int, packed_ids: bytes) -> Entries:
+    end = len(data)
+    table, position = _read_table(data, position, end)
+    lowest = int.from_bytes(data[position : position + _ID_BYTES])
+    width, position = read_varint(data, position + _ID_BYTES, end)
+    count, position = read_varint(data, position, end)
+    _plausible(count, position, end, 1)
+    keys: list[bytes] = []
+    kinds: list[int] = []
+    last = b""
+    kind = 1
+    for number in range(count):
+        at = position
+        if position >= end:
+            raise CorruptIndexError(at, "entries are missing")
+        control = data[position]
+        position += 1
+        strip, added = control & 7, control >> 3 & 15
+        if strip == _MANY_STRIPPED:
+            strip, position = read_varint(data, position, end)
+        if added == _MANY_ADDED:
+            added, position = read_varint(data, position, end)
+        kept = len(last) - strip
+        tail_end = position + added
+        if kept < 0 or tail_end > end or kept + added > MAX_KEY_BYTES:
+            raise CorruptIndexError(at, "a key exceeds what is there")
+        key = last[:kept] + data[position:tail_end]
+        if key <= last and number:
+            raise CorruptIndexError(at, "keys do not ascend")
+        position = tail_end
+        if control & _KIND_FOLLOWS:
+            kind, position = read_varint(data, position, end)
+        if kind >= len(table):
+            raise CorruptIndexError(at, f"kind {kind} is not in the list")
+        keys.append(key)
+        kinds.append(kind)
+        last = key
+    if position != end:
+        raise CorruptIndexError(position, "bytes are left over")
+    check_keys(b"\x00".join(keys))
+    return Entries(keys, _read_ids(packed_ids, kinds, lowest, width), kinds, table)
+
+
+def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> list[int]:
+    if width > _ID_BYTES or len(packed) != width * (len(kinds) - kinds.count(0)):
+        raise CorruptIndexError(-1, "the ids are not as long as the entries want them")
+    if 0 not in kinds:
+        ids = [lowest + int.from_bytes(packed[at * width : (at + 1) * width]) for at in range(len(kinds))]
+    else:
+        ids = []
+        at = 0
+        for kind in kinds:
+            ids.append(lowest + int.from_bytes(packed[at : at + width]) if kind else 0)
+            at += width if kind else 0
+    if ids and max(ids) > MAX_ID:
+        raise CorruptIndexError(-1, "an id has 63 bits")
+    return ids

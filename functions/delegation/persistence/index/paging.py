@@ -1,0 +1,98 @@
+"""Listing in pages that all see one commit, however many commits happen meanwhile (proposal, Paging Support).
+
+A token holds the commit's id, where to go on, and a checksum over both and the listing's bounds. Whoever answers a page
+decodes the token, loads the index of that commit (not of the current head), and asks for the page.
+"""
+
+import base64
+import binascii
+import zlib
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Self
+
+from delegation.persistence.backends.base import MAX_ID
+from delegation.persistence.index.errors import CorruptIndexError, InvalidPageToken
+from delegation.persistence.index.index import Index
+from delegation.persistence.index.keys import IndexKey, check_keys
+from delegation.persistence.objects.objects import ObjectRef
+
+_FORM: Final = 1
+_SHORTEST: Final = 1 + 8 + 4
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is listed: as the arguments of Index.items."""
+
+    prefix: IndexKey | None = None
+    start: IndexKey | None = None
+    end: IndexKey | None = None
+
+    def checksum(self, content: bytes) -> bytes:
+        """Ties `content` to this listing; it guards against mistakes, a token grants nothing."""
+        bounds = b"".join(b"\x00" if one is None else b"\x01" + len(one).to_bytes(4) + one for one in self._bounds())
+        return zlib.crc32(content + bounds).to_bytes(4)
+
+    def _bounds(self) -> tuple[IndexKey | None, ...]:
+        return self.prefix, self.start, self.end
+
+
+@dataclass(frozen=True, slots=True)
+class PageToken:
+    """Go on after `last` in the index of commit `commit_id`."""
+
+    commit_id: int
+    last: IndexKey
+
+    def encode(self, listing: Listing) -> str:
+        """URL-safe text for a client to bring back."""
+        content = bytes((_FORM,)) + self.commit_id.to_bytes(8) + self.last
+        return base64.urlsafe_b64encode(content + listing.checksum(content)).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str, listing: Listing) -> Self:
+        """What `encode` was given. Raises InvalidPageToken, for the token of another listing too."""
+        try:
+            data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidPageToken("the page token is not one of ours") from error
+        content, checksum = data[:-4], data[-4:]
+        if len(data) < _SHORTEST or content[0] != _FORM or listing.checksum(content) != checksum:
+            raise InvalidPageToken("the page token was altered or belongs to another listing")
+        commit_id = int.from_bytes(content[1:9])
+        try:
+            check_keys(content[9:])
+        except CorruptIndexError as error:
+            raise InvalidPageToken("the page token holds no key") from error
+        if commit_id > MAX_ID:
+            raise InvalidPageToken("the page token holds no commit id")
+        return cls(commit_id, IndexKey(content[9:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entries, and the token for those that follow; None at the end."""
+
+    entries: tuple[tuple[IndexKey, ObjectRef], ...]
+    next_token: str | None
+
+
+def read_page(index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None) -> Page:
+    """A page of at most `limit` entries of the index of `commit_id`.
+
+    Raises InvalidPageToken if `after` is of another commit, ValueError for a limit below 1.
+    """
+    if limit < 1:
+        raise ValueError("a page has at least one entry")
+    start = listing.start
+    if after is not None:
+        if after.commit_id != commit_id:
+            raise InvalidPageToken("the page token is of another commit than the index")
+        # The lowest of all keys above `last`.
+        following = IndexKey(after.last + b"\x00")
+        start = following if start is None else max(start, following)
+    found = tuple(islice(index.items(start, listing.end, listing.prefix), limit + 1))
+    if len(found) <= limit:
+        return Page(found, None)
+    return Page(found[:limit], PageToken(commit_id, found[limit - 1][0]).encode(listing))

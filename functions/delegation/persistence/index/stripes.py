@@ -1,0 +1,47 @@
+"""The object type of stripes: spilled index entries, immutable and decoded at most once while they are cached."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pydantic import PrivateAttr
+
+from delegation.persistence.index.format import STRIPE_TYPE, Entries, decode_head, decode_segment
+from delegation.persistence.objects.objects import ObjectRef, PersistedModel
+from delegation.persistence.objects.types import Fetch, ObjectType
+
+
+class IndexStripe(PersistedModel):
+    """The entries of a range of keys; `data` is a segment (index_format.py)."""
+
+    data: bytes
+
+    _entries: Entries | None = PrivateAttr(default=None)
+
+    def entries(self) -> Entries:
+        """The entries, decoded by whoever asks first. Raises CorruptIndexError."""
+        if self._entries is None:
+            self._entries = decode_segment(self.data)
+        return self._entries
+
+
+def head_links(embedded: bytes) -> Iterator[ObjectRef]:
+    """What an embedded index keeps alive by itself: its stripes and its embedded values. Raises CorruptIndexError."""
+    if embedded:
+        stripes, entries = decode_head(embedded)
+        yield from (stripe.ref for stripe in stripes)
+        yield from _values(entries)
+
+
+def _stripe_links(stripe: IndexStripe, _fetch: Fetch) -> Iterable[ObjectRef]:
+    return _values(stripe.entries())
+
+
+def _values(entries: Entries) -> Iterator[ObjectRef]:
+    for position in range(len(entries.keys)):
+        ref = entries.ref(position)
+        if ref is not None:
+            yield ref
+
+
+STRIPES: Final = ObjectType(STRIPE_TYPE, IndexStripe, links=_stripe_links)
+"""To be declared wherever an index is."""

@@ -1,0 +1,265 @@
+"""Mark and sweep of objects that nothing needs any more (proposal, Handling no longer needed objects).
+
+Safe against live commits and frozen processes: before a reference is marked it is fenced, so a compare-and-set that was
+prepared before fails afterwards; and only objects older than the grace period are deleted, so what commits since the
+fence write is left alone. What a later head names was written since then or named by the head that was marked.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from delegation.persistence.backends.base import SYSTEM, Backend, Locator, ObjectKey, Reference
+from delegation.persistence.errors import MaintenanceRefused, OutcomeUnknown
+from delegation.persistence.ids.snowflake import join_id
+from delegation.persistence.maintenance.bloom import BloomFilter
+from delegation.persistence.maintenance.coordination import CoordinatedTask, TaskRun
+from delegation.persistence.maintenance.marking import Marker
+from delegation.persistence.objects.objects import ObjectRef, PersistedModel
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectType
+from delegation.persistence.objects.updateable import Updateables
+
+_FENCES: Final = 20
+_SALT_BYTES: Final = 16
+
+
+class MarkedObjects(PersistedModel):
+    """A Bloom filter at rest, so that a run that ended early can be gone on with."""
+
+    bits: bytes
+    size: int
+    hashes: int
+    salt: bytes
+    count: int
+
+
+FILTER_TYPE: Final = ObjectType("maintenance-filter", MarkedObjects)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenancePolicy:
+    """What a run deletes and when it refuses.
+
+    Objects younger than `grace` seconds stay: the longest time to list or to commit, and the clocks' differences, fit
+    into it many times. The filter is made for `expected` objects, or for `growth` times those that the last run marked,
+    with `false_positive_rate` (the share of garbage left for the next run); a run that marks `abort_ratio` times as
+    many is ended, and so is one whose filter shows more than `max_false_positive_rate`.
+    """
+
+    grace: float = 86_400.0
+    expected: int = 100_000
+    growth: float = 1.5
+    abort_ratio: float = 2.0
+    false_positive_rate: float = 1e-5
+    max_false_positive_rate: float = 1e-3
+    page: int = 1_000
+    checkpoint_after: float = 60.0
+    lost_after: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceReport:
+    """What a run did; of one gone on with, all its parts together. `complete` is False if it was asked to stop."""
+
+    complete: bool = False
+    references: int = 0
+    marked: int = 0
+    scanned: int = 0
+    deleted: int = 0
+    young: int = 0
+    unknown: int = 0
+    false_positive_rate: float = 0.0
+
+
+class Maintenance:
+    """Runs over all realms of a store, at most one at a time in all processes.
+
+    `store_of` makes a CatalogStore for (realm, catalog); its cache only holds what a run reads.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        store_of: Callable[[str, str], CatalogStore],
+        *,
+        now_us: Callable[[], int],
+        policy: MaintenancePolicy = MaintenancePolicy(),
+        salt: Callable[[], bytes] = lambda: secrets.token_bytes(_SALT_BYTES),
+    ) -> None:
+        self._backend = backend
+        self._store_of = store_of
+        self._system = store_of(SYSTEM, SYSTEM)
+        self._now_us = now_us
+        self._policy = policy
+        self._salt = salt
+        # Among the reserved timestamps, as node leases are.
+        key = ObjectKey(SYSTEM, SYSTEM, "coordinated-task", join_id(1, 0, 0))
+        updateables = Updateables(backend, self._system.types, now_us)
+        self.task = CoordinatedTask(updateables, key, policy.lost_after, now_us)
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> MaintenanceReport:
+        """Mark and sweep, or go on where the last run stopped; `stop` is asked between steps.
+
+        Raises TaskHeld, TaskTakenOver, MaintenanceRefused (nothing more is deleted; `expected` is raised for the next
+        run if it was too low), CorruptObject, OutcomeUnknown, BackendUnavailable.
+        """
+        run = self.task.start()
+        progress = self._resumed(run.state) or self._begun(run.state)
+        try:
+            if not self._mark(run, progress, stop) or not self._sweep(run, progress, stop):
+                self._save(run, progress)
+                run.give_up()
+                return progress.report
+        except MaintenanceRefused:
+            run.finish({"expected": max(progress.filter.count, progress.expected)})
+            self._delete_filter(progress)
+            raise
+        progress.report = replace(progress.report, complete=True)
+        # Only then: a run that took over from this one may be using the filter.
+        run.finish({"expected": progress.filter.count})
+        self._delete_filter(progress)
+        return progress.report
+
+    def _begun(self, state: Mapping[str, Any]) -> "_Progress":
+        policy = self._policy
+        expected = max(policy.expected, round(state.get("expected", 0) * policy.growth))
+        empty = BloomFilter.for_keys(expected, policy.false_positive_rate, self._salt())
+        now = self._now_us()
+        return _Progress(empty, expected, cutoff=now - round(policy.grace * 1e6), saved_at=now)
+
+    def _resumed(self, state: Mapping[str, Any]) -> "_Progress | None":
+        if "filter" not in state or state["cutoff"] <= self._now_us() - round(2 * self._policy.grace * 1e6):
+            # What was marked so long ago is still right, but its filter may be swept any time.
+            return None
+        found = self._system.fetch(ObjectRef(*state["filter"]), MarkedObjects)
+        if found is None:
+            return None
+        marked = found.value
+        restored = BloomFilter(marked.size, marked.hashes, marked.salt, marked.bits, marked.count)
+        progress = _Progress(restored, state["expected"], cutoff=state["cutoff"], saved_at=self._now_us())
+        progress.stored, progress.unsaved = found.ref, False
+        progress.marked_to = state["marked_to"]
+        progress.swept_to = state["swept_to"]
+        progress.sweeping = state["sweeping"]
+        # A newer release may count more.
+        known = MaintenanceReport.__slots__
+        progress.report = MaintenanceReport(**{name: n for name, n in state["report"].items() if name in known})
+        return progress
+
+    def _mark(self, run: TaskRun, progress: "_Progress", stop: Callable[[], bool]) -> bool:
+        if progress.sweeping:
+            return True
+        marker = Marker(self._system.types, progress.filter, progress.cutoff)
+        for reference in sorted(self._backend.references(), key=lambda one: one.key):
+            name = [reference.key.realm, reference.key.catalog, reference.key.name]
+            if progress.marked_to is not None and name <= progress.marked_to:
+                continue
+            if stop():
+                return False
+            fenced = self._fenced(reference)
+            if fenced is not None:
+                progress.unsaved = True
+                marker.mark(self._store_of(reference.key.realm, reference.key.catalog), fenced)
+            if progress.filter.count > self._policy.abort_ratio * progress.expected:
+                count, expected = progress.filter.count, progress.expected
+                raise MaintenanceRefused(f"{count} objects are needed, the filter was made for {expected}")
+            progress.marked_to = name
+            progress.report = replace(progress.report, references=progress.report.references + 1)
+            self._checkpoint(run, progress)
+        rate = progress.filter.false_positive_rate()
+        if rate > self._policy.max_false_positive_rate:
+            raise MaintenanceRefused(f"the filter's false positive rate is {rate:.1e}")
+        progress.sweeping = True
+        progress.report = replace(progress.report, marked=progress.filter.count, false_positive_rate=rate)
+        self._save(run, progress)
+        return True
+
+    def _fenced(self, reference: Reference) -> Reference | None:
+        """The reference as of now, on which no swap prepared before succeeds; None if it was deleted."""
+        current: Reference | None = reference
+        for _ in range(_FENCES):
+            if current is None:
+                return None
+            fenced = current.fenced()
+            try:
+                refused = self._backend.replace_reference(fenced, expected=current)
+            except OutcomeUnknown:
+                current = self._backend.read_reference(reference.key)
+                continue
+            if refused is None:
+                return fenced
+            current = refused.stored
+        raise MaintenanceRefused(f"reference {reference.key} moves too fast to be fenced")
+
+    def _sweep(self, run: TaskRun, progress: "_Progress", stop: Callable[[], bool]) -> bool:
+        while True:
+            if stop():
+                return False
+            page = self._backend.scan(after=progress.swept_to, limit=self._policy.page)
+            doomed: list[Locator] = []
+            report = progress.report
+            for row in page.rows:
+                if row.created_at >= progress.cutoff:
+                    report = replace(report, young=report.young + 1)
+                elif row.token is None and row.key not in progress.filter:
+                    if self._system.types.get(row.key.type) is None:
+                        report = replace(report, unknown=report.unknown + 1)
+                    else:
+                        doomed.append(Locator(row.key, row.parts))
+            if doomed:
+                self._backend.delete_many(doomed)
+            deleted = report.deleted + len({one.key for one in doomed})
+            progress.report = replace(report, scanned=report.scanned + len(page.rows), deleted=deleted)
+            progress.swept_to = page.after
+            if page.after is None:
+                return True
+            self._checkpoint(run, progress)
+
+    def _checkpoint(self, run: TaskRun, progress: "_Progress") -> None:
+        if self._now_us() - progress.saved_at >= self._policy.checkpoint_after * 1e6:
+            self._save(run, progress)
+
+    def _save(self, run: TaskRun, progress: "_Progress") -> None:
+        old = progress.stored
+        if progress.unsaved:
+            size, hashes, salt = progress.filter.shape
+            bits, count = progress.filter.content(), progress.filter.count
+            [progress.stored] = self._system.write(
+                [MarkedObjects(bits=bits, size=size, hashes=hashes, salt=salt, count=count)]
+            )
+            progress.unsaved = False
+        run.checkpoint(progress.state())
+        if old is not None and old != progress.stored:
+            self._system.delete([old])
+        progress.saved_at = self._now_us()
+
+    def _delete_filter(self, progress: "_Progress") -> None:
+        if progress.stored is not None:
+            self._system.delete([progress.stored])
+
+
+@dataclass
+class _Progress:
+    filter: BloomFilter
+    expected: int
+    cutoff: int
+    saved_at: int
+    stored: ObjectRef | None = None
+    unsaved: bool = True
+    marked_to: list[str] | None = None
+    swept_to: str | None = None
+    sweeping: bool = False
+    report: MaintenanceReport = MaintenanceReport()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "filter": list(self.stored) if self.stored else None,
+            "expected": self.expected,
+            "cutoff": self.cutoff,
+            "marked_to": self.marked_to,
+            "swept_to": self.swept_to,
+            "sweeping": self.sweeping,
+            "report": {name: getattr(self.report, name) for name in MaintenanceReport.__slots__},
+        }

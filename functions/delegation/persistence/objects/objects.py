@@ -1,0 +1,91 @@
+"""Objects as their owners see them: frozen pydantic models, stored as CBOR (RFC 8949), unknown fields included."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import cbor2
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+
+from delegation.persistence.backends.base import Locator, ObjectKey, StoredObject, part_count
+from delegation.persistence.errors import CorruptObject
+
+
+class PersistedModel(BaseModel):
+    """A value an object holds. Fields that a newer release wrote are kept and written back (rolling up- and downgrade).
+
+    Only what CBOR carries by itself may be a field: text, bytes, integers of any size, floats, booleans, None, lists,
+    maps, ObjectRef and further PersistedModels. A field that a release adds needs a default, for older values.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+M = TypeVar("M", bound=PersistedModel)
+M_co = TypeVar("M_co", bound=PersistedModel, covariant=True)
+
+
+class UnknownObject(PersistedModel):
+    """An object of a type that no installed package declares: carried byte for byte, its fields only for looking at."""
+
+    _raw: bytes = PrivateAttr(default=b"")
+
+
+class ObjectRef(NamedTuple):
+    """How one object names another of its catalog; `parts` is a hint that may be wrong (Locator)."""
+
+    type: str
+    id: int
+    parts: int = 1
+
+    def locator(self, realm: str, catalog: str) -> Locator:
+        """Where the object is."""
+        return Locator(ObjectKey(realm, catalog, self.type, self.id), self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[M_co]):
+    """An object read or written: `created_at` in µs, `token` of updateable ones, `size` of the stored bytes."""
+
+    key: ObjectKey
+    value: M_co
+    created_at: int
+    size: int
+    token: str | None = None
+
+    @property
+    def ref(self) -> ObjectRef:
+        """What another object keeps to name this one."""
+        return ObjectRef(self.key.type, self.key.id, part_count(self.size))
+
+
+def encode(value: PersistedModel) -> bytes:
+    """The stored form of a value."""
+    if isinstance(value, UnknownObject):
+        return value._raw  # noqa: SLF001 - hidden from its owners, not from this module
+    return cbor2.dumps(value.model_dump())
+
+
+def decode(stored: StoredObject, model: type[M]) -> M:
+    """A stored value as its type's model. Raises CorruptObject."""
+    try:
+        return model.model_validate(_fields(stored))
+    except ValidationError as error:
+        wrong = error.errors(include_input=False, include_url=False)[0]
+        raise CorruptObject(f"{stored.key}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
+
+
+def carry(stored: StoredObject) -> UnknownObject:
+    """A stored value of a type that is not known here. Raises CorruptObject."""
+    unknown = UnknownObject.model_validate(_fields(stored))
+    unknown._raw = stored.value  # noqa: SLF001
+    return unknown
+
+
+def _fields(stored: StoredObject) -> dict[str, Any]:
+    try:
+        fields = cbor2.loads(stored.value)
+    except (cbor2.CBORDecodeError, RecursionError) as error:
+        raise CorruptObject(f"{stored.key} is not CBOR") from error
+    if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
+        raise CorruptObject(f"{stored.key} is not a map of fields")
+    return fields

@@ -1,0 +1,177 @@
+"""The objects and references of one catalog, through types and cache."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from delegation.persistence.backends.base import Backend, Locator, ObjectKey, Reference, ReferenceKey, StoredObject
+from delegation.persistence.errors import OutcomeUnknown, ReferenceExists, ReferenceNotFound
+from delegation.persistence.objects.cache import Cache, Entry
+from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel, encode
+from delegation.persistence.objects.types import ObjectTypes
+from delegation.persistence.objects.updateable import Updateables
+
+CacheKey = ObjectKey | ReferenceKey
+SharedCache = Cache[CacheKey, Any]
+"""One for all catalogs of a process: keys name realm and catalog."""
+_TRIES: Final = 5
+
+
+class CatalogStore:
+    """Objects and references of one catalog; the cache may be shared with other catalogs.
+
+    `new_id` makes object ids, `now_us` is the wall clock in µs since 1970. References are cached for
+    `references_cached_for` seconds (absent ones for `absent_references_cached_for`), by default not at all.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        realm: str,
+        catalog: str,
+        types: ObjectTypes,
+        cache: SharedCache,
+        new_id: Callable[[], int],
+        now_us: Callable[[], int],
+        references_cached_for: float = 0,
+        absent_references_cached_for: float = 0,
+    ) -> None:
+        self.backend = backend
+        self.realm = realm
+        self.catalog = catalog
+        self.types = types
+        self.new_id = new_id
+        self.now_us = now_us
+        self.updateables = Updateables(backend, types, now_us, changed=cache.remove)
+        self._cache = cache
+        self._references_cached_for = references_cached_for
+        self._absent_references_cached_for = absent_references_cached_for
+
+    def fetch(self, ref: ObjectRef, model: type[M]) -> Loaded[M] | None:
+        """One object; None if it is absent. Raises CorruptObject, TypeError if it is no `model`."""
+        [found] = self.fetch_many([ref])
+        return of_model(found, model) if found else None
+
+    def fetch_many(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
+        """Objects in the order asked, None for absent ones; immutable ones once and for all."""
+        wanted = [ref.locator(self.realm, self.catalog) for ref in refs]
+        by_key: dict[CacheKey, Locator] = {one.key: one for one in wanted}
+        found = self._cache.get_many(by_key, lambda keys: self._load([by_key[key] for key in keys]))
+        return [found[one.key] for one in wanted]
+
+    def key(self, ref: ObjectRef) -> ObjectKey:
+        """The key of an object of this catalog."""
+        return ObjectKey(self.realm, self.catalog, ref.type, ref.id)
+
+    def prepare(self, value: M, id_: int | None = None) -> "tuple[Loaded[M], StoredObject]":
+        """A new immutable object that is not written yet."""
+        declared = self.types.of(type(value))
+        if declared.mutable:
+            raise ValueError(f"objects of type {declared.name!r} are updateable, not written once")
+        key = ObjectKey(self.realm, self.catalog, declared.name, self.new_id() if id_ is None else id_)
+        stored = StoredObject(key, encode(value), self.now_us())
+        return Loaded(key, value, stored.created_at, len(stored.value)), stored
+
+    def write(self, values: Iterable[PersistedModel]) -> list[ObjectRef]:
+        """Write new immutable objects, each under a new id."""
+        prepared = [self.prepare(value) for value in values]
+        self.backend.put_many(stored for _, stored in prepared)
+        self.remember(loaded for loaded, _ in prepared)
+        return [loaded.ref for loaded, _ in prepared]
+
+    def remember(self, written: Iterable[Loaded[Any]]) -> None:
+        """Keep immutable objects that were just written in the cache."""
+        for one in written:
+            self._cache.put(one.key, Entry(one, one.size))
+
+    def delete(self, refs: Sequence[ObjectRef]) -> None:
+        """Remove immutable objects that nothing refers to."""
+        self.backend.delete_many(ref.locator(self.realm, self.catalog) for ref in refs)
+        for ref in refs:
+            self._cache.remove(self.key(ref))
+
+    def reference_key(self, name: str) -> ReferenceKey:
+        """The key of a reference of this catalog."""
+        return ReferenceKey(self.realm, self.catalog, name)
+
+    def reference(self, name: str) -> Reference:
+        """A reference, as old as the cache may be. Raises ReferenceNotFound."""
+        key = self.reference_key(name)
+        found: Reference | None = self._cache.get_many([key], self._load_reference)[key]
+        if found is None:
+            raise ReferenceNotFound(f"catalog {self.catalog!r} has no reference {name!r}")
+        return found
+
+    def current_reference(self, name: str) -> Reference:
+        """A reference as of now. Raises ReferenceNotFound."""
+        found = self.backend.read_reference(self.reference_key(name))
+        if found is None:
+            raise ReferenceNotFound(f"catalog {self.catalog!r} has no reference {name!r}")
+        self.remember_reference(found)
+        return found
+
+    def remember_reference(self, one: Reference) -> None:
+        """Keep a reference just read or moved in the cache, if references are cached."""
+        self._cache.put(one.key, Entry(one, len(one.heads) * 8, self._references_cached_for))
+
+    def create_reference(self, name: str, head: int | None = None) -> Reference:
+        """A new reference; ReferenceExists if there is one of that name."""
+        new = Reference(self.reference_key(name), () if head is None else (head,), self.now_us())
+        self._cache.remove(new.key)
+        stored = self._create(new)
+        # `created_at` never changes, so it tells whose creation it was when the answer was lost.
+        if stored and stored.created_at != new.created_at:
+            raise ReferenceExists(f"catalog {self.catalog!r} has a reference {name!r} already")
+        self.remember_reference(stored or new)
+        return stored or new
+
+    def references(self) -> Iterator[Reference]:
+        """All references of this catalog."""
+        return (one for one in self.backend.references(realm=self.realm) if one.key.catalog == self.catalog)
+
+    def _load(self, locators: list[Locator]) -> dict[CacheKey, Entry[Any]]:
+        types = {one.key: self.types.get(one.key.type) for one in locators}
+        immutable = all(declared is not None and not declared.mutable for declared in types.values())
+        stored = self.backend.fetch_many(locators, consistent=not immutable)
+        entries: dict[CacheKey, Entry[Any]] = {}
+        for key, declared in types.items():
+            one = stored.get(key)
+            if one is None:
+                entries[key] = Entry(None, keep_for=(declared and declared.absent_expires_after) or 0)
+                continue
+            value = self.types.decode(one)
+            # Of an unknown type nobody knows whether it may be kept.
+            keep_for = declared.cached_for(value) if declared else 0
+            loaded = Loaded(key, value, one.created_at, len(one.value), one.token)
+            entries[key] = Entry(loaded, len(one.value), keep_for)
+        return entries
+
+    def _load_reference(self, keys: list[CacheKey]) -> dict[CacheKey, Entry[Any]]:
+        entries: dict[CacheKey, Entry[Any]] = {}
+        for key in keys:
+            if not isinstance(key, ReferenceKey):
+                raise TypeError(f"{key} is not a reference's key")
+            found = self.backend.read_reference(key)
+            keep_for = self._references_cached_for if found else self._absent_references_cached_for
+            entries[key] = Entry(found, 0, keep_for)
+        return entries
+
+    def _create(self, new: Reference) -> Reference | None:
+        unclear = False
+        for _ in range(_TRIES):
+            try:
+                refused = self.backend.create_reference(new)
+            except OutcomeUnknown:
+                unclear = True
+                continue  # The same once more: it finds what the first one wrote, or writes it.
+            if refused and not unclear:
+                raise ReferenceExists(f"catalog {self.catalog!r} has a reference {new.key.name!r} already")
+            return refused.stored if refused else None
+        raise OutcomeUnknown(f"reference {new.key.name!r} may have been created")
+
+
+def of_model(found: Loaded[PersistedModel], model: type[M]) -> Loaded[M]:
+    """The object as one of `model`. Raises TypeError if it holds something else."""
+    if not isinstance(found.value, model):
+        raise TypeError(f"{found.key} holds a {type(found.value).__name__}, not a {model.__name__}")
+    return Loaded(found.key, found.value, found.created_at, found.size, found.token)

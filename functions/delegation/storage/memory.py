@@ -1,0 +1,140 @@
+"""Object stores in memory, for tests and for trying things out: atomic under threads, and able to fail on command."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from delegation.storage.base import BatchResult, KeyFailure, ObjectNotFound, ObjectTooLarge
+from delegation.storage.locations import ObjectLocation, uri_of
+
+
+class Killed(BaseException):
+    """The process died here. Not an Exception: no handler in the engine may survive it."""
+
+
+class Faults:
+    """Decides, call by call, what goes wrong; one instance may be shared by several stores.
+
+    `kill_at` counts calls from 1 over all that share it; `after` says whether the call still takes effect. Once killed,
+    every later call is killed too: a dead process makes none.
+    """
+
+    def __init__(self, *, kill_at: int | None = None, after: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._kill_at = kill_at
+        self._after = after
+        self.calls = 0
+        self.names: list[str] = []
+
+    @contextmanager
+    def call(self, name: str) -> Iterator[None]:
+        with self._lock:
+            self.calls += 1
+            self.names.append(name)
+            number = self.calls
+        due = self._kill_at is not None and number >= self._kill_at
+        if due and not (self._after and number == self._kill_at):
+            raise Killed(name)
+        yield
+        if due:
+            raise Killed(name)
+
+
+class MemoryObjectStore:
+    """A table's files in memory.
+
+    `refuse(bucket, key, nth)` gives the error code for the nth delete of a key (from 1), None to let it happen;
+    `denied` prefixes (canonical URIs) answer every delete below them with AccessDenied.
+    """
+
+    def __init__(
+        self,
+        objects: Mapping[tuple[str, str], bytes] | None = None,
+        *,
+        faults: Faults | None = None,
+        refuse: Callable[[str, str, int], str | None] | None = None,
+        denied: Sequence[str] = (),
+        versioned_buckets: Sequence[str] = (),
+    ) -> None:
+        self._lock = threading.Lock()
+        self.objects: dict[tuple[str, str], bytes] = dict(objects or {})
+        self.faults = faults or Faults()
+        self._refuse = refuse
+        self._denied = tuple(denied)
+        self._versioned = frozenset(versioned_buckets)
+        self.tries: Counter[tuple[str, str]] = Counter()
+        self.deleted: list[str] = []
+
+    def put(self, location: ObjectLocation, data: bytes) -> None:
+        """The side door: not counted, never failing."""
+        with self._lock:
+            self.objects[location.bucket, location.key] = data
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        with self.faults.call("read"), self._lock:
+            data = self.objects.get((location.bucket, location.key))
+            if data is None:
+                raise ObjectNotFound(f"no object {location.uri}")
+            if len(data) > limit:
+                raise ObjectTooLarge(f"{location.uri} has {len(data)} bytes, more than {limit}")
+            return data
+
+    def exists(self, location: ObjectLocation) -> bool:
+        with self.faults.call("exists"), self._lock:
+            return (location.bucket, location.key) in self.objects
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        with self.faults.call("delete"), self._lock:
+            deleted: list[str] = []
+            failed: list[KeyFailure] = []
+            for key in keys:
+                code = self._verdict(bucket, key)
+                if code is not None:
+                    failed.append(KeyFailure(key, code))
+                    continue
+                self.objects.pop((bucket, key), None)
+                deleted.append(key)
+                self.deleted.append(uri_of(bucket, key))
+            return BatchResult(tuple(deleted), tuple(failed), markers=bool(deleted) and bucket in self._versioned)
+
+    def probe_delete(self, prefix: str) -> str | None:
+        with self.faults.call("probe"):
+            return "AccessDenied" if self._is_denied(prefix) else None
+
+    def versioned(self, bucket: str) -> bool | None:
+        with self.faults.call("versioned"):
+            return bucket in self._versioned
+
+    def _verdict(self, bucket: str, key: str) -> str | None:
+        self.tries[bucket, key] += 1
+        if self._is_denied(uri_of(bucket, key)):
+            return "AccessDenied"
+        return None if self._refuse is None else self._refuse(bucket, key, self.tries[bucket, key])
+
+    def _is_denied(self, uri: str) -> bool:
+        return uri.startswith(self._denied) if self._denied else False
+
+
+class MemoryPlanStore:
+    """The service's bucket in memory."""
+
+    def __init__(self, *, faults: Faults | None = None) -> None:
+        self._lock = threading.Lock()
+        self.objects: dict[str, bytes] = {}
+        self.faults = faults or Faults()
+
+    def put(self, key: str, data: bytes) -> None:
+        with self.faults.call("plan put"), self._lock:
+            self.objects[key] = data
+
+    def get(self, key: str) -> bytes:
+        with self.faults.call("plan get"), self._lock:
+            if key not in self.objects:
+                raise ObjectNotFound(f"no object {key}")
+            return self.objects[key]
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        with self.faults.call("plan list"), self._lock:
+            found = sorted(key for key in self.objects if key.startswith(prefix))
+        return iter(found)

@@ -1,0 +1,305 @@
+"""S3 (and what speaks its protocol) through boto3: table files with vended credentials, plans with our own role.
+
+Addressing style, endpoint and region come from the table's configuration (`s3.endpoint`, `s3.path-style-access`,
+`client.region`), else from boto3's own settings. Clients live in the process that made them; nothing here is pickled.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
+from botocore.parsers import ResponseParserError
+
+from delegation.storage.base import (
+    BatchResult,
+    KeyFailure,
+    ObjectNotFound,
+    ObjectStoreError,
+    ObjectStoreUnavailable,
+    ObjectTooLarge,
+)
+from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Settings, StorageCredential
+from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
+from delegation.storage.s3_delete import fits_xml, quicken
+from delegation.storage.s3_errors import (
+    ABSENT,
+    EXPIRED,
+    EXPIRED_CODES,
+    FAILED,
+    cause_of,
+    code_of,
+    delete_code_of,
+    translate,
+)
+from delegation.storage.sessions import s3_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for S3, in seconds, and how often to ask; a delete is asked once, for the deleter asks again."""
+
+    connect: float = 10.0
+    read: float = 60.0
+    tries: int = 5
+
+    def config(self, *, asked_once: bool = False, **more: Any) -> Config:
+        """For a boto3 client."""
+        tries = 1 if asked_once else self.tries
+        return Config(
+            connect_timeout=self.connect,
+            read_timeout=self.read,
+            retries={"total_max_attempts": tries, "mode": "standard"},
+            **more,
+        )
+
+
+# An API call is answered within 29 s or not at all, and what begins last may begin at 20 s.
+WHILE_A_CALLER_WAITS = Patience(connect=1.5, read=3.0, tries=2)
+_BODY_TRIES = 3
+_NEVER_ETAG = '"00000000000000000000000000000000"'
+
+
+class S3ObjectStore:
+    """A table's files; one instance per process.
+
+    Without `credentials` boto3 finds the process' own and `settings` say where the store is; with them the table does.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials | None = None,
+        *,
+        settings: S3Settings | None = None,
+        connections: int = 32,
+        patience: Patience | None = None,
+    ) -> None:
+        self._credentials = credentials
+        self._settings = settings
+        self._connections = connections
+        self._patience = patience or Patience()
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[str, str, bool], S3Client] = {}
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        return self._call(
+            location.uri, lambda client: _read(client, location, limit, min(_BODY_TRIES, self._patience.tries))
+        )
+
+    def exists(self, location: ObjectLocation) -> bool:
+        def head(client: "S3Client") -> bool:
+            client.head_object(Bucket=location.bucket, Key=location.key)
+            return True
+
+        try:
+            return self._call(location.uri, head)
+        except ObjectNotFound:
+            return False
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        if bucket == LOCAL:
+            return _all_failed(keys, UnsupportedLocation.code)
+        deleted: list[str] = []
+        failed: list[KeyFailure] = []
+        markers = False
+        for credential, group in self._by_credential(bucket, keys):
+            client = self._client(credential, deleting=True)
+            plain, alone = _by_wire(group)
+            results = [_delete_many(client, bucket, plain)] if plain else []
+            results.extend(_delete_one(client, bucket, key) for key in alone)
+            for result in results:
+                deleted.extend(result.deleted)
+                failed.extend(result.failed)
+                markers = markers or result.markers
+                if credential is not None and any(failure.code == EXPIRED for failure in result.failed):
+                    self._replace(f"s3://{bucket}/{group[0]}", credential)
+        return BatchResult(tuple(deleted), tuple(failed), markers)
+
+    def probe_delete(self, prefix: str) -> str | None:
+        uri = f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}"
+        bucket, key = split(uri)
+
+        def probe(client: "S3Client") -> None:
+            # If-Match keeps a versioned bucket from adding a marker for the absent key; authorisation is checked first.
+            client.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG)
+
+        def plain_probe(client: "S3Client") -> None:
+            client.delete_object(Bucket=bucket, Key=key)
+
+        verdict = self._refusal(uri, probe)
+        if verdict == "NotImplemented" and not self.versioned(bucket):
+            verdict = self._refusal(uri, plain_probe)
+        return verdict
+
+    def _refusal(self, uri: str, delete: "Callable[[S3Client], None]") -> str | None:
+        """The code with which a delete of an absent key is refused; None when it is allowed."""
+        try:
+            self._call(uri, delete)
+        except ObjectNotFound:
+            return None
+        except ObjectStoreUnavailable:
+            raise
+        except ObjectStoreError as error:
+            code = cause_of(error)
+            return None if code == "PreconditionFailed" else code
+        return None
+
+    def versioned(self, bucket: str) -> bool | None:
+        def ask(client: "S3Client") -> bool:
+            return client.get_bucket_versioning(Bucket=bucket).get("Status") is not None
+
+        try:
+            return self._call(uri_of(bucket, "") if bucket == LOCAL else self._somewhere_in(bucket), ask)
+        except (ObjectStoreError, CredentialsUnavailable):
+            return None
+
+    def _somewhere_in(self, bucket: str) -> str:
+        """A URI in the bucket that the credentials cover, for questions about the bucket itself."""
+        known = [] if self._credentials is None else [one.prefix for one in self._credentials.table().credentials]
+        covered = (f"{prefix.rstrip('/')}/" for prefix in known if prefix.partition("://")[2])
+        return next((uri for uri in covered if uri.partition("://")[2].startswith(f"{bucket}/")), f"s3://{bucket}/")
+
+    def _call(self, uri: str, action: "Callable[[S3Client], T]") -> T:
+        """Do something with the client for a URI; boto3 retries what passes, an expired credential is replaced once."""
+        if split(uri)[0] == LOCAL:
+            raise UnsupportedLocation(uri, "not in an object store")
+        credential = None if self._credentials is None else self._credentials.for_uri(uri)
+        try:
+            return action(self._client(credential))
+        except ClientError as error:
+            if self._credentials is None or credential is None or code_of(error) not in EXPIRED_CODES:
+                translate(uri, error)
+        except (BotoCoreError, ResponseParserError) as error:
+            translate(uri, error)
+        try:
+            return action(self._client(self._credentials.replace(uri, credential)))
+        except FAILED as error:
+            translate(uri, error)
+
+    def _replace(self, uri: str, refused: StorageCredential) -> None:
+        if self._credentials is not None:
+            self._credentials.replace(uri, refused)
+
+    def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[StorageCredential | None, Sequence[str]]]:
+        """Keys grouped by the credential that reaches them; nearly always one group."""
+        if self._credentials is None:
+            return [(None, keys)]
+        first = self._credentials.for_uri(f"s3://{bucket}/{keys[0]}")
+        if len({credential.access_key_id for credential in self._credentials.table().credentials}) <= 1:
+            return [(first, keys)]
+        groups: dict[str, tuple[StorageCredential, list[str]]] = {}
+        for key in keys:
+            credential = self._credentials.for_uri(f"s3://{bucket}/{key}")
+            groups.setdefault(credential.access_key_id, (credential, []))[1].append(key)
+        return list(groups.values())
+
+    def _client(self, credential: StorageCredential | None, *, deleting: bool = False) -> "S3Client":
+        # A renewed token may come under the same key id.
+        who = ("", "") if credential is None else (credential.access_key_id, credential.session_token or "")
+        name = (*who, deleting)
+        with self._lock:
+            client = self._clients.get(name)
+            if client is None:
+                if len(self._clients) >= 16:
+                    self._clients.clear()
+                client = self._clients[name] = self._build(credential, deleting=deleting)
+            return client
+
+    def _build(self, credential: StorageCredential | None, *, deleting: bool) -> "S3Client":
+        settings = self._settings
+        if settings is None and self._credentials is not None:
+            settings = self._credentials.table().s3
+        settings = settings or S3Settings()
+        # Deletes are retried per key and at our own rate, and a million keys need no validation of their types.
+        config = self._patience.config(
+            asked_once=deleting,
+            parameter_validation=not deleting,
+            max_pool_connections=self._connections,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": "path"} if settings.path_style else None,
+        )
+        client = s3_client(
+            settings,
+            aws_access_key_id=None if credential is None else credential.access_key_id,
+            aws_secret_access_key=None if credential is None else credential.secret_access_key,
+            aws_session_token=None if credential is None else credential.session_token,
+            config=config,
+        )
+        if deleting:
+            quicken(client)
+        return client
+
+
+def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) -> bytes:
+    """boto3 retries a call, but not a body that breaks off."""
+    for _ in range(tries):
+        answer = client.get_object(Bucket=location.bucket, Key=location.key)
+        stated = answer.get("ContentLength", 0)
+        if stated <= limit:
+            try:
+                # Chunked transfer, as some stores and proxies answer, states no length.
+                data = answer["Body"].read(None if "ContentLength" in answer else limit + 1)
+            except (HTTPClientError, IncompleteReadError) as error:
+                broken = error
+                continue
+            if len(data) <= limit:
+                return data
+        answer["Body"].close()
+        raise ObjectTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than {limit}")
+    raise broken
+
+
+def _by_wire(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """(keys that XML can carry, those that go one by one in the URL, percent-encoded); the latter are rare."""
+    if fits_xml("".join(keys)):
+        return keys, ()
+    return [key for key in keys if fits_xml(key)], [key for key in keys if not fits_xml(key)]
+
+
+def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
+    try:
+        answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]})
+    except ClientError as error:
+        return _all_failed(keys, delete_code_of(error))
+    except BotoCoreError:
+        return _all_failed(keys, "ConnectionFailed")
+    except ResponseParserError:  # an answer cut short by something in between: what it confirmed is not known
+        return _all_failed(keys, "NoAnswer")
+    asked = set(keys)
+    confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in asked]
+    markers = any(one.get("DeleteMarker") for one in confirmed)
+    deleted = {one["Key"] for one in confirmed}
+    if len(deleted) == len(asked) and not answer.get("Errors"):
+        return BatchResult(tuple(deleted), markers=markers)
+    codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in asked}
+    deleted.update(key for key, code in codes.items() if code in ABSENT)
+    left = {key: codes.get(key, "NoAnswer") for key in keys if key not in deleted}
+    failed = tuple(KeyFailure(key, EXPIRED if code in EXPIRED_CODES else code) for key, code in left.items())
+    return BatchResult(tuple(deleted), failed, markers=markers)
+
+
+def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
+    try:
+        answer = client.delete_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        return _all_failed([key], delete_code_of(error))
+    except BotoCoreError:
+        return _all_failed([key], "ConnectionFailed")
+    except ResponseParserError:
+        return _all_failed([key], "NoAnswer")
+    return BatchResult((key,), markers=bool(answer.get("DeleteMarker")))
+
+
+def _all_failed(keys: Sequence[str], code: str) -> BatchResult:
+    if code in ABSENT:  # the key, or the bucket itself
+        return BatchResult(tuple(keys))
+    return BatchResult((), tuple(KeyFailure(key, EXPIRED if code in EXPIRED_CODES else code) for key in keys))

@@ -1,0 +1,218 @@
+"""One task, one life: every change of a task as a pure function of the task, an event and the time.
+
+The arrows are the table of delegation-service.txt §7 plus exactly those that DESIGN §2 names.
+A status change raises `version`; everything else leaves it. `revision` and `nonce` are stamped by whoever writes.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+
+from delegation.tasks.errors import IllegalTransition, LeaseLost
+from delegation.tasks.life.model import HELD, Status, Task
+from delegation.tasks.life.redaction import redacted
+
+S = Status
+ARROWS: Final[dict[Status, frozenset[Status]]] = {
+    S.SUBMITTED: frozenset({S.ACQUIRING_RESOURCES, S.RUNNING, S.FAILURE}),
+    S.ACQUIRING_RESOURCES: frozenset({S.RUNNING, S.RETRY_SCHEDULED, S.FAILURE}),
+    S.RUNNING: frozenset({S.SUCCESS, S.RETRY_SCHEDULED, S.FAILURE}),
+    S.RETRY_SCHEDULED: frozenset({S.ACQUIRING_RESOURCES, S.RUNNING, S.FAILURE}),
+    S.SUCCESS: frozenset({S.SUBMITTED}),
+    S.FAILURE: frozenset({S.SUBMITTED}),
+}
+
+LOST: Final = "LOST"
+CANCELLED: Final = "CANCELLED"
+HANDED_OVER: Final = "HANDED_OVER"
+DISPATCH_FAILED: Final = "DISPATCH_FAILED"
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lost_not_before": None, "recheck_not_before": None}
+_RESULT_LIMIT: Final = 32_768
+_SUMMARY_LIMIT: Final = 1_024
+
+
+def transition(task: Task, target: Status, now: datetime, **fields: Any) -> Task:
+    """The task one version later in status `target`, with `fields` set.
+
+    Raises IllegalTransition when no arrow leads there.
+    """
+    if target not in ARROWS[task.status]:
+        raise IllegalTransition(task.task_id, task.status, target)
+    return task.evolve(status=target, version=task.version + 1, last_status_change_ts=now, **fields)
+
+
+def held_by(task: Task, attempt: int) -> Task:
+    """The task itself if this attempt holds it; raises LeaseLost otherwise: the fencing check."""
+    if task.status not in HELD or task.attempt_count != attempt:
+        raise LeaseLost(task.task_id, attempt=attempt, current=task.attempt_count, status=task.status)
+    return task
+
+
+def acquire(task: Task, owner: str, now: datetime, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
+    """A waiting task becomes this owner's next attempt, which has no engine and no job run yet."""
+    return transition(
+        task,
+        Status.ACQUIRING_RESOURCES,
+        now,
+        attempt_count=task.attempt_count + 1,
+        lease_owner=owner,
+        lease_acquired_ts=now,
+        lost_not_before=lost_not_before,
+        recheck_not_before=recheck_not_before,
+        next_scheduled_run_ts=None,
+        due_at=lost_not_before,
+        dispatch_base=task.dispatch_count,
+        engine=None,
+        job_run_id=None,
+    )
+
+
+def renew(task: Task, attempt: int, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
+    """A heartbeat: the holder's deadlines move, never backwards; no version. The same task when none moves.
+
+    Raises LeaseLost.
+    """
+    held_by(task, attempt)
+    lost = max(lost_not_before, task.lost_not_before or lost_not_before)
+    recheck = max(recheck_not_before, task.recheck_not_before or recheck_not_before)
+    if (lost, recheck) == (task.lost_not_before, task.recheck_not_before):
+        return task
+    return task.evolve(lost_not_before=lost, recheck_not_before=recheck, due_at=lost)
+
+
+def start(task: Task, attempt: int, now: datetime, *, effects: bool = False) -> Task:
+    """The attempt's main work begins, with `effects` that stay; repeats change nothing. Raises LeaseLost."""
+    held_by(task, attempt)
+    began = task.effects_began_ts or (now if effects else None)
+    if task.status is Status.RUNNING:
+        return task if began == task.effects_began_ts else task.evolve(effects_began_ts=began)
+    return transition(task, Status.RUNNING, now, effects_began_ts=began)
+
+
+def succeed(
+    task: Task, attempt: int, now: datetime, *, summary: str, details: Mapping[str, Any] = NOTHING, **results: Any
+) -> Task:
+    """The work is done. Raises LeaseLost."""
+    held_by(task, attempt)
+    return transition(
+        task.with_details(details),
+        Status.SUCCESS,
+        now,
+        due_at=None,
+        error_code=None,
+        eta_ts=None,
+        result_summary=_short(summary),
+        **_NO_LEASE,
+        **results,
+    )
+
+
+def fail(task: Task, now: datetime, *, code: str, summary: str, extended: str | None = None) -> Task:
+    """No further automatic attempt will be made; works from every status that is not terminal."""
+    return transition(
+        task,
+        Status.FAILURE,
+        now,
+        due_at=None,
+        next_scheduled_run_ts=None,
+        eta_ts=None,
+        error_code=code,
+        result_summary=_short(redacted(summary)),
+        result_extended=_bounded(task, now, code, summary if extended is None else extended),
+        **_NO_LEASE,
+    )
+
+
+def schedule_retry(
+    task: Task,
+    now: datetime,
+    *,
+    at: datetime,
+    grace: timedelta,
+    code: str,
+    summary: str,
+    excuse: bool = False,
+    throttled: bool = False,
+    noted: bool = True,
+) -> Task:
+    """A held task waits until `at` for its next attempt; `excuse` keeps this attempt from counting.
+
+    What is not `noted` stays out of the history of errors, and displaces none there.
+    """
+    return transition(
+        task,
+        Status.RETRY_SCHEDULED,
+        now,
+        next_scheduled_run_ts=at,
+        due_at=at + grace,
+        eta_ts=None,
+        attempts_excused=task.attempts_excused + (1 if excuse else 0),
+        throttled_count=task.throttled_count + (1 if throttled else 0),
+        error_code=code,
+        result_summary=_short(redacted(summary)),
+        result_extended=_bounded(task, now, code, summary) if noted else task.result_extended,
+        **_NO_LEASE,
+    )
+
+
+def resubmit(
+    task: Task,
+    now: datetime,
+    *,
+    payload: str,
+    synchronous: bool,
+    grace: timedelta,
+    anew: Mapping[str, Any] | None,
+    at: datetime | None = None,
+) -> Task:
+    """A terminal task is submitted again with a fresh retry budget: by a person, the same request, or recurrence.
+
+    `anew` are the details of a task that starts from the beginning; None lets it go on where it stopped, with its
+    details (DESIGN §2). `at` is when it is to run, now if None.
+    """
+    begun = {} if anew is None else {"details": anew, "effects_began_ts": None, "progress_ts": None}
+    return transition(
+        task,
+        Status.SUBMITTED,
+        now,
+        task_payload=payload,
+        received_timestamp=now,
+        synchronous=synchronous,
+        next_scheduled_run_ts=at or now,
+        due_at=(at or now) + grace,
+        attempts_excused=task.attempt_count,
+        throttled_count=0,
+        dispatch_base=task.dispatch_count,
+        cancel_requested=False,
+        error_code=None,
+        result_summary=None,
+        result_extended=None,
+        children=(),
+        pending_result=None,
+        **begun,
+    )
+
+
+def recur(task: Task, now: datetime, *, grace: timedelta, anew: Mapping[str, Any]) -> Task:
+    """A recurring task that just ended, however it did, is SUBMITTED for its next run."""
+    at = now + timedelta(seconds=task.recurrence_seconds or 0)
+    return resubmit(task, now, payload=task.task_payload, synchronous=False, grace=grace, anew=anew, at=at)
+
+
+def dispatched(task: Task, *, due_at: datetime) -> Task:
+    """One more dispatch of a waiting task is about to be sent; somebody looks again at `due_at` if it gets lost."""
+    return task.evolve(dispatch_count=task.dispatch_count + 1, due_at=due_at)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SUMMARY_LIMIT else text[: _SUMMARY_LIMIT - 1] + "…"
+
+
+def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
+    """The history of errors without secrets, newest last, cut at the front (delegation-service.txt §7)."""
+    line = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {redacted(text)}"
+    history = f"{task.result_extended}\n{line}" if task.result_extended else line
+    return history[-_RESULT_LIMIT:]

@@ -1,0 +1,136 @@
+"""The seam between tasks and whatever stores them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from delegation.tasks.life.model import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Store version 1 of a task and its head, if there is no such task."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move the head from `before` to `after` (version + 1) and put that version's row, in one transaction.
+
+    `via` are versions passed through on the way: RUNNING for work that was done before it was noticed, RETRY_SCHEDULED
+    for a lost task that is acquired at once. Each gets its row in the same transaction, so versions stay gap-free.
+    """
+
+    before: Task
+    after: Task
+    via: tuple[Task, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Task, ...]:
+        """Every new version, ascending."""
+        return (*self.via, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """Rewrite the head within its version (heartbeat, dispatch, plan, progress); no row is written."""
+
+    before: Task
+    after: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """Write nothing, but require that the head still stands at this version, whatever its revision."""
+
+    task: Task
+
+
+Change = Create | Advance | Revise | Expect
+
+
+@dataclass(frozen=True, slots=True)
+class DueEntry:
+    """A hint from the due index; the head is the truth."""
+
+    task_id: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A head that this release cannot read: a newer one wrote it, or it is corrupt."""
+
+    task_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some heads and the cursor that continues after them, None at the end."""
+
+    entries: tuple[Task | Unreadable, ...]
+    cursor: str | None
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Those that can be read."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Task))
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """Those that cannot."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Unreadable))
+
+
+class TaskStore(Protocol):
+    """Heads, rows and the due index of all tasks.
+
+    Every write is atomic, conditional on version and revision, and carries its own nonce (`after.nonce`): applying the
+    same change a second time after an unclear answer is recognised as one's own and returns as if it had answered.
+    All methods raise StoreUnavailable when nothing was written, OutcomeUnknown when that could not be told; those about
+    one task raise MalformedRecord when this release cannot read it.
+    """
+
+    def apply(self, change: Change) -> Task:
+        """Apply one change and return the task as it now stands.
+
+        Raises TaskExists (Create), StaleTask (the version moved), RevisionConflict (only the revision did).
+        """
+
+    def get(self, task_id: str) -> Task | None:
+        """The head, read consistently."""
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        """One version's row, read consistently."""
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """Rows with a version greater than `after`, ascending, at most `limit`; readable while the task runs."""
+
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """Entries of the due index at or before `now`, about the oldest first; of all shards or these."""
+
+    def remove(self, task: Task) -> bool:
+        """Remove a terminal task for good: its rows oldest first, its head last, each step only while the head stands.
+
+        True when this call removed the head, False when there was none (any more). An interrupted removal is finished
+        by repeating it; a task that moves on meanwhile keeps its head and its newest rows. Raises StaleTask or
+        RevisionConflict when the head is no longer `task`, ValueError when `task` is not terminal.
+        """
+
+    def forget(self, task_id: str, below: int) -> int:
+        """Remove rows of versions below `below`, oldest first, for the history of a task that recurs; how many.
+
+        The head and its own row always stay. Interrupted, a repeat goes on. What is left is gap-free.
+        """
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        """All heads in no particular order, a page at a time; one that cannot be read is told in its place."""
+
+
+def require_terminal(task: Task) -> None:
+    """ValueError for a task that has no outcome: removing it would lose accepted work."""
+    if not task.is_terminal:
+        raise ValueError(f"task {task.task_id} is {task.status}: only a terminal task can be removed")

@@ -1,0 +1,96 @@
+"""The stored format of a task (`format: 1`): every later release must read what this one writes."""
+
+import zlib
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import FORMAT, HEAD, STORED_NAMES, Task
+from delegation.tasks.stores.base import Unreadable
+from delegation.timestamps import isoformat
+
+SHARDS: Final = 16
+"""Shards of the due index: a GSI keyed by status would throttle the whole table (FACTS, AWS)."""
+
+_FIELDS: Final = frozenset(Task.model_fields) - {"details"}
+_ATTRIBUTE_OF: Final = {name: STORED_NAMES.get(name, name) for name in _FIELDS}
+_FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()}
+_ALWAYS_THERE: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
+"""Details that format 1 writes for every kind of task; a detail with this value is as good as none."""
+_STORAGE_ONLY: Final = frozenset({"format", "due_bucket"})
+
+
+def due_bucket(task_id: str) -> str:
+    """The shard of the due index that a task belongs to: `due-00` … `due-15`."""
+    return f"due-{zlib.crc32(task_id.encode()) % SHARDS:02d}"
+
+
+def due_buckets() -> tuple[str, ...]:
+    """All shards of the due index."""
+    return tuple(f"due-{shard:02d}" for shard in range(SHARDS))
+
+
+def head_item(task: Task) -> dict[str, Any]:
+    """The current copy: version 0 as its sort key, its real number beside it, and its place in the due index."""
+    item = {**_attributes(task), "version": HEAD, "current_version": task.version}
+    if task.due_at is not None:
+        item |= {"due_bucket": due_bucket(task.task_id), "due_at": isoformat(task.due_at)}
+    return item
+
+
+def row_item(task: Task) -> dict[str, Any]:
+    """One version, never changed again and never in the index."""
+    return {**_attributes(task), "version": task.version}
+
+
+def _attributes(task: Task) -> dict[str, Any]:
+    values = {_ATTRIBUTE_OF[name]: _encode(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
+    own = {name: value for name, value in values.items() if value is not None}
+    return {**_ALWAYS_THERE, **task.details, **own, "format": FORMAT}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return isoformat(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def task_of(item: Mapping[str, Any]) -> Task:
+    """The task of a stored head or row; what is no field of a task is a detail.
+
+    Raises MalformedRecord, naming the field, when the item is of another format or does not make a task.
+    """
+    if item.get("format") != FORMAT:
+        raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
+    values = dict(item)
+    values["version"] = values.pop("current_version", values.get("version"))
+    known = {_FIELD_OF[name]: _decode(value) for name, value in values.items() if name in _FIELD_OF}
+    details = {name: _decode(value) for name, value in values.items() if name not in _FIELD_OF.keys() | _STORAGE_ONLY}
+    for name, value in _ALWAYS_THERE.items():
+        if details.get(name) == value:
+            del details[name]
+    try:
+        return Task(**known, details=details)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "record"
+        raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}") from None
+
+
+def entry_of(task_id: str, item: Mapping[str, Any]) -> Task | Unreadable:
+    """A stored head as a page shows it."""
+    try:
+        return task_of(item)
+    except MalformedRecord as error:
+        return Unreadable(task_id, str(error))
+
+
+def _decode(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) and value == value.to_integral_value() else value

@@ -1,0 +1,355 @@
+"""TaskStore on one DynamoDB table: heads under version 0, rows under their version, a sparse sharded due index.
+
+Calls (uncontended): Create and Advance are one TransactWriteItems of two puts, Revise one PutItem, get one consistent
+GetItem, due one Query a shard. Conditions ask for ALL_OLD on refusal, which costs nothing and tells who won.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
+from delegation.tasks.errors import (
+    OutcomeUnknown,
+    RevisionConflict,
+    StaleTask,
+    StoreUnavailable,
+    TaskError,
+    TaskExists,
+)
+from delegation.tasks.life.model import HEAD, Task
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import (
+    Advance,
+    Change,
+    Create,
+    DueEntry,
+    Expect,
+    Page,
+    Revise,
+    Unreadable,
+    require_terminal,
+)
+from delegation.timestamps import isoformat
+
+DUE_INDEX: Final = "due"
+ROWS_A_REMOVAL: Final = 8
+"""Rows removed in one transaction: with the head nine items, at most 400 KB each, below the limit of 4 MB."""
+Action = dict[str, Any]
+"""One element of TransactWriteItems."""
+
+_UNMOVED: Final = "current_version = :version AND revision = :revision"
+
+
+class CompanionRefused(TaskError):
+    """The condition of an action that another store joined to a transaction failed; `item` is what stood there."""
+
+    code: ClassVar[str] = "COMPANION_REFUSED"
+
+    def __init__(self, item: Mapping[str, Any] | None) -> None:
+        super().__init__("a joined write was refused")
+        self.item = item
+
+
+class ConditionalTable(DynamoDbCalls):
+    """DynamoDbCalls with the errors of tasks."""
+
+    unavailable = StoreUnavailable
+    unknown = OutcomeUnknown
+
+
+class DynamoDbTaskStore:
+    """TaskStore over the task table, reached through a ConditionalTable."""
+
+    def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
+        self.dynamodb = dynamodb
+        self.table = table
+
+    def apply(self, change: Change) -> Task:
+        """See TaskStore.apply."""
+        if isinstance(change, Revise):
+            put = self._actions(change)[0]["Put"]
+            return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
+        if isinstance(change, Expect):
+            head = self.get(change.task.task_id)
+            if head is None or head.version != change.task.version:
+                raise StaleTask(change.task.task_id, head)
+            return head
+        return self.transact(change)
+
+    def transact(self, change: Change, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
+        """Apply a change and other stores' actions in one transaction.
+
+        `token` (≤ 36 characters) is the ClientRequestToken, by default the change's nonce; an Expect writes no nonce of
+        its own and needs one. Raises like `apply`, and CompanionRefused when the condition of one of `also` failed.
+        """
+        items = [*self._actions(change), *also]
+        client_token = token or _after(change).nonce
+        client = self.dynamodb.client
+        return self._settle(
+            change, lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=client_token)
+        )
+
+    def _actions(self, change: Change) -> list[Action]:
+        match change:
+            case Create(task):
+                return [
+                    self._put(codec.head_item(task), "attribute_not_exists(task_id)"),
+                    self._put(codec.row_item(task), "attribute_not_exists(task_id)"),
+                ]
+            case Advance(before, after):
+                rows = [self._put(codec.row_item(row), "attribute_not_exists(task_id)") for row in change.rows]
+                return [self._put(codec.head_item(after), _UNMOVED, before), *rows]
+            case Revise(before, after):
+                return [self._put(codec.head_item(after), _UNMOVED, before)]
+            case Expect(task):
+                return [
+                    {
+                        "ConditionCheck": {
+                            "TableName": self.table,
+                            "Key": to_item({"task_id": task.task_id, "version": HEAD}),
+                            "ConditionExpression": "current_version = :version",
+                            "ExpressionAttributeValues": to_item({":version": task.version}),
+                            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                        }
+                    }
+                ]
+
+    def _put(self, item: Mapping[str, Any], condition: str, before: Task | None = None) -> Action:
+        put: Action = {
+            "TableName": self.table,
+            "Item": to_item(item),
+            "ConditionExpression": condition,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if before is not None:
+            put["ExpressionAttributeValues"] = to_item({":version": before.version, ":revision": before.revision})
+        return {"Put": put}
+
+    def _settle(self, change: Change, call: Callable[[], object]) -> Task:
+        """Make the call and tell whose refusal it is: our own earlier try's, another writer's, or a companion's."""
+        try:
+            reasons = self.dynamodb.write(call)
+        except OutcomeUnknown:
+            return self._read_back(change)
+        if not reasons:
+            return _after(change)
+        own = len(self._actions(change))
+        if isinstance(change, Expect):
+            _raise_companion(reasons[own:])  # the companion alone knows whether an earlier try was applied
+        if any(reason.get("Code") == REFUSED for reason in reasons[:own]):
+            return self._judge(change, reasons[0].get("Item"))
+        _raise_companion(reasons[own:])
+        raise _conflict(change, self.get(_after(change).task_id))
+
+    def _judge(self, change: Change, item: Mapping[str, Any] | None) -> Task:
+        """A refused write: our own earlier try's doing, or a lost race; `item` is the head that refused it."""
+        task = _after(change)
+        try:
+            head = codec.task_of(from_item(item)) if item else self.get(task.task_id)
+            applied = self._applied(change, head)
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(f"what refused a write to task {task.task_id} could not be read") from error
+        if applied is not None:
+            return applied
+        raise _conflict(change, head)
+
+    def _read_back(self, change: Change) -> Task:
+        """What became of a write without a clear answer; OutcomeUnknown while it may still arrive."""
+        task = _after(change)
+        try:
+            head = self.get(task.task_id)
+            applied = self._applied(change, head)
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(f"a write to task {task.task_id} could not be read back") from error
+        if applied is not None:
+            return applied
+        if head is not None and _is_past(change, head):
+            raise _conflict(change, head)
+        raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer")
+
+    def _applied(self, change: Change, head: Task | None) -> Task | None:
+        """The head if our write is in it or in a row below it, None otherwise."""
+        if head is None or isinstance(change, Expect):
+            return None
+        after = _after(change)
+        if head.nonce == after.nonce:
+            return head
+        if isinstance(change, Revise) or head.version < after.version:
+            return None
+        row = self.get_version(after.task_id, after.version)
+        return head if row is not None and row.nonce == after.nonce else None
+
+    def get(self, task_id: str) -> Task | None:
+        """See TaskStore.get."""
+        return self._item(task_id, HEAD)
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        """See TaskStore.get_version."""
+        return self._item(task_id, version) if version > HEAD else None
+
+    def _item(self, task_id: str, version: int) -> Task | None:
+        answer = self._read("get_item", Key=to_item({"task_id": task_id, "version": version}), ConsistentRead=True)
+        return codec.task_of(from_item(answer["Item"])) if "Item" in answer else None
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """See TaskStore.history."""
+        found: list[Task] = []
+        start: dict[str, Any] = {}
+        while len(found) < limit:
+            answer = self._read(
+                "query",
+                KeyConditionExpression="task_id = :id AND version > :after",
+                ExpressionAttributeValues=to_item({":id": task_id, ":after": max(after, HEAD)}),
+                ConsistentRead=True,
+                Limit=limit - len(found),
+                **start,
+            )
+            found += [codec.task_of(from_item(item)) for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                break
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return tuple(found)
+
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """See TaskStore.due: a Query a shard, side by side, and one more for each further MB."""
+
+        def shard(bucket: str) -> list[DueEntry]:
+            items: list[dict[str, Any]] = []
+            after: dict[str, Any] = {}
+            while True:
+                answer = self._read(
+                    "query",
+                    IndexName=DUE_INDEX,
+                    KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
+                    ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
+                    Limit=limit - len(items),
+                    **after,
+                )
+                items += [from_item(item) for item in answer["Items"]]
+                if "LastEvaluatedKey" not in answer or len(items) >= limit:
+                    break
+                after = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            return [DueEntry(item["task_id"], datetime.fromisoformat(item["due_at"])) for item in items]
+
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            found = [
+                entry
+                for entries in pool.map(shard, codec.due_buckets() if shards is None else shards)
+                for entry in entries
+            ]
+        return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+
+    def remove(self, task: Task) -> bool:
+        """See TaskStore.remove: one Query and one transaction for every eight rows."""
+        require_terminal(task)
+        while True:
+            answer = self._read(
+                "query",
+                KeyConditionExpression="task_id = :id AND version > :head",
+                ExpressionAttributeValues=to_item({":id": task.task_id, ":head": HEAD}),
+                ProjectionExpression="task_id, version",
+                ConsistentRead=True,
+                Limit=ROWS_A_REMOVAL,
+            )
+            last = "LastEvaluatedKey" not in answer
+            rows = [{"Delete": {"TableName": self.table, "Key": key}} for key in answer["Items"]]
+            reasons = self._remove_step([self._while_unmoved(task, "Delete" if last else "ConditionCheck"), *rows])
+            if reasons:
+                head = self.get(task.task_id)
+                if head is None:
+                    return False
+                if head.version == task.version:
+                    raise RevisionConflict(task.task_id, head)
+                raise StaleTask(task.task_id, head)
+            if last:
+                return True
+
+    def forget(self, task_id: str, below: int) -> int:
+        """See TaskStore.forget: a Query and a transaction for every eight rows; versions only grow, so no condition."""
+        head = self.get(task_id)
+        last = HEAD if head is None else min(below, head.version) - 1
+        forgotten = 0
+        while last > HEAD:  # an empty range is refused, not answered
+            answer = self._read(
+                "query",
+                KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",
+                ExpressionAttributeValues=to_item({":id": task_id, ":first": HEAD + 1, ":last": last}),
+                ProjectionExpression="task_id, version",
+                ConsistentRead=True,
+                Limit=ROWS_A_REMOVAL,
+            )
+            if not answer["Items"]:
+                break
+            self._remove_step([{"Delete": {"TableName": self.table, "Key": key}} for key in answer["Items"]])
+            forgotten += len(answer["Items"])
+        return forgotten
+
+    def _remove_step(self, items: list[Action]) -> Sequence[Mapping[str, Any]]:
+        return self.dynamodb.write(lambda: self.dynamodb.client.transact_write_items(TransactItems=items))
+
+    def _while_unmoved(self, task: Task, action: str) -> Action:
+        return {
+            action: {
+                "TableName": self.table,
+                "Key": to_item({"task_id": task.task_id, "version": HEAD}),
+                "ConditionExpression": _UNMOVED,
+                "ExpressionAttributeValues": to_item({":version": task.version, ":revision": task.revision}),
+            }
+        }
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        """See TaskStore.heads: a Scan that reads rows too and shows heads only."""
+        found: list[Task | Unreadable] = []
+        start: dict[str, Any] = {}
+        if cursor is not None:
+            start = {"ExclusiveStartKey": to_item({"task_id": cursor, "version": HEAD})}
+        while len(found) <= limit:
+            answer = self._read(
+                "scan",
+                FilterExpression="version = :head",
+                ExpressionAttributeValues=to_item({":head": HEAD}),
+                **start,
+            )
+            found += [codec.entry_of(item["task_id"], item) for item in map(from_item, answer["Items"])]
+            if "LastEvaluatedKey" not in answer:
+                break
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        page = tuple(found[:limit])
+        return Page(page, page[-1].task_id if len(found) > limit else None)
+
+    def _read(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        return self.dynamodb.repeatable(operation, TableName=self.table, **arguments)
+
+
+def _after(change: Change) -> Task:
+    return change.after if isinstance(change, Advance | Revise) else change.task
+
+
+def _is_past(change: Change, head: Task) -> bool:
+    """Whether a change that left no trace in this head can never be applied any more."""
+    match change:
+        case Create():
+            return True
+        case Advance(before, _) | Revise(before, _):
+            return head.revision != before.revision
+        case Expect():
+            return False  # it writes nothing of its own: what was joined to it may have been applied before
+
+
+def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
+    for reason in reasons:
+        if reason.get("Code") == REFUSED:
+            item = reason.get("Item")
+            raise CompanionRefused(from_item(item) if item else None)
+
+
+def _conflict(change: Change, head: Task | None) -> TaskError:
+    task = _after(change)
+    if isinstance(change, Create):
+        return TaskExists(task.task_id, head)
+    before = change.before if isinstance(change, Advance | Revise) else change.task
+    if head is not None and head.version == before.version:
+        return RevisionConflict(task.task_id, head)
+    return StaleTask(task.task_id, head)

@@ -1,0 +1,21 @@
+"""Reading a task's rows: what came of a submission, however often the task ran since."""
+
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import TaskStore
+
+
+def first_outcome(store: TaskStore, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
+    """The first terminal version of a task from `since_version` on, None while there is none (DESIGN §3).
+
+    Costs no more than the head while the task stands where it stood.
+    """
+    head = head or store.get(task_id)
+    if head is None or not (head.is_terminal or head.version > since_version):
+        return None
+    after = since_version - 1
+    while rows := store.history(task_id, after=after):
+        for row in rows:
+            if row.is_terminal:
+                return row
+        after = rows[-1].version
+    return None

@@ -1,0 +1,181 @@
+"""TaskStore in memory: atomic under threads, able to inject faults. For tests, simulations and laptops."""
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Final
+
+from delegation.tasks.errors import MalformedRecord, RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import (
+    Advance,
+    Change,
+    Create,
+    DueEntry,
+    Expect,
+    Page,
+    Revise,
+    Unreadable,
+    require_terminal,
+)
+
+Fault = Callable[[str], None]
+"""Called with `before NAME` and `after NAME` around every call; what it raises is what the caller sees."""
+_OTHER_FORMAT: Final = "format: another than this release's"
+
+
+def no_fault(_point: str) -> None:
+    """Inject nothing."""
+
+
+class MemoryTaskStore:
+    """Heads and rows in two dictionaries under one lock; a fault raised `after` a write leaves it applied."""
+
+    def __init__(self, fault: Fault = no_fault) -> None:
+        self.fault = fault
+        self.lock = threading.RLock()
+        self._heads: dict[str, Task] = {}
+        self._rows: dict[str, dict[int, Task]] = {}
+        self._unreadable: set[str] = set()
+
+    def make_unreadable(self, task_id: str) -> None:
+        """From now on this task is as if a newer release had written it: it stays, and cannot be read."""
+        with self.lock:
+            self._unreadable.add(task_id)
+
+    def apply(self, change: Change) -> Task:
+        """See TaskStore.apply."""
+        self.fault("before apply")
+        with self.lock:
+            task = self.apply_locked(change)
+        self.fault("after apply")
+        return task
+
+    def apply_locked(self, change: Change) -> Task:
+        """Apply a change under `lock`, so that another store can join its own write to the same transaction."""
+        self._require_readable((change.after if isinstance(change, Advance | Revise) else change.task).task_id)
+        match change:
+            case Create(task):
+                return self._create(task)
+            case Advance(before, after, via):
+                task = self._move(before, after, row=True)
+                for passed in via:
+                    self._rows[task.task_id].setdefault(passed.version, _row(passed))
+                return task
+            case Revise(before, after):
+                return self._move(before, after, row=False)
+            case Expect(task):
+                head = self._heads.get(task.task_id)
+                if head is None or head.version != task.version:
+                    raise StaleTask(task.task_id, head)
+                return head
+
+    def _create(self, task: Task) -> Task:
+        stored = self._heads.get(task.task_id)
+        if stored is not None:
+            if self._rows[task.task_id][1].nonce == task.nonce:
+                return stored
+            raise TaskExists(task.task_id, stored)
+        self._heads[task.task_id] = task
+        self._rows[task.task_id] = {task.version: _row(task)}
+        return task
+
+    def _move(self, before: Task, after: Task, *, row: bool) -> Task:
+        head = self._heads.get(before.task_id)
+        if head is not None and head.nonce == after.nonce:
+            return head
+        if head is None:
+            raise StaleTask(before.task_id, None)
+        if head.version != before.version:
+            ours = self._rows[before.task_id].get(after.version) if row else None
+            if ours is not None and ours.nonce == after.nonce:
+                return head
+            raise StaleTask(before.task_id, head)
+        if head.revision != before.revision:
+            raise RevisionConflict(before.task_id, head)
+        self._heads[before.task_id] = after
+        if row:
+            self._rows[before.task_id][after.version] = _row(after)
+        return after
+
+    def get(self, task_id: str) -> Task | None:
+        """See TaskStore.get."""
+        self.fault("before get")
+        with self.lock:
+            self._require_readable(task_id)
+            return self._heads.get(task_id)
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        """See TaskStore.get_version."""
+        self.fault("before get_version")
+        with self.lock:
+            self._require_readable(task_id)
+            return self._rows.get(task_id, {}).get(version)
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """See TaskStore.history."""
+        self.fault("before history")
+        with self.lock:
+            self._require_readable(task_id)
+            rows = self._rows.get(task_id, {})
+            return tuple(rows[version] for version in sorted(rows) if version > after)[:limit]
+
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """See TaskStore.due."""
+        self.fault("before due")
+        with self.lock:
+            found = [DueEntry(t.task_id, t.due_at) for t in self._heads.values() if t.due_at and t.due_at <= now]
+        if shards is not None:
+            found = [entry for entry in found if codec.due_bucket(entry.task_id) in shards]
+        return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+
+    def remove(self, task: Task) -> bool:
+        """See TaskStore.remove."""
+        require_terminal(task)
+        self.fault("before remove")
+        with self.lock:
+            self._require_readable(task.task_id)
+            head = self._heads.get(task.task_id)
+            if head is None:
+                return False
+            if head.version != task.version:
+                raise StaleTask(task.task_id, head)
+            if head.revision != task.revision:
+                raise RevisionConflict(task.task_id, head)
+            del self._rows[task.task_id]
+            del self._heads[task.task_id]
+        self.fault("after remove")
+        return True
+
+    def forget(self, task_id: str, below: int) -> int:
+        """See TaskStore.forget."""
+        self.fault("before forget")
+        with self.lock:
+            self._require_readable(task_id)
+            head = self._heads.get(task_id)
+            rows = self._rows.get(task_id, {})
+            old = [version for version in rows if head is not None and version < min(below, head.version)]
+            for version in old:
+                del rows[version]
+        self.fault("after forget")
+        return len(old)
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        """See TaskStore.heads."""
+        self.fault("before heads")
+        with self.lock:
+            ids = sorted(task_id for task_id in self._heads if cursor is None or task_id > cursor)
+            page = tuple(
+                Unreadable(task_id, _OTHER_FORMAT) if task_id in self._unreadable else self._heads[task_id]
+                for task_id in ids[:limit]
+            )
+        return Page(page, page[-1].task_id if len(ids) > limit else None)
+
+    def _require_readable(self, task_id: str) -> None:
+        if task_id in self._unreadable:
+            raise MalformedRecord(f"task {task_id}: {_OTHER_FORMAT}")
+
+
+def _row(task: Task) -> Task:
+    return task.evolve(due_at=None)

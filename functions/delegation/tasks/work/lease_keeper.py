@@ -1,0 +1,103 @@
+"""Keeping the lease of an attempt whose work runs in this process, and noticing when that has failed."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+
+from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import LeasePolicy
+from delegation.tasks.work.attempt_context import fence_of
+from delegation.tasks.work.service import TaskService
+
+logger = logging.getLogger(__name__)
+_LEAST_PAUSE: Final = timedelta(milliseconds=20)
+
+
+class WorkOutlivedLease(TaskError):
+    """The lease of an attempt is over and its work has not stopped: only ending this process stops it in time."""
+
+    code: ClassVar[str] = "WORK_OUTLIVED_LEASE"
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(f"attempt {task.attempt_count} of task {task.task_id} did not stop when its lease was over")
+        self.task_id = task.task_id
+
+
+DoneWithin = Callable[["Future[Any]", float], bool]
+"""Waits for some work to be done, however it ends, for at most so many seconds; whether it is."""
+
+
+def done_within(work: "Future[Any]", seconds: float) -> bool:
+    """See DoneWithin."""
+    return bool(wait([work], timeout=seconds).done)
+
+
+def renew_every(lease: LeasePolicy) -> timedelta:
+    """How often to renew, so that a renewal lands before `recheck_not_before` less the clock drift and may fail once.
+
+    `recheck_not_before` lies half a lease ahead (`Lease.until`).
+    """
+    return max((lease.lost_timeout / 2 - lease.clock_drift) / 2, _LEAST_PAUSE)
+
+
+class LeaseKeeper:
+    """Renews the lease of one attempt while its work runs.
+
+    A run fences itself a clock drift before its lease is over (`runs.HeldRun`); work that has not stopped half a drift
+    later raises WorkOutlivedLease. Renewing is left to a thread of its own, because a call to a store that is away may
+    take longer than the lease. Work that shows no life for a whole lease is not vouched for, however alive this process
+    is: a hung attempt is lost.
+    """
+
+    def __init__(
+        self, tasks: TaskService, task: Task, monotonic: Callable[[], float], waits: DoneWithin = done_within
+    ) -> None:
+        self._tasks = tasks
+        self._task = task
+        self._monotonic = monotonic
+        self._waits = waits
+        self._lease = tasks.lease
+        self._fence = self._monotonic()
+        self._move_fence(task)
+
+    def watch(self, work: "Future[Any]") -> None:
+        """Return when the work is done, however it ended; WorkOutlivedLease when it goes on without a lease."""
+        keeping = threading.Thread(target=self._keep, args=(work,), name=f"lease-{self._task.task_id}", daemon=True)
+        keeping.start()
+        while not self._waits(work, max(self._fence - self._monotonic(), 0)):
+            if self._monotonic() >= self._fence:
+                raise WorkOutlivedLease(self._task)
+        keeping.join()
+
+    def _keep(self, work: "Future[Any]") -> None:
+        every = renew_every(self._lease)
+        pause = every
+        while not self._waits(work, pause.total_seconds()):
+            try:
+                self._move_fence(self._renew())
+                pause = every
+            except (LeaseLost, TaskNotFound):
+                return  # the work finds out at its next checkpoint, and can write nothing any more
+            except TaskError as error:
+                pause = max(every / 4, _LEAST_PAUSE)
+                fields = {"action": "renew", "task_id": self._task.task_id, "error_code": error.code}
+                logger.warning("a lease was not renewed", extra=fields)
+
+    def _renew(self) -> Task:
+        """Up to a lease after the last sign of life, which a run gives at its checkpoints."""
+        seen = self._tasks.get(self._task.task_id)
+        sign = max(filter(None, (self._task.lease_acquired_ts, seen.progress_ts)))
+
+        def lease(_now: datetime) -> Lease:
+            return Lease.lasting(self._lease.lost_timeout, sign)
+
+        return self._tasks.heartbeat(self._task.task_id, self._task.attempt_count, lease)
+
+    def _move_fence(self, task: Task) -> None:
+        fence = fence_of(self._tasks, task, self._lease.clock_drift / 2, self._monotonic)
+        self._fence = self._fence if fence is None else fence

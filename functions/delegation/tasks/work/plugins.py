@@ -1,0 +1,73 @@
+"""Behaviors that a deployment brings along: functions that `DELEGATION_BEHAVIORS` names, called once a process.
+
+`acme.tasks:behaviors` is a function of the TaskService that answers Behaviors (`tasks.behaviors.Behavior`) or whole
+TaskBehaviors. Every process that runs tasks or decides what is to become of them has to name the same ones; to one that
+does not, their tasks belong to a newer deployment.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from delegation.errors import DelegationError
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior
+from delegation.tasks.work.service import TaskService
+
+Added = Callable[[TaskService], Iterable[Behavior[Any, Any] | TaskBehavior]]
+
+
+class BadPlugin(DelegationError):
+    """What DELEGATION_BEHAVIORS names cannot be used; a process does not start with it."""
+
+    code: ClassVar[str] = "BAD_PLUGIN"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"DELEGATION_BEHAVIORS: {name}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """What was declared, and the task types that it runs."""
+
+    declared: tuple[Behavior[Any, Any] | TaskBehavior, ...] = ()
+    kinds: frozenset[str] = frozenset()
+
+    @property
+    def fail_when_lost(self) -> frozenset[str]:
+        """The kinds whose lost runs are failures."""
+        functions = (one for one in self.declared if isinstance(one, Behavior))
+        return frozenset(one.kind for one in functions if one.on_lost is OnLost.FAIL)
+
+    def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
+        """All of them, ready to be run over `tasks`."""
+        return tuple(FunctionBehavior(tasks, one) if isinstance(one, Behavior) else one for one in self.declared)
+
+
+def load(names: Sequence[str], tasks: TaskService, *, taken: frozenset[str]) -> Plugins:
+    """Import and call what is named; BadPlugin tells which name is wrong, and of a kind that is `taken` already."""
+    found: list[Behavior[Any, Any] | TaskBehavior] = []
+    added: frozenset[str] = frozenset()
+    for name in names:
+        for declared in _function(name)(tasks):
+            kinds = frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
+            if again := sorted(kinds & (taken | added)):
+                raise BadPlugin(name, f"the kind {again[0]} is there already")
+            added |= kinds
+            found.append(declared)
+    return Plugins(tuple(found), added)
+
+
+def _function(name: str) -> Added:
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise BadPlugin(name, "is not module:function")
+    try:
+        function: Added = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise BadPlugin(name, f"cannot be imported: {error}") from error
+    except AttributeError:
+        raise BadPlugin(name, f"{module} has no {attribute}") from None
+    if not callable(function):
+        raise BadPlugin(name, "is not a function")
+    return function

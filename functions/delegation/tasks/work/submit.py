@@ -1,0 +1,129 @@
+"""`Tasks`: submit a behavior's parameters, get an id and a completion (reliable-tasks.md, "Persona").
+
+A *client instance* is this class: it submits and waits, and never runs what others submitted. A *service instance* is
+a worker beside it (`tasks.worker`), or the state machine.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from delegation.backoff import pauses
+from delegation.tasks.errors import (
+    TaskFailed,
+)
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.work.behaviors import Behavior
+from delegation.tasks.work.service import TaskService
+
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+
+
+class Completion(Generic[P, R]):
+    """The outcome of one submission, when there is one: awaitable, pollable, or simply dropped (fire and forget).
+
+    Yields the typed result of SUCCESS (None for behaviors without one) and raises TaskFailed for FAILURE. Waiting looks
+    no sooner than `recheck_not_before` says that something may have changed, and at least every two seconds.
+    """
+
+    def __init__(self, tasks: TaskService, behavior: Behavior[P, R], task_id: str, since_version: int) -> None:
+        self._tasks = tasks
+        self._behavior = behavior
+        self.task_id = task_id
+        self.since_version = since_version
+
+    def poll(self) -> Task | None:
+        """The terminal version that is this submission's outcome, None while there is none; TaskNotFound if removed."""
+        return self._tasks.outcome(self.task_id, self.since_version, head=self._tasks.get(self.task_id))
+
+    def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> R | None:
+        """Block until the outcome; TimeoutError after `timeout`."""
+        end = None if timeout is None else self._tasks.clock() + timeout
+        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+            outcome = self.poll()
+            if outcome is not None:
+                return self._result(outcome)
+            if end is not None and self._tasks.clock() >= end:
+                raise TimeoutError(f"task {self.task_id} has no outcome yet")
+            sleep(pause)
+        return None
+
+    def __await__(self) -> Generator[Any, None, R | None]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> R | None:
+        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+            outcome = await asyncio.to_thread(self.poll)
+            if outcome is not None:
+                return self._result(outcome)
+            await asyncio.sleep(pause)
+        return None
+
+    def _result(self, outcome: Task) -> R | None:
+        if outcome.status is Status.FAILURE:
+            raise TaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
+        return self._behavior.read_result(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted(Generic[P, R]):
+    """What `submit` answers; `is_new` is False when it attached to a task that was there already."""
+
+    task_id: str
+    completion: Completion[P, R]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The attempt that a child is submitted for."""
+
+    task_id: str
+    attempt: int
+
+
+class Tasks:
+    """Submits tasks. Raises StoreUnavailable when nothing was stored, OutcomeUnknown when that cannot be told."""
+
+    def __init__(self, service: TaskService) -> None:
+        self._service = service
+
+    def submit(self, behavior: Behavior[P, R], parameters: P, *, parent: Parent | None = None) -> Submitted[P, R]:
+        """Store a task for these parameters, or attach to the one that has them.
+
+        A deterministic task that ended in FAILURE is submitted again; one that succeeded is complete. With `parent` the
+        task is its child: the parent ends after it. ValueError for a child that recurs, for it never ends.
+        """
+        if parent is not None and behavior.every is not None:
+            raise ValueError(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+        first = self._first(behavior, parameters, parent)
+        if parent is not None:
+            self._service.adopt(parent.task_id, parent.attempt, first.task_id)
+        task, is_new = self._service.create(first)
+        completion = Completion(self._service, behavior, task.task_id, task.version)
+        return Submitted(task.task_id, completion, is_new)
+
+    def start_here(self, behavior: Behavior[P, R], parameters: P, owner: str, lease: Lease) -> Task | None:
+        """Store a task that this process runs at once: its first state is RUNNING, so nobody else picks it up.
+
+        None when a task of this id is there already (reliable-tasks.md, "Optimization for locally created tasks").
+        """
+        return self._service.start_held(self._first(behavior, parameters, None), owner, lease)
+
+    def _first(self, behavior: Behavior[P, R], parameters: P, parent: Parent | None) -> Task:
+        return self._service.first(
+            task_id=behavior.task_id(parameters),
+            task_type=behavior.kind,
+            payload=parameters.model_dump_json(),
+            parent_id=parent.task_id if parent else None,
+            recurrence_seconds=None if behavior.every is None else int(behavior.every.total_seconds()),
+        )

@@ -1,0 +1,66 @@
+"""`persistence-maintenance`: the recurring singleton that marks and sweeps what the persistence kernel stores."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.persistence.maintenance.sweep import Maintenance
+from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver
+from delegation.tasks.work.behaviors import Behavior, Run
+
+KIND: Final = "PERSISTENCE_MAINTENANCE"
+EVERY: Final = timedelta(hours=6)
+
+
+class Sweep(BaseModel):
+    """Nothing to choose: the policy belongs to the process that runs it."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class SweepReport(BaseModel):
+    """What one run did; see the kernel's MaintenanceReport."""
+
+    model_config = ConfigDict(frozen=True)
+
+    references: int
+    marked: int
+    scanned: int
+    deleted: int
+    young: int
+    false_positive_rate: float
+
+
+def persistence_maintenance(
+    maintenance: Callable[[], Maintenance], *, every: timedelta = EVERY
+) -> Behavior[Sweep, SweepReport]:
+    """The behavior; `maintenance` is called when it runs, so that a process that only submits needs no store.
+
+    A run that has to end early leaves its progress in the store, and the next attempt goes on there.
+    """
+
+    def work(_parameters: Sweep, run: Run) -> SweepReport:
+        ended: list[LeaseLost | RunCancelled | RunHandedOver] = []
+
+        def stop() -> bool:
+            try:
+                run.checkpoint()
+            except (LeaseLost, RunCancelled, RunHandedOver) as end:
+                ended.append(end)
+            return bool(ended)
+
+        report = maintenance().run(stop)
+        if ended:
+            raise ended[0]
+        return SweepReport(
+            references=report.references,
+            marked=report.marked,
+            scanned=report.scanned,
+            deleted=report.deleted,
+            young=report.young,
+            false_positive_rate=report.false_positive_rate,
+        )
+
+    return Behavior(KIND, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)

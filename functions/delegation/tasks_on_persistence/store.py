@@ -1,0 +1,263 @@
+"""TaskStore on the NoSQL persistence kernel: heads, rows and the due index of all tasks are one index of one reference.
+
+    head/{task_id}              the current copy
+    row/{task_id}/{version}     one version, never changed
+    due/{due_at}/{task_id}      the current copy again, while somebody has to look at the task
+
+A change is one commit, so all of it holds or none; concurrent changes of one process share a compare-and-set. For
+deployments that have the kernel and no task table; the task table (`tasks.dynamodb`) scales further, for its writes
+never meet.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, Final
+
+from delegation.persistence.backends.base import Backend
+from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.committer import Committer
+from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
+from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown, ReferenceExists
+from delegation.persistence.errors import OutcomeUnknown as BackendOutcomeUnknown
+from delegation.persistence.index.index import Index
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from delegation.persistence.objects.store import CatalogStore, of_model
+from delegation.persistence.objects.types import ObjectType, installed
+from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import (
+    Advance,
+    Change,
+    Create,
+    DueEntry,
+    Expect,
+    Page,
+    Revise,
+    Unreadable,
+    require_terminal,
+)
+from delegation.timestamps import isoformat
+
+REFERENCE: Final = "tasks"
+_HEAD: Final = "head"
+_ROW: Final = "row"
+_DUE: Final = "due"
+
+
+class StoredTask(PersistedModel):
+    """A head or a row in its stored format (`codec`)."""
+
+    item: dict[str, Any]
+
+
+STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
+
+
+def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
+    """Persistence in this process, with the type of stored tasks; whoever sweeps these objects needs it too."""
+    return PersistenceProcess(backend, types=installed((*OWN_TYPES, STORED_TASK)), **settings)
+
+
+class KernelTaskStore:
+    """TaskStore on one reference of a catalog's store, which is made if it is not there."""
+
+    def __init__(self, store: CatalogStore, *, policy: IndexPolicy = IndexPolicy(), **settings: Any) -> None:  # noqa: B008
+        with suppress(ReferenceExists):
+            store.create_reference(REFERENCE)
+        self._store = store
+        self._committer = Committer(store, REFERENCE, EntityHead, seal=seal(policy), **settings)
+
+    def apply(self, change: Change) -> Task:
+        """See TaskStore.apply."""
+        after = change.after if isinstance(change, Advance | Revise) else change.task
+        try:
+            with _translated():
+                return self._committer.commit(lambda attempt: _applied(attempt, change), operation=after.task_id).result
+        except OutcomeUnknown:
+            return self._read_back(change, after)
+
+    def get(self, task_id: str) -> Task | None:
+        """See TaskStore.get."""
+        return self._task(IndexKey.of(_HEAD, task_id))
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        """See TaskStore.get_version."""
+        return self._task(_row_key(task_id, version))
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """See TaskStore.history."""
+        first = _row_key(task_id, max(after, 0) + 1)
+        with _translated():
+            index = self._index()
+            refs = [ref for _, ref in _some(index.items(start=first, prefix=IndexKey.of(_ROW, task_id)), limit)]
+            return tuple(self._tasks(refs))
+
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """See TaskStore.due."""
+        end = IndexKey.of(_DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts behind a separator
+        with _translated():
+            items = self._index().items(end=end, prefix=IndexKey.of(_DUE))
+            # One index without shards: the others' entries are passed over.
+            asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
+            places = [key.elements() for key, _ in _some(asked, limit)]
+        return [DueEntry(task_id, datetime.fromisoformat(due_at)) for _, due_at, task_id in places]
+
+    def remove(self, task: Task) -> bool:
+        """See TaskStore.remove: here in one commit."""
+        require_terminal(task)
+
+        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            head = _head(entities, task.task_id)
+            if head is None:
+                return Changed(None, False)
+            _require_unmoved(head, task)
+            for key, _ in list(entities.items(IndexKey.of(_ROW, task.task_id))):
+                entities.remove(key)
+            entities.remove(IndexKey.of(_HEAD, task.task_id))
+            return Changed(entities.head, True)
+
+        with _translated():
+            return self._committer.commit(change, operation=task.task_id).result
+
+    def forget(self, task_id: str, below: int) -> int:
+        """See TaskStore.forget: here in one commit."""
+
+        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, int]:
+            entities = EntityChanges(attempt)
+            head = _head(entities, task_id)
+            last = 0 if head is None else min(below, head.version) - 1
+            rows = entities.items(IndexKey.of(_ROW, task_id))
+            old = [key for key, _ in rows if int(key.elements()[-1]) <= last]
+            for key in old:
+                entities.remove(key)
+            return Changed(entities.head if old else None, len(old))
+
+        with _translated():
+            return self._committer.commit(change, operation=task_id).result
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+        """See TaskStore.heads: in the order of ids."""
+        start = None if cursor is None else IndexKey.of(_HEAD, cursor)
+        with _translated():
+            items = self._index().items(start=start, prefix=IndexKey.of(_HEAD))
+            found = _some(((key, ref) for key, ref in items if key != start), limit + 1)
+            stored = self._store.fetch_many([ref for _, ref in found[:limit]])
+        ids = [key.elements()[-1] for key, _ in found[:limit]]
+        entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
+        return Page(entries, ids[-1] if len(found) > limit else None)
+
+    def _index(self) -> Index:
+        head = self._committer.head()
+        return Index.load(head.value.index, self._store.fetch_many) if head else Index.empty()
+
+    def _task(self, key: IndexKey) -> Task | None:
+        with _translated():
+            ref = self._index().get(key)
+            found = self._store.fetch(ref, StoredTask) if ref else None
+        return codec.task_of(found.value.item) if found else None
+
+    def _tasks(self, refs: Sequence[ObjectRef]) -> Iterator[Task]:
+        for found in self._store.fetch_many(refs):
+            if found is not None:
+                yield codec.task_of(of_model(found, StoredTask).value.item)
+
+    def _read_back(self, change: Change, after: Task) -> Task:
+        head = self.get(after.task_id)
+        if head is not None and not isinstance(change, Expect):
+            row = self.get_version(after.task_id, after.version)
+            if head.nonce == after.nonce or (not isinstance(change, Revise) and row and row.nonce == after.nonce):
+                return head
+        raise OutcomeUnknown(f"a write to task {after.task_id} got no clear answer")
+
+
+def _applied(attempt: Attempt[EntityHead], change: Change) -> Changed[EntityHead, Task]:
+    """One change on the present state; refusals are raised, a change that is there already writes nothing."""
+    entities = EntityChanges(attempt)
+    after = change.after if isinstance(change, Advance | Revise) else change.task
+    head = _head(entities, after.task_id)
+    match change:
+        case Expect(task):
+            if head is None or head.version != task.version:
+                raise StaleTask(task.task_id, head)
+            return Changed(None, head)
+        case Create(task) if head is None:
+            _write(entities, None, task, (task,))
+        case Create(task):
+            first = _stored(entities, _row_key(task.task_id, 1))
+            if head is not None and first is not None and first.nonce == task.nonce:
+                return Changed(None, head)
+            raise TaskExists(task.task_id, head)
+        case Advance(before, after) | Revise(before, after):
+            rows = change.rows if isinstance(change, Advance) else ()
+            if head is not None and head.nonce == after.nonce:
+                return Changed(None, head)
+            if head is not None and rows and head.version != before.version:
+                ours = _stored(entities, _row_key(after.task_id, after.version))
+                if ours is not None and ours.nonce == after.nonce:
+                    return Changed(None, head)
+            if head is None:
+                raise StaleTask(before.task_id, None)
+            _require_unmoved(head, before)
+            _write(entities, head, after, rows)
+    return Changed(entities.head, after)
+
+
+def _require_unmoved(head: Task, before: Task) -> None:
+    if head.version != before.version:
+        raise StaleTask(before.task_id, head)
+    if head.revision != before.revision:
+        raise RevisionConflict(before.task_id, head)
+
+
+def _write(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
+    if head is not None and head.due_at is not None and head.due_at != after.due_at:
+        entities.remove(_due_key(head, head.due_at))
+    for row in rows:
+        entities.put(_row_key(row.task_id, row.version), StoredTask(item=codec.row_item(row)))
+    current = entities.put(IndexKey.of(_HEAD, after.task_id), StoredTask(item=codec.head_item(after)))
+    if after.due_at is not None:
+        entities.link(_due_key(after, after.due_at), current)
+
+
+def _entry(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
+    if found is None:
+        return Unreadable(task_id, "its object is not there")
+    return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
+
+
+def _head(entities: EntityChanges, task_id: str) -> Task | None:
+    return _stored(entities, IndexKey.of(_HEAD, task_id))
+
+
+def _stored(entities: EntityChanges, key: IndexKey) -> Task | None:
+    found = entities.fetch(key, StoredTask)
+    return codec.task_of(found.value.item) if found else None
+
+
+def _row_key(task_id: str, version: int) -> IndexKey:
+    return IndexKey.of(_ROW, task_id, f"{version:010d}")
+
+
+def _due_key(task: Task, due_at: datetime) -> IndexKey:
+    return IndexKey.of(_DUE, isoformat(due_at), task.task_id)
+
+
+def _some(items: Iterator[tuple[IndexKey, ObjectRef]], limit: int) -> list[tuple[IndexKey, ObjectRef]]:
+    return [item for _, item in zip(range(limit), items, strict=False)]
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """The kernel's errors in this package's words."""
+    try:
+        yield
+    except (CommitUnknown, BackendOutcomeUnknown) as error:
+        raise OutcomeUnknown(str(error)) from error
+    except (BackendUnavailable, CommitContended) as error:
+        raise StoreUnavailable(str(error)) from error

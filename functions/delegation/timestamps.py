@@ -1,0 +1,51 @@
+"""Aware UTC timestamps and durations: now, as text, parsed."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, AwareDatetime, TypeAdapter, ValidationError
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
+
+
+Timestamp = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""An aware datetime, kept in UTC; a naive one is refused."""
+
+
+def isoformat(moment: datetime) -> str:
+    """A UTC timestamp as fixed-width RFC 3339 text with microseconds, so that text order is time order."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+_SHORT: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
+_UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_ISO_8601: Final = TypeAdapter(timedelta)
+_LONGEST: Final = timedelta(days=3650)
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration up to ten years, like `30s`, `5m`, `1h`, `500ms` or in ISO 8601 (`PT1H`); ValueError otherwise."""
+    if match := _SHORT.fullmatch(text.strip()):
+        try:
+            parsed = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        except OverflowError as error:
+            raise ValueError(f"{text!r} is longer than any duration") from error
+    elif text.strip().upper().startswith("P"):
+        try:
+            parsed = _ISO_8601.validate_python(text.strip().upper())
+        except ValidationError as error:
+            raise ValueError(f"{text!r} is not an ISO 8601 duration") from error
+    else:
+        raise ValueError(f"{text!r} is not a duration like 30s, 1h or PT1H")
+    if parsed <= timedelta(0):
+        raise ValueError(f"{text!r} is not positive")
+    if parsed > _LONGEST:
+        raise ValueError(f"{text!r} is longer than {_LONGEST.days} days")
+    return parsed
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

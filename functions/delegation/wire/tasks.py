@@ -1,0 +1,112 @@
+"""The record of a task as the API shows it: flat, under the names of delegation-service.txt §7 and DESIGN §2."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+_TERMINAL: Final = frozenset({"SUCCESS", "FAILURE"})
+
+
+class PublishedSegment(BaseModel):
+    """A part of a purge's plan: where it lies in the plan bucket, and the SHA-256 (hex) of its index."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str
+    sha256: str
+
+
+class TaskRecord(BaseModel):
+    """A task; timestamps are UTC. What a newer service adds is kept, and never refused."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    task_id: str
+    version: int
+    parent_id: str | None = None
+    task_type: str
+    task_payload: str = ""
+    status: str
+    received_timestamp: AwareDatetime | None = None
+    last_status_change_ts: AwareDatetime | None = None
+    attempt_count: int = 0
+    created_ts: AwareDatetime | None = None
+    lease_acquired_ts: AwareDatetime | None = None
+    result_summary: str | None = None
+    result_extended: str | None = None
+    revision: int = 0
+    nonce: str = ""
+    lease_owner: str | None = None
+    lost_not_before: AwareDatetime | None = None
+    recheck_not_before: AwareDatetime | None = None
+    next_scheduled_run_ts: AwareDatetime | None = None
+    attempts_excused: int = 0
+    throttled_count: int = 0
+    dispatch_count: int = 0
+    dispatch_base: int = 0
+    cancel_requested: bool = False
+    error_code: str | None = None
+    synchronous: bool = False
+    first_delete_ts: AwareDatetime | None = None
+    engine: str | None = None
+    plan_segments: tuple[PublishedSegment, ...] = ()
+    job_run_id: str | None = None
+    files_planned: int | None = None
+    files_deleted: int = 0
+    files_failed: int = 0
+    bytes_deleted: int = 0
+    files_per_second: int | None = None
+    progress_ts: AwareDatetime | None = None
+    eta_ts: AwareDatetime | None = None
+    purged_identifier: str | None = None
+    purged_metadata_location: str | None = None
+    recurrence_seconds: int | None = None
+    children: tuple[str, ...] = ()
+    pending_result: str | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the task has an outcome."""
+        return self.status in _TERMINAL
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether that is SUCCESS."""
+        return self.status == "SUCCESS"
+
+    @property
+    def table(self) -> str | None:
+        """The dotted name of the table that the payload names, None when it names none (another behavior's task)."""
+        match _object(self.task_payload):
+            case {
+                "operation_parameters": {
+                    "table_identity": {
+                        "catalog_name": str(catalog),
+                        "namespace_levels": [*levels],
+                        "table_name": str(name),
+                    }
+                }
+            }:
+                return ".".join([catalog, *(str(level) for level in levels), name])
+            case _:
+                return None
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Read a record as `shown` makes it."""
+        return cls.model_validate(record)
+
+
+def shown(public: Mapping[str, Any]) -> dict[str, Any]:
+    """What the API shows of a task's public record: every member of TaskRecord in its order, and nothing else."""
+    defaults = {name: [] if field.default == () else field.default for name, field in TaskRecord.model_fields.items()}
+    return {name: public.get(name, default) for name, default in defaults.items()}
+
+
+def _object(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,36 @@
+"""Job runs on EMR Serverless."""
+
+from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
+from delegation.tasks.work.external_jobs import ExternalJobs
+from delegation.wiring.clients import QUICK, aws
+from delegation.wiring.settings import JobSettings, JobsStated, JobStartSettings
+
+_REST_SECONDS = 30
+"""For so long a job service that did not answer is not asked again by who looks at many tasks in a row."""
+
+
+def watched_jobs() -> EmrServerless:
+    """Job runs to be looked at and cancelled."""
+    return EmrServerless(aws("emr-serverless", QUICK), JobSettings().application_id)
+
+
+def started_jobs() -> EmrServerless:
+    """Job runs to be started."""
+    settings = JobStartSettings()
+    configuration = JobConfiguration(
+        application_id=settings.application_id,
+        role_arn=settings.role_arn,
+        entry_point=settings.entry_point,
+        spark_parameters=settings.spark_parameters,
+    )
+    return EmrServerless(aws("emr-serverless"), settings.application_id, configuration)
+
+
+def application_is_named() -> bool:
+    """Whether there is an EMR Serverless application."""
+    return JobsStated().application_id is not None
+
+
+def ended_by(jobs: EmrServerless | None, otherwise: ExternalJobs) -> ExternalJobs:
+    """What ends the job runs of lost attempts: the job service if there is one."""
+    return otherwise if jobs is None else ExternalJobRuns(jobs, rest_seconds=_REST_SECONDS)

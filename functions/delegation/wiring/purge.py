@@ -1,0 +1,59 @@
+"""Purging as a behavior: table files with vended credentials, plans in the service's bucket with its own role."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import httpx
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.planning.catalog import Catalog
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.credentials import VendedCredentials
+from delegation.polaris.settings import PolarisSettings
+from delegation.polaris.transport import RequestRetries, Transport
+from delegation.storage.s3 import Patience, S3ObjectStore
+from delegation.storage.s3_plans import S3PlanStore
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
+from delegation.wiring.clients import PATIENT, aws
+from delegation.wiring.settings import PurgeEnvironment
+
+_CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
+"""For Polaris behind API Gateway's 29 s: one answer may take long, for large metadata does, but not two in a row."""
+
+
+def polaris(transport: Transport | None = None) -> PolarisClient:
+    """Polaris as the service's own principal."""
+    return PolarisSettings().client(aws("secretsmanager"), clock=utc_now, transport=transport)
+
+
+def polaris_for_a_caller() -> PolarisClient:
+    """The same where a caller waits: a Polaris that hangs has to be told as 502 before the caller's own time is up."""
+    return polaris(Transport(httpx.Client(timeout=_CALLER_WAITS), backoff=RequestRetries(patience_seconds=5)))
+
+
+def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience | None = None) -> PurgeBehavior:
+    """Purging: table files with vended credentials, plans in the service's bucket with its own role.
+
+    `patience` is had with S3, wherever the files and the plans lie; without it as much as a background run can have.
+    """
+    settings = PurgeEnvironment()
+    return PurgeBehavior(
+        tasks=tasks,
+        catalog=tables,
+        store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, patience=patience),
+        plans=S3PlanStore(aws("s3", patience.config() if patience else PATIENT), settings.plan_bucket),
+        settings=PurgeSettings(inline_max_files=settings.inline_max_files),
+        limits=policies_of(settings.properties)[1],
+    )
+
+
+def vended_store(
+    catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime], patience: Patience | None = None
+) -> S3ObjectStore:
+    """A table's files with the credentials that Polaris vends for it, loaded again before they expire."""
+    return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock), patience=patience)

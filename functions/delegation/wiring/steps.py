@@ -1,0 +1,28 @@
+"""The steps of the state machine that do no work themselves, with as much around them as their roles allow."""
+
+from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns
+from delegation.orchestration.steps import Steps
+from delegation.tasks.work.external_jobs import LeftToSweeper
+from delegation.wiring.jobs import started_jobs, watched_jobs
+from delegation.wiring.tasks import deployment, dispatch_queue
+
+
+def acquiring() -> Steps:
+    """For Acquire."""
+    return _steps(None)
+
+
+def starting() -> Steps:
+    """For StartJob."""
+    return _steps(started_jobs())
+
+
+def watching(*, dispatches: bool = False) -> Steps:
+    """For Heartbeat, Complete and MakeDue."""
+    return _steps(watched_jobs(), dispatches=dispatches)
+
+
+def _steps(jobs: EmrServerless | None, *, dispatches: bool = False) -> Steps:
+    queue = dispatch_queue() if dispatches else None
+    deployed = deployment(queue, ExternalJobRuns(jobs) if jobs else LeftToSweeper())
+    return Steps(deployed.tasks, deployed.kinds, jobs=jobs)

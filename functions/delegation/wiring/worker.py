@@ -1,0 +1,23 @@
+"""A plain process that runs tasks."""
+
+import threading
+from datetime import timedelta
+
+from delegation.orchestration.job_engine import JobEngine
+from delegation.orchestration.steps import SPARK
+from delegation.tasks.work.external_jobs import LeftToSweeper
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.wiring.jobs import application_is_named, ended_by, started_jobs
+from delegation.wiring.tasks import Deployment, deployment
+from delegation.wiring.work import all_behaviors
+
+
+def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[Deployment, Worker]:
+    """Spark jobs run on EMR Serverless if an application is named, else all tasks inline.
+
+    What it gives back is due at once: no execution of the state machine waits for a task that a worker held.
+    """
+    jobs = started_jobs() if application_is_named() else None
+    deployed = deployment(None, ended_by(jobs, LeftToSweeper()), dispatch_grace=timedelta(0))
+    engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
+    return deployed, Worker(deployed.tasks, all_behaviors(deployed), settings, stop=stop, engines=engines)

@@ -1,0 +1,163 @@
+"""Chunks: sorted lists of files, compressed, one object each."""
+
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.iceberg.files import FIRST_DATA, RANK_OF, TYPES, Row, TableFile
+from delegation.storage.base import ObjectNotFound, PlanStore
+from delegation.worksets.errors import PlanTampered
+
+_BEFORE, _AFTER = '{"path": "', '", "type": "'
+
+
+class Phase(StrEnum):
+    """When a chunk is deleted: all DATA before any META, all META before ROOT, KEPT never."""
+
+    DATA = "DATA"
+    META = "META"
+    ROOT = "ROOT"
+    KEPT = "KEPT"
+
+
+# A string as json.dumps(ensure_ascii=False) writes it.
+_quoted: Callable[[str], str] = json.encoder.encode_basestring
+
+
+def phase_of(rank: int) -> Phase:
+    if rank == 0:
+        return Phase.ROOT
+    return Phase.META if rank < FIRST_DATA else Phase.DATA
+
+
+class Stored(BaseModel):
+    """A part of a plan as it is stored: fields of a later release are passed over, for hashes hold what is there."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Chunk(Stored):
+    """One object of paths: how many, their sizes together in bytes, and the SHA-256 of the object as stored."""
+
+    name: str
+    kind: Phase
+    count: int
+    bytes: int
+    sha256: str
+    first: str
+    last: str
+
+
+class Total(Stored):
+    """Files and bytes of one type."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def add_totals(totals: dict[str, Total], more: Mapping[str, Total]) -> None:
+    for name, total in more.items():
+        old = totals.get(name, Total())
+        totals[name] = Total(files=old.files + total.files, bytes=old.bytes + total.bytes)
+
+
+class ChunkWriter:
+    """Cuts a sorted stream into chunks of one kind and stores them; memory is bounded by one chunk.
+
+    `part` keeps the names of several writers of one plan apart and in order.
+    """
+
+    def __init__(self, store: PlanStore, plan_id: str, kind: Phase, *, chunk_paths: int, part: str = "") -> None:
+        self._store = store
+        self._plan_id = plan_id
+        self._kind = kind
+        self._chunk_paths = chunk_paths
+        self._part = part
+        self._lines: list[str] = []
+        self._first = self._last = ""
+        self._bytes = 0
+        self.chunks: list[Chunk] = []
+        self.totals: dict[str, list[int]] = {}
+
+    def extend(self, rows: Sequence[Row], why: str = "") -> None:
+        """Add rows that follow the ones added before, in order."""
+        while rows:
+            room = self._chunk_paths - len(self._lines)
+            self._add(rows[:room], why)
+            rows = rows[room:]
+            if len(self._lines) >= self._chunk_paths:
+                self.flush()
+
+    def _add(self, rows: Sequence[Row], why: str) -> None:
+        # What json.dumps makes of {"path", "type", "size"[, "kept"]}, without a dictionary for each.
+        end = f', "kept": {json.dumps(why)}}}' if why else "}"
+        names = [f', "type": "{file_type}", "size": ' for file_type in TYPES]
+        if not self._lines:
+            self._first = rows[0][0]
+        self._lines += [f'{{"path": {_quoted(path)}{names[rank]}{size}{end}' for path, rank, size in rows]
+        self._last = rows[-1][0]
+        self._bytes += sum(size for _, _, size in rows)
+        for rank in {rank for _, rank, _ in rows}:
+            sizes = [size for _, one, size in rows if one == rank]
+            total = self.totals.setdefault(TYPES[rank].value, [0, 0])
+            total[0] += len(sizes)
+            total[1] += sum(sizes)
+
+    def flush(self) -> None:
+        """Store what is collected; call it once more at the end."""
+        if not self._lines:
+            return
+        # No time stamp inside: the same paths make the same bytes and the same hash.
+        data = gzip.compress(("\n".join(self._lines) + "\n").encode(), compresslevel=5, mtime=0)
+        name = f"{self._kind}-{self._part}{len(self.chunks):05d}.jsonl.gz"
+        self._store.put(f"{self._plan_id}/{name}", data)
+        self.chunks.append(
+            Chunk(
+                name=name,
+                kind=self._kind,
+                count=len(self._lines),
+                bytes=self._bytes,
+                sha256=hashlib.sha256(data).hexdigest(),
+                first=self._first,
+                last=self._last,
+            )
+        )
+        self._lines = []
+        self._bytes = 0
+
+
+def read_verified(store: PlanStore, plan_id: str, chunk: Chunk) -> bytes:
+    """A chunk as it is stored; raises PlanTampered unless it is byte for byte what the index names."""
+    try:
+        data = store.get(f"{plan_id}/{chunk.name}")
+    except ObjectNotFound as error:
+        raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk is missing") from error
+    if hashlib.sha256(data).hexdigest() != chunk.sha256:
+        raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk differs from what was published")
+    return data
+
+
+def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
+    """The paths of a chunk; raises PlanTampered."""
+    data = read_verified(store, plan_id, chunk)
+    # JSON escapes newlines, so each one here ends a line; the lines are read as one list, at once.
+    lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
+    return [TableFile(one["path"], RANK_OF[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
+
+
+def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[str]:
+    for chunk in chunks:
+        stored = io.BytesIO(read_verified(store, plan_id, chunk))
+        with gzip.open(stored, "rt", encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                # Nearly every line needs no JSON reader: without an escape the path is what stands between the quotes.
+                path, found, _ = line.removeprefix(_BEFORE).partition(_AFTER)
+                if found and "\\" not in path and line.startswith(_BEFORE):
+                    yield path
+                else:
+                    yield json.loads(line)["path"]

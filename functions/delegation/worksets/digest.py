@@ -1,0 +1,26 @@
+"""The SHA-256 of all that a purge deletes, as one sorted list: what an auditor can compute from the chunks himself.
+
+zcat DATA-* META-* ROOT-* | jq -r .path | LC_ALL=C sort | sha256sum
+"""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import islice
+
+from delegation.storage.base import PlanStore
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import PlanIndex, planned_paths
+
+_AT_ONCE = 4_096
+
+
+def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str:
+    """SHA-256 (hex) of every planned path that is not kept, in UTF-8, sorted, each with a newline behind it.
+
+    Memory is that of `planned_paths`. Raises PlanTampered.
+    """
+    digest = hashlib.sha256()
+    merged = planned_paths(store, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
+    while some := list(islice(merged, _AT_ONCE)):
+        digest.update(("\n".join(some) + "\n").encode())
+    return digest.hexdigest()

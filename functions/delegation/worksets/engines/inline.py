@@ -1,0 +1,99 @@
+"""Working off the chunks of a plan in one process: verify, delete, mark."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from delegation.iceberg.files import TableFile
+from delegation.storage.base import PlanStore
+from delegation.storage.deleter import THROTTLED, Deleter, Outcome, sample
+from delegation.worksets.chunks import Chunk, Phase, read_chunk
+from delegation.worksets.index import SAMPLE, PlanIndex
+from delegation.worksets.limits import PlanGuard
+from delegation.worksets.marks import Marks
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A chunk that is not done, and the plan it belongs to."""
+
+    index: PlanIndex
+    chunk: Chunk
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of some chunks: files and bytes gone, files left and why (for good, throttled), a bounded sample."""
+
+    files: int = 0
+    bytes: int = 0
+    failed: int = 0
+    permanent: int = 0
+    throttled: int = 0
+    sample: tuple[tuple[str, str], ...] = ()
+    markers: bool = False
+
+    def add(self, other: "Tally") -> None:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.failed += other.failed
+        self.permanent += other.permanent
+        self.throttled += other.throttled
+        self.sample = (*self.sample, *other.sample)[:SAMPLE]
+        self.markers = self.markers or other.markers
+
+
+def delete_chunks(
+    plans: PlanStore, works: Iterable[Work], deleter: Deleter, checkpoint: Callable[[], None]
+) -> Iterator[tuple[Work, Tally]]:
+    """Delete what chunks list, after checking the hash of each and every path.
+
+    Each is marked done if nothing is left of it, and then given back; several may be under way at a time.
+    """
+    lots = ((work, _records(plans, work)) for work in works)
+    # Closed at once should booking fail: until then deletes may be on their way.
+    with closing(deleter.delete_each(lots, checkpoint)) as ended:
+        for work, outcome in ended:
+            yield work, _booked(Marks(plans, work.index.plan_id), work.chunk, outcome)
+
+
+def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
+    index, chunk = work.index, work.chunk
+    records = read_chunk(plans, index.plan_id, chunk)
+    PlanGuard(index).check_all([record.path for record in records], f"{index.plan_id}/{chunk.name}")
+    return records
+
+
+def _booked(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
+    if outcome.markers:
+        marks.mark_versioned()
+    if outcome.failures:
+        marks.keep_failures(chunk, ((failure.path, failure.code) for failure in outcome.failures))
+    else:
+        marks.mark_done(chunk)
+    return Tally(
+        files=outcome.files,
+        bytes=outcome.bytes,
+        failed=len(outcome.failures),
+        permanent=sum(not failure.passing for failure in outcome.failures),
+        throttled=sum(failure.code in THROTTLED for failure in outcome.failures),
+        sample=sample(outcome.failures, SAMPLE),
+        markers=outcome.markers,
+    )
+
+
+def delete_here(
+    plans: PlanStore,
+    work: Sequence[Work],
+    deleter: Deleter,
+    checkpoint: Callable[[], None],
+    report: Callable[[Tally], None],
+) -> None:
+    """Delete chunks in this process; those of the ROOT one after the other, and one that fails ends it."""
+    groups = [[one] for one in work] if any(one.chunk.kind is Phase.ROOT for one in work) else [work]
+    with deleter:
+        for some in groups:
+            for one, tally in delete_chunks(plans, some, deleter, checkpoint):
+                report(tally)
+                if tally.failed and one.chunk.kind is Phase.ROOT:
+                    return

@@ -1,0 +1,149 @@
+"""Spark jobs over a workset: functions sent to executors, watched from the driver, and chunks deleted by them.
+
+Every task may run twice: a part is the same bytes under the same names, and an absent object is a deleted one. The
+driver watches meanwhile: it asks the attempt whether to go on and reports progress from the done-marks. Executors ask
+for themselves before each batch, for they may outlive their driver. Only this module and its callers import pyspark.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import InheritableThread, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from delegation.identifiers import TableIdentifier
+from delegation.storage.base import PlanStore
+from delegation.storage.deleter import DeletePolicy
+from delegation.worksets.attempt import Attempt
+from delegation.worksets.engines.inline import Tally, Work
+from delegation.worksets.engines.resources import ExecutorResources
+from delegation.worksets.engines.shuffle import pack
+from delegation.worksets.engines.spark_tasks import RESULTS, DeleteChunks, decode_error
+from delegation.worksets.errors import EngineFailed
+from delegation.worksets.marks import Marks
+
+T = TypeVar("T")
+
+POLL_SECONDS = 1.0
+
+
+class SparkJobs:
+    """Runs functions with the executors of one session; `resources` gives each its own stores and look at the lease."""
+
+    def __init__(self, spark: SparkSession, resources: ExecutorResources) -> None:
+        self.resources = resources
+        self.parallelism = max(1, spark.sparkContext.defaultParallelism)
+        self._spark = spark
+
+    def delete(
+        self,
+        plans: PlanStore,
+        work: Sequence[Work],
+        report: Callable[[Tally], None],
+        *,
+        attempt: Attempt,
+        identifier: TableIdentifier,
+        policy: DeletePolicy,
+    ) -> None:
+        """Delete the chunks of `work` with the executors; `report` the outcome of each."""
+        # Each executor process begins with its share of the rate and then finds its own.
+        start = max(policy.rate.start / self.parallelism, policy.rate.floor)
+        share = replace(policy, rate=replace(policy.rate, start=start))
+        indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
+        chunks = [(one.index.plan_id, one.chunk.model_dump_json()) for one in work]
+        shares = self.shares(chunks)
+        deleting = DeleteChunks(
+            resources=self.resources,
+            identifier=identifier,
+            policy=share,
+            plans={plan_id: index.model_dump_json() for plan_id, index in indexes.items()},
+            shares=tuple(pack(share) for share in shares),
+            task_id=attempt.task_id,
+            attempt=attempt.attempt,
+        )
+        reported: set[tuple[str, str]] = set()
+
+        def poll() -> int:
+            for plan_id in indexes:
+                done = Marks(plans, plan_id).done()
+                for one in work:
+                    name = (one.index.plan_id, one.chunk.name)
+                    if name[0] == plan_id and name[1] in done and name not in reported:
+                        reported.add(name)
+                        report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
+            return len(reported)
+
+        for result in self.run(attempt, self.numbered(len(shares)).mapInArrow(deleting, RESULTS), poll):
+            if (result["plan_id"], result["chunk"]) not in reported:
+                tally = result["tally"]
+                report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
+
+    def numbered(self, count: int) -> DataFrame:
+        """The numbers from 0 on, one to a task: what to do travels with the function, so no data has to."""
+        return self._spark.range(0, count, 1, count)
+
+    def shares(self, items: Sequence[T], most: int | None = None) -> list[Sequence[T]]:
+        """Split into shares for tasks, several to a core, so that slow ones even out."""
+        count = min(len(items), self.parallelism * 8, len(items) if most is None else most)
+        return [items[first::count] for first in range(count)]
+
+    def run(self, attempt: Attempt, frame: DataFrame, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
+        """Collect the results of a job while asking the attempt whether to go on; a job that must not is cancelled.
+
+        The job shows life only when one of its tasks ended or `poll` (a count of what is done) rose: executors that
+        hang must not look alive because this process is.
+        Raises what ended the attempt, the first typed error of an executor, or EngineFailed.
+        """
+        context = self._spark.sparkContext
+        group = f"purge-{attempt.task_id}-{attempt.attempt}"
+        collected = _Collected()
+
+        def collect() -> None:
+            context.setJobGroup(group, group, interruptOnCancel=True)
+            try:
+                collected.rows = [row.result for row in frame.collect()]
+                collected.whole = True
+            except (PySparkException, Py4JError, OSError) as error:
+                collected.error = error
+
+        thread = InheritableThread(target=collect, name=group)
+        thread.start()
+        seen = (0, 0)
+        try:
+            while thread.is_alive():
+                thread.join(POLL_SECONDS)
+                now = (_tasks_ended(context, group), poll())
+                attempt.checkpoint(moved=now != seen)
+                seen = now
+        finally:
+            # Only after an error is there something to end; a job that is just being submitted takes several calls.
+            while thread.is_alive():
+                context.cancelJobGroup(group)
+                thread.join(POLL_SECONDS)
+        if not collected.whole:
+            raise EngineFailed("Spark gave the job up, or lost its JVM") from collected.error
+        results = [json.loads(row) for row in collected.rows]
+        for result in results:
+            if "error" in result:
+                raise decode_error(result["error"])
+        return results
+
+
+def _tasks_ended(context: SparkContext, group: str) -> int:
+    """How many tasks of a job group came to a good end so far."""
+    tracker = context.statusTracker()
+    jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    found = (tracker.getStageInfo(stage) for stage in stages)
+    return sum(stage.numCompletedTasks for stage in found if stage is not None)
+
+
+@dataclass(slots=True)
+class _Collected:
+    rows: Sequence[str] = ()
+    whole: bool = False
+    error: Exception | None = None

@@ -1,0 +1,100 @@
+"""What executors run for any workset: deleting chunks, and how what they find travels to the driver.
+
+Values of these classes are pickled with the job, so they hold no client and no credential: `resources` open the stores
+where the task runs. Typed errors travel to the driver as rows, for Spark itself would turn them into text.
+"""
+
+import base64
+import functools
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from delegation.errors import DelegationError
+from delegation.identifiers import TableIdentifier
+from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.worksets.chunks import Chunk
+from delegation.worksets.engines.inline import Tally, Work, delete_chunks
+from delegation.worksets.engines.resources import ExecutorResources
+from delegation.worksets.engines.shuffle import unpack
+from delegation.worksets.errors import EngineFailed
+from delegation.worksets.index import PlanIndex
+
+RESULTS = "result string"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChunks:
+    """Numbers of `shares` (plan ids and chunks) in, one row on the outcome of each chunk out."""
+
+    resources: ExecutorResources
+    identifier: TableIdentifier
+    policy: DeletePolicy
+    plans: dict[str, str]
+    shares: tuple[bytes, ...]
+    task_id: str
+    attempt: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plans = plans_of(self.resources)
+        try:
+            deleter = _deleter(self.resources, self.identifier, self.policy)
+            checkpoint = _checkpoint(self.resources, self.task_id, self.attempt)
+            for work, tally in delete_chunks(plans, self._works(batches), deleter, checkpoint):
+                fields = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
+                yield result({"plan_id": work.index.plan_id, "chunk": work.chunk.name, "tally": fields})
+        except DelegationError as error:
+            yield result({"error": encode_error(error)})
+
+    def _works(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Work]:
+        for number in numbers(batches):
+            for plan_id, stored in unpack(self.shares[number]):
+                yield Work(PlanIndex.model_validate_json(self.plans[plan_id]), Chunk.model_validate_json(stored))
+
+
+def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers that a task was given: which of the sources or shares in its function are its own."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def result(found: dict[str, Any]) -> pa.RecordBatch:
+    """A JSON object as a row of RESULTS."""
+    return pa.RecordBatch.from_arrays([pa.array([json.dumps(found)], pa.string())], names=["result"])
+
+
+# One of each per process: clients are costly and hold connections, and the rate found so far must not be forgotten.
+@functools.cache
+def store_of(resources: ExecutorResources, identifier: TableIdentifier) -> Any:
+    return resources.store(identifier)
+
+
+@functools.cache
+def plans_of(resources: ExecutorResources) -> Any:
+    return resources.plans()
+
+
+@functools.cache
+def _checkpoint(resources: ExecutorResources, task_id: str, attempt: int) -> Callable[[], None]:
+    return resources.checkpoint(task_id, attempt)
+
+
+@functools.cache
+def _deleter(resources: ExecutorResources, identifier: TableIdentifier, policy: DeletePolicy) -> Deleter:
+    return Deleter(store_of(resources, identifier), policy)
+
+
+def encode_error(error: DelegationError) -> str:
+    """A typed error as text, for `decode_error`."""
+    return base64.b64encode(pickle.dumps(error)).decode()
+
+
+def decode_error(text: str) -> DelegationError:
+    """The error that an executor met."""
+    # Written by our own executors into our own job, as Spark itself pickles functions and rows between these processes.
+    error = pickle.loads(base64.b64decode(text))  # noqa: S301
+    return error if isinstance(error, DelegationError) else EngineFailed("an executor sent something unreadable")

@@ -1,0 +1,32 @@
+"""The limits that a plan records, applied again to each of its paths before it is executed."""
+
+from delegation.storage.locations import Roots, canonical_all
+from delegation.worksets.errors import PlanTampered
+from delegation.worksets.index import PlanIndex
+
+
+class PlanGuard:
+    """Checks every path of a plan again: no fault in planning or storing may delete a stranger's file."""
+
+    def __init__(self, index: PlanIndex) -> None:
+        self._roots = Roots(index.roots)
+        self._covered = None if index.covered is None else Roots(index.covered)
+        self._anywhere = index.outside == "delete"
+        # The directory markers of the locations themselves have just these keys.
+        self._own = frozenset(index.roots)
+
+    def check_all(self, paths: list[str], chunk: str) -> None:
+        """Raise PlanTampered, AmbiguousPath or UnsupportedLocation."""
+        if canonical_all(paths) != paths:
+            raise PlanTampered(chunk, "holds a path that is not canonical")
+        first, last = min(paths), max(paths)
+        anywhere = self._anywhere or self._roots.contain_range(first, last)
+        if not anywhere or not (self._covered is None or self._covered.contain_range(first, last)):
+            for path in paths:
+                self._check(path, chunk)
+
+    def _check(self, path: str, chunk: str) -> None:
+        if not (self._anywhere or self._roots.contains(path) or path in self._own):
+            raise PlanTampered(chunk, "holds a path outside the table's locations")
+        if self._covered is not None and not (self._covered.contains(path) or path in self._covered.uris):
+            raise PlanTampered(chunk, "holds a path that the credentials did not cover")

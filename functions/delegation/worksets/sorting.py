@@ -1,0 +1,165 @@
+"""Sorting more paths than memory holds, dropping duplicates on the way (external merge sort).
+
+Everything goes in lists of rows rather than row by row: a million of them cost a few thousand steps of Python.
+"""
+
+import json
+import tempfile
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, starmap
+from operator import eq
+from pathlib import Path
+from types import TracebackType
+
+from delegation.iceberg.files import Row, TableFile
+
+RUN_RECORDS = 50_000
+# So many rows share a line of a spilled run: one JSON call for all of them, and this many in memory per run when
+# merging.
+_LINE_RECORDS = 500
+# Runs open at a time; more are merged in several passes.
+_FAN_IN = 64
+
+
+class Sorter:
+    """Collects rows in any order, gives them back sorted, one per path. Memory is bounded by `run_records`.
+
+    Use as a context manager: spilled runs lie in a temporary directory that goes with it.
+    """
+
+    def __init__(self, *, run_records: int = RUN_RECORDS) -> None:
+        self._run_records = run_records
+        self._run: list[Row] = []
+        self._spilled: list[Path] = []
+        self._made = 0
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> "Sorter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+    @property
+    def empty(self) -> bool:
+        return not self._run and not self._spilled
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        left = iter(rows)
+        while True:
+            room = self._run_records - len(self._run)
+            self._run.extend(islice(left, room))
+            if len(self._run) < self._run_records:
+                return
+            self._spill()
+
+    def batches(self) -> Iterator[list[Row]]:
+        """All rows in order, each path once, in lists of some; call it once, after the last `extend`."""
+        while len(self._spilled) >= _FAN_IN:
+            fresh = self._write(merged([_read(path) for path in self._spilled[:_FAN_IN]]))
+            for path in self._spilled[:_FAN_IN]:
+                path.unlink()
+            self._spilled = [*self._spilled[_FAN_IN:], fresh]
+        return merged([*(_read(path) for path in self._spilled), self._last_run()])
+
+    def sorted(self) -> Iterator[TableFile]:
+        """The same one by one; instead of `batches`."""
+        return starmap(TableFile, chain.from_iterable(self.batches()))
+
+    def _last_run(self) -> Iterator[list[Row]]:
+        self._run.sort()
+        return _lines(self._run)
+
+    def _spill(self) -> None:
+        self._run.sort()
+        self._spilled.append(self._write(_lines(self._run)))
+        self._run = []
+
+    def _write(self, lines: Iterable[Sequence[Row]]) -> Path:
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="purge-plan-")
+        self._made += 1
+        path = Path(self._directory.name) / f"{self._made:06d}"
+        with path.open("w", encoding="utf-8") as out:
+            for rows in lines:
+                for line in _lines(rows):
+                    out.write(json.dumps(list(zip(*line, strict=True)), separators=(",", ":")) + "\n")
+        return path
+
+
+def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
+    """One sorted stream out of several, each path once.
+
+    Each step takes from every source what does not exceed the smallest last row of the lists at hand, and sorts it:
+    Python's sort merges runs that are in order already.
+    """
+    return distinct(_steps(sources))
+
+
+def _steps(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
+    held = [(rows, 0, source) for source in sources if (rows := next(source, None))]
+    while held:
+        bound = min(rows[-1] for rows, _, _ in held)
+        ready: list[Row] = []
+        left = []
+        for rows, start, source in held:
+            end = bisect_right(rows, bound, start)
+            ready += rows[start:end]
+            if end < len(rows):
+                left.append((rows, end, source))
+            elif (more := next(source, None)) is not None:
+                left.append((more, 0, source))
+        held = left
+        ready.sort()
+        yield ready
+
+
+def distinct(batches: Iterable[list[Row]]) -> Iterator[list[Row]]:
+    """The first row of every path, out of sorted ones."""
+    last: str | None = None
+    for rows in batches:
+        paths = [path for path, _, _ in rows]
+        first_of_each = rows
+        if paths[0] == last or any(map(eq, paths, islice(paths, 1, None))):
+            before = chain((last,), paths)
+            first_of_each = [row for row, former in zip(rows, before, strict=False) if row[0] != former]
+        last = paths[-1]
+        if first_of_each:
+            yield first_of_each
+
+
+def common(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[tuple[list[Row], set[str]]]:
+    """Each list of the sorted rows with those of its paths that are among the sorted paths, in one pass over both."""
+    theirs = iter(paths)
+    at = next(theirs, None)
+    for rows in batches:
+        last = rows[-1][0]
+        both: set[str] = set()
+        if at is not None and at <= last:
+            ours = {path for path, _, _ in rows}
+            while at is not None and at <= last:
+                if at in ours:
+                    both.add(at)
+                at = next(theirs, None)
+        yield rows, both
+
+
+def without(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[list[Row]]:
+    """The sorted rows whose path is not among the sorted paths."""
+    for rows, both in common(batches, paths):
+        left = [row for row in rows if row[0] not in both] if both else rows
+        if left:
+            yield left
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    return (list(rows[at : at + _LINE_RECORDS]) for at in range(0, len(rows), _LINE_RECORDS))
+
+
+def _read(path: Path) -> Iterator[list[Row]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield list(zip(*json.loads(line), strict=True))

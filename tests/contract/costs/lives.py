@@ -1,0 +1,118 @@
+"""Whole lives of uncontended tasks, from acceptance to their record's last write."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.operations.purge.inline import purge_table
+from delegation.orchestration.job_runs import JobRun
+from delegation.orchestration.steps import Step, Steps
+from delegation.tasks.life.model import Status
+from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.submit import Tasks
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from tests.contract.costs.operations import House, Nothing
+from tests.contract.task_tables import record_store
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+
+
+def world(store: DynamoDbTaskStore, *, inline_max_files: int = 1_000) -> World:
+    made = World(stores=(store, record_store(store)), inline_max_files=inline_max_files)
+    busy_table(made.lake, "orders")
+    return made
+
+
+def background(store: DynamoDbTaskStore) -> Callable[[], None]:
+    """`POST /v1/tasks` with a key, run by the state machine in a Lambda."""
+    there = world(store)
+
+    def live() -> None:
+        assert there.submit(there.body("orders"), "key-1").status == 202
+        there.drive()
+        assert [task.status for task in store.heads().tasks] == [Status.SUCCESS]
+
+    return live
+
+
+def synchronous(store: DynamoDbTaskStore) -> Callable[[], None]:
+    """`POST /v1/tasks/execute/synchronous` with a key, run in the request."""
+    there = world(store)
+
+    def live() -> None:
+        assert there.execute(there.body("orders"), "key-1").status == 200
+
+    return live
+
+
+def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
+    """`POST /v1/tasks` with a key, run by a Spark job that is looked at while it waits, runs, and has ended."""
+    there = world(store, inline_max_files=0)
+    jobs = OneJob()
+    steps = Steps(there.tasks, KINDS, behaviors=Behaviors([there.behavior]), jobs=jobs)
+
+    def live() -> None:
+        assert there.submit(there.body("orders"), "key-1").status == 202
+        step = Step(*there.queue.sent.pop())
+        step = Step.of(steps.acquire(step, there.deadline()))
+        assert steps.prepare(step, there.deadline())["next"] == "spark"
+        steps.start_job(step)
+        there.clock.advance(timedelta(seconds=5))
+        assert steps.heartbeat(step)["next"] == "heartbeat"
+        jobs.state = "RUNNING"
+        there.clock.advance(timedelta(seconds=30))
+        assert steps.heartbeat(step)["next"] == "heartbeat"
+        there.behavior.run_job(purge_table, step.task_id, step.attempt)
+        jobs.state = "SUCCESS"
+        assert steps.heartbeat(step)["next"] == "complete"
+        assert steps.complete(step)["next"] == "succeeded"
+
+    return live
+
+
+def by_a_worker(store: DynamoDbTaskStore) -> Callable[[], None]:
+    """`Tasks.submit`, run by a plain worker; work without progress to tell. Its shard is fixed by its id."""
+    house = House(store)
+    house.service._queue = NoDispatchQueue()
+    behaviors = Behaviors([FunctionBehavior(house.service, house.singleton)])
+    worker = Worker(house.service, behaviors, WorkerSettings("worker-1"))
+
+    def live() -> None:
+        submitted = Tasks(house.service).submit(house.singleton, Nothing())
+        worker.run_once()
+        outcome = submitted.completion.poll()
+        assert outcome is not None
+        assert outcome.status is Status.SUCCESS
+
+    return live
+
+
+class OneJob:
+    """A JobService with a single run."""
+
+    def __init__(self) -> None:
+        self.state = "SUBMITTED"
+        self.name = ""
+
+    def start(self, name: str, arguments: object) -> str:
+        self.name = name
+        return name
+
+    def get(self, run_id: str) -> JobRun | None:
+        return JobRun(run_id, self.name, self.state)
+
+    def active(self, prefix: str) -> list[JobRun]:
+        return []
+
+    def cancel(self, run_id: str) -> None:
+        raise AssertionError("there is no former run")
+
+
+LIVES = {
+    "synchronous purge, in the request": synchronous,
+    "background purge, in a Lambda": background,
+    "background purge, in a Spark job": by_a_job,
+    "task of a plain worker": by_a_worker,
+}

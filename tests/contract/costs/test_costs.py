@@ -1,0 +1,145 @@
+"""What docs/costs.md says, counted: every operation and whole lives, by calls and by write units."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from delegation.idempotency.service import Acceptance
+from delegation.idempotency.store import IdempotencyStore
+from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Completion, Tasks
+from tests.contract.costs.lives import LIVES
+from tests.contract.costs.metering import Meter, item_size, size_of
+from tests.contract.costs.operations import OPERATIONS, Act, House
+from tests.contract.task_tables import dynamodb_client, moto, task_store
+from tests.paths import ROOT
+
+PAGE = ROOT / "docs" / "costs.md"
+Costs = tuple[int, int, int]
+LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+# Made of the others, or the store's own under another name, or without a call.
+COMPOSED = {
+    "Completion.wait",
+    "TaskService.change",
+    "TaskService.create",
+    "TaskService.drain",
+    "TaskService.due",
+    "TaskService.due_after",
+    "TaskService.end_external_jobs",
+    "TaskService.find",
+    "TaskService.first",
+    "TaskService.forget",
+    "TaskService.having",
+    "TaskService.heads",
+    "TaskService.outcome",
+    "TaskService.presume_lost",
+    "TaskService.remove",
+    "TaskService.resubmitted",
+    "TaskService.send",
+    "TaskService.send_again",
+    "TaskService.start_held",
+    "TaskService.versions",
+}
+
+
+def documented() -> dict[str, Costs]:
+    """Rows of the page's tables: name, write calls, write units, read calls."""
+    rows = re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    found = {name: (int(writes), int(units), int(reads)) for name, writes, units, reads in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.fixture(scope="module", params=["moto", LOCAL])
+def client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "moto":
+        with moto() as in_moto:
+            yield in_moto
+    else:
+        yield dynamodb_client(request.getfixturevalue("dynamodb_local").url)
+
+
+@pytest.fixture(scope="module")
+def meter(client: Any) -> Meter:
+    return Meter(client)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_costs_what_the_page_says(client: Any, meter: Meter, name: str) -> None:
+    ready: Callable[[House], Act] = OPERATIONS[name]
+    with task_store(client) as store:
+        act = ready(House(store))
+        with meter.measured() as cost:
+            act()
+    assert (cost.writes, cost.units, cost.reads) == documented()[name]
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_a_life_costs_what_the_page_says(client: Any, meter: Meter, name: str) -> None:
+    with task_store(client) as store:
+        live = LIVES[name](store)
+        with meter.measured() as cost:
+            live()
+    assert (cost.writes, cost.units, cost.reads) == documented()[name]
+
+
+def test_accepting_is_one_write_and_an_uncontended_life_at_most_six() -> None:
+    costs = documented()
+    accepting = [name for name in OPERATIONS if name.startswith(("Acceptance.accept", "Tasks.submit"))]
+    assert {name for name in accepting if costs[name][0] != 1} == {"Tasks.submit, a child"}
+    assert {name for name in LIVES if costs[name][0] > 6} == set()
+
+
+def test_every_operation_is_on_the_page() -> None:
+    public = {
+        f"{kind.__name__}.{name}"
+        for kind in (TaskStore, IdempotencyStore, TaskService, Tasks, Completion, Acceptance)
+        for name, _ in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    named = {re.match(r"\w+\.\w+", name)[0] for name in documented() if re.match(r"\w+\.\w+", name)}  # type: ignore[index]
+    assert named == public - COMPOSED
+    assert set(documented()) == {*OPERATIONS, *LIVES}
+
+
+UNDERSTATED = {
+    "TaskStore.apply(Advance) through another version",
+    "TaskStore.apply, a lost race",
+    "TaskStore.remove",
+    "TaskStore.forget, two rows",
+    "TaskService.start",
+    "Tasks.submit, attached",
+}
+"""DynamoDB Local states nothing for a refusal, deletes without their size, and not every put of some transactions."""
+
+
+@pytest.mark.parametrize("client", [LOCAL], indirect=True)
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - UNDERSTATED))
+def test_dynamodb_local_states_the_same_units(client: Any, meter: Meter, name: str) -> None:
+    with task_store(client) as store:
+        act = OPERATIONS[name](House(store))
+        with meter.measured() as cost:
+            act()
+    assert cost.units == cost.reported
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ({"S": "häu"}, 4),
+        ({"N": "0"}, 1),
+        ({"N": "12"}, 2),
+        ({"N": "-123"}, 3),
+        ({"BOOL": True}, 1),
+        ({"NULL": True}, 1),
+        ({"L": [{"S": "ab"}]}, 6),
+        ({"M": {"k": {"S": "ab"}}}, 7),
+    ],
+)
+def test_sizes_are_those_of_the_developer_guide(value: dict[str, Any], size: int) -> None:
+    assert size_of(value) == size
+    assert item_size({"name": value}) == size + 4

@@ -1,0 +1,86 @@
+"""Persistence backends to run one suite on: in memory, DynamoDB inside moto, DynamoDB Local."""
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+from moto import mock_aws
+
+from delegation.dynamodb import client_config
+from delegation.persistence.backends.base import Backend, ObjectKey, Reference, ReferenceKey, StoredObject
+from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+
+_ids = itertools.count(1)
+
+
+def dynamodb_client(url: str | None = None) -> Any:
+    return boto3.client(
+        "dynamodb",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=client_config(max_pool_connections=32),
+    )
+
+
+def create_tables(client: Any) -> tuple[str, str]:
+    """An objects and a references table of its own."""
+    objects, references = f"objects-{uuid.uuid4()}", f"references-{uuid.uuid4()}"
+    key = {"AttributeName": "key", "AttributeType": "S"}
+    client.create_table(
+        TableName=objects,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[key, {"AttributeName": "part", "AttributeType": "N"}],
+        KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}, {"AttributeName": "part", "KeyType": "RANGE"}],
+    )
+    client.create_table(
+        TableName=references,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[key],
+        KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
+    )
+    return objects, references
+
+
+def no_wait(_seconds: float) -> None:
+    """Waiting between tries, in tests."""
+
+
+@contextlib.contextmanager
+def moto_backend(wrap: Callable[[Any], Any] = lambda client: client, **more: Any) -> Iterator[DynamoDbBackend]:
+    """DynamoDB in this process: sequential use only. `wrap` may put something around the client."""
+    with mock_aws(), contextlib.closing(dynamodb_client()) as client:
+        objects, references = create_tables(client)
+        yield DynamoDbBackend(Calls(wrap(client), sleep=no_wait), objects=objects, references=references, **more)
+
+
+@contextlib.contextmanager
+def local_backend(url: str) -> Iterator[DynamoDbBackend]:
+    """DynamoDB Local, for threads and processes too."""
+    with contextlib.closing(dynamodb_client(url)) as client:
+        objects, references = create_tables(client)
+        yield DynamoDbBackend(Calls(client), objects=objects, references=references)
+        client.delete_table(TableName=objects)
+        client.delete_table(TableName=references)
+
+
+def obj(value: bytes = b"value", *, realm: str = "r", type_: str = "thing", token: str | None = None) -> StoredObject:
+    return StoredObject(ObjectKey(realm, "c", type_, next(_ids)), value, 1_000_000, token)
+
+
+def ref(*heads: int, realm: str = "r", name: str = "main") -> Reference:
+    return Reference(ReferenceKey(realm, "c", name), heads, 1_000_000)
+
+
+def all_rows(backend: Backend, *, realm: str | None = None, limit: int = 7) -> list[Any]:
+    rows, after = [], None
+    while True:
+        page = backend.scan(realm=realm, after=after, limit=limit)
+        rows += page.rows
+        after = page.after
+        if after is None:
+            return rows

@@ -1,0 +1,304 @@
+"""What every persistence backend must do; named after the cases of Polaris' own suite where there is one."""
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from delegation.persistence.backends.base import (
+    MAX_ID,
+    MAX_PARTS,
+    PART_BYTES,
+    RECENT_HEADS,
+    Backend,
+    Locator,
+    ObjectKey,
+    ReferenceKey,
+    Refused,
+    StoredObject,
+)
+from delegation.persistence.errors import ObjectTooLarge
+from tests.contract.persistence.backends import all_rows, obj, ref
+
+Check = Callable[[Backend], None]
+
+
+def huge(bytes_: int, **more: str) -> StoredObject:
+    return obj(random.Random(bytes_).randbytes(bytes_), **more)
+
+
+def reference_lifecycle(backend: Backend) -> None:
+    first = ref(1)
+    assert backend.read_reference(first.key) is None
+    assert backend.create_reference(first) is None
+    assert backend.create_reference(ref(9)) == Refused(first)
+    second = first.moved_to(2)
+    assert backend.replace_reference(second, expected=first) is None
+    assert backend.replace_reference(first.moved_to(3), expected=first) == Refused(second)
+    assert backend.read_reference(first.key) == second
+    backend.delete_reference(first.key)
+    backend.delete_reference(first.key)
+    assert backend.read_reference(first.key) is None
+    assert backend.replace_reference(second.moved_to(4), expected=second) == Refused(None)
+
+
+def reference_without_initial_pointer(backend: Backend) -> None:
+    empty = ref()
+    assert backend.create_reference(empty) is None
+    stored = backend.read_reference(empty.key)
+    assert stored == empty
+    assert stored.head is None
+    assert backend.replace_reference(empty.moved_to(MAX_ID), expected=stored) is None
+    assert backend.read_reference(empty.key).head == MAX_ID
+
+
+def reference_recent_pointers(backend: Backend) -> None:
+    current = ref()
+    backend.create_reference(current)
+    for head in range(1, RECENT_HEADS + 6):
+        moved = current.moved_to(head)
+        assert backend.replace_reference(moved, expected=current) is None
+        current = moved
+    stored = backend.read_reference(current.key)
+    assert stored.heads == tuple(range(RECENT_HEADS + 5, 5, -1))
+    assert stored.version == RECENT_HEADS + 5
+
+
+def reference_moved_back_does_not_admit_a_late_swap(backend: Backend) -> None:
+    first = ref(1)
+    backend.create_reference(first)
+    second = first.moved_to(2)
+    backend.replace_reference(second, expected=first)
+    back = second.moved_to(1)
+    backend.replace_reference(back, expected=second)
+    assert backend.replace_reference(first.moved_to(3), expected=first) == Refused(back)
+
+
+def a_fenced_reference_refuses_swaps_prepared_before(backend: Backend) -> None:
+    first = ref(1)
+    backend.create_reference(first)
+    fenced = first.fenced()
+    assert backend.replace_reference(fenced, expected=first) is None
+    assert fenced.heads == first.heads
+    assert backend.replace_reference(first.moved_to(2), expected=first) == Refused(fenced)
+    assert backend.replace_reference(fenced.moved_to(2), expected=fenced) is None
+
+
+def reference_with_initial_pointer(backend: Backend) -> None:
+    assert backend.create_reference(ref(5)) is None
+    assert backend.read_reference(ref().key).head == 5
+
+
+def reference_names(backend: Backend) -> None:
+    names = ["main", "a/b", "a%2Fb", "", "ü/✓", " "]
+    for number, name in enumerate(names):
+        assert backend.create_reference(ref(number + 1, name=name)) is None
+    backend.create_reference(ref(99, realm="r/c"))
+    assert {one.key.name: one.head for one in backend.references(realm="r")} == {
+        name: number + 1 for number, name in enumerate(names)
+    }
+    assert len(list(backend.references())) == len(names) + 1
+
+
+def objs(backend: Backend) -> None:
+    stored = [obj(f"v{number}".encode()) for number in range(250)] + [obj(b""), obj(realm="", type_="a/b")]
+    backend.put_many(stored)
+    backend.put_many(stored)
+    missing = ObjectKey("r", "c", "thing", MAX_ID)
+    wanted = [one.locator for one in stored] + [Locator(missing)]
+    expected = {one.key: one for one in stored}
+    assert backend.fetch_many(wanted) == expected
+    assert backend.fetch_many(wanted, consistent=False) == expected
+
+
+def derived_objects_share_an_id(backend: Backend) -> None:
+    table = obj(b"table", type_="table")
+    contents = StoredObject(replace(table.key, type="contents"), b"contents", 5)
+    other = StoredObject(replace(table.key, catalog="c2"), b"other", 6)
+    backend.put_many([table, contents, other])
+    assert backend.fetch_many([table.locator]) == {table.key: table}
+    assert backend.fetch_many([contents.locator]) == {contents.key: contents}
+
+
+def empty_batches(backend: Backend) -> None:
+    backend.put_many([])
+    backend.delete_many([])
+    assert backend.fetch_many([]) == {}
+    assert all_rows(backend) == []
+
+
+def duplicates_in_a_batch(backend: Backend) -> None:
+    one, two = obj(b"1"), obj(b"2")
+    backend.put_many([one, two, one])
+    assert backend.fetch_many([one.locator, one.locator, Locator(one.key, 3)]) == {one.key: one}
+    with pytest.raises(ValueError, match="two different objects"):
+        backend.put_many([one, replace(one, value=b"other")])
+    assert backend.fetch_many([one.locator]) == {one.key: one}
+    backend.delete_many([one.locator, two.locator, one.locator])
+    assert all_rows(backend) == []
+
+
+def huge_object(backend: Backend) -> None:
+    sizes = [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES + 17]
+    stored = [huge(size) for size in sizes]
+    backend.put_many(stored)
+    for one in stored:
+        assert backend.fetch_many([one.locator]) == {one.key: one}
+    assert [one.locator.parts for one in stored] == [1, 1, 2, 4]
+    with pytest.raises(ObjectTooLarge):
+        backend.put_many([obj(bytes(PART_BYTES * MAX_PARTS + 1))])
+
+
+def fetch_many_huge_objects_with_wrong_part_hints(backend: Backend) -> None:
+    stored = [huge(PART_BYTES * parts - 5) for parts in (1, 2, 3)] + [obj(b"small")]
+    backend.put_many(stored)
+    for hint in (1, 2, 3, 7, 10**9):
+        for consistent in (True, False):
+            found = backend.fetch_many([Locator(one.key, hint) for one in stored], consistent=consistent)
+            assert found == {one.key: one for one in stored}
+
+
+def more_than_one_answer_holds(backend: Backend) -> None:
+    stored = [huge(PART_BYTES * 4 - number) for number in range(14)]
+    assert sum(len(one.value) for one in stored) > 16 * 2**20
+    backend.put_many(stored)
+    assert backend.fetch_many([one.locator for one in stored]) == {one.key: one for one in stored}
+
+
+def conditional_objects(backend: Backend) -> None:
+    first = obj(b"1", token="t1")
+    second, third = replace(first, value=b"2", token="t2"), replace(first, value=b"3", token="t3")
+    assert backend.update(second, expected="t1") == Refused(None)
+    assert backend.delete(first.key, expected="t1") == Refused(None)
+    assert backend.insert(first) is None
+    assert backend.insert(second) == Refused(first)
+    assert backend.update(second, expected="t1") is None
+    assert backend.update(third, expected="t1") == Refused(second)
+    assert backend.delete(first.key, expected="t1") == Refused(second)
+    assert backend.fetch_many([first.locator]) == {first.key: second}
+    assert backend.delete(first.key, expected="t2") is None
+    assert backend.fetch_many([first.locator]) == {}
+
+
+def conditional_objects_fit_one_row(backend: Backend) -> None:
+    first = obj(b"1", token="t1")
+    backend.insert(first)
+    large = replace(first, value=bytes(PART_BYTES + 1), token="t2")
+    with pytest.raises(ObjectTooLarge):
+        backend.update(large, expected="t1")
+    with pytest.raises(ObjectTooLarge):
+        backend.insert(huge(PART_BYTES + 1, token="t"))
+    largest = replace(first, value=bytes(PART_BYTES), token="t2")
+    assert backend.update(largest, expected="t1") is None
+    assert backend.fetch_many([first.locator]) == {first.key: largest}
+
+
+def condition_on_an_immutable_object_is_refused(backend: Backend) -> None:
+    small, large = obj(b"1"), huge(PART_BYTES * 2)
+    backend.put_many([small, large])
+    for stored in (small, large):
+        rival = replace(stored, value=b"x", token="t")
+        assert backend.insert(rival) == Refused(stored)
+        assert backend.update(rival, expected="t") == Refused(stored)
+        assert backend.delete(stored.key, expected="t") == Refused(stored)
+    assert backend.fetch_many([small.locator, large.locator]) == {small.key: small, large.key: large}
+
+
+def backend_scan(backend: Backend) -> None:
+    stored = [obj() for _ in range(30)] + [obj(token="t"), huge(PART_BYTES * 2), obj(realm="r2"), obj(realm="r/c")]
+    backend.put_many(stored)
+    rows = all_rows(backend)
+    assert {row.key: (row.parts, row.created_at, row.token) for row in rows} == {
+        one.key: (one.locator.parts, one.created_at, one.token) for one in stored
+    }
+    assert {row.key for row in all_rows(backend, realm="r")} == {one.key for one in stored if one.key.realm == "r"}
+    assert all_rows(backend, realm="nobody") == []
+    assert {row.key for row in backend.scan(limit=1_000).rows} == {one.key for one in stored}
+
+
+def backend_bulk_deletions(backend: Backend) -> None:
+    doomed = [obj() for _ in range(60)] + [huge(PART_BYTES * 3)]
+    kept = [obj(), huge(PART_BYTES * 2)]
+    backend.put_many(doomed + kept)
+    backend.delete_many([one.locator for one in doomed])
+    backend.delete_many([one.locator for one in doomed])
+    assert {row.key for row in all_rows(backend)} == {one.key for one in kept}
+    assert backend.fetch_many([one.locator for one in doomed + kept]) == {one.key: one for one in kept}
+
+
+def one_creator_wins(backend: Backend) -> None:
+    assert _winners(16, lambda number: backend.create_reference(ref(number + 1)) is None) == 1
+
+
+def one_insert_wins(backend: Backend) -> None:
+    first = obj(b"v")
+    assert _winners(16, lambda number: backend.insert(replace(first, token=f"t{number}")) is None) == 1
+
+
+def one_deleter_wins(backend: Backend) -> None:
+    first = obj(b"v", token="t")
+    backend.insert(first)
+    assert _winners(16, lambda _: backend.delete(first.key, expected="t") is None) == 1
+
+
+def no_lost_update(backend: Backend) -> None:
+    """Counters moved by compare-and-set from 8 threads end at the number of moves acknowledged."""
+    counter, pointer = obj(b"0", token="t0"), ref()
+    backend.insert(counter)
+    backend.create_reference(pointer)
+    key: ReferenceKey = pointer.key
+
+    def count(thread: int) -> None:
+        for turn in range(10):
+            while True:
+                stored = backend.fetch_many([counter.locator])[counter.key]
+                new = replace(stored, value=str(int(stored.value) + 1).encode(), token=f"{thread}.{turn}")
+                if backend.update(new, expected=stored.token) is None:
+                    break
+            while True:
+                current = backend.read_reference(key)
+                if backend.replace_reference(current.moved_to(thread + 1), expected=current) is None:
+                    break
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, range(8)))
+    assert backend.fetch_many([counter.locator])[counter.key].value == b"80"
+    assert backend.read_reference(key).version == 80
+
+
+def _winners(count: int, attempt: Callable[[int], bool]) -> int:
+    start = threading.Barrier(count)
+
+    def run(number: int) -> bool:
+        start.wait()
+        return attempt(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return sum(pool.map(run, range(count)))
+
+
+SEQUENTIAL: list[Check] = [
+    reference_lifecycle,
+    reference_without_initial_pointer,
+    reference_recent_pointers,
+    reference_moved_back_does_not_admit_a_late_swap,
+    a_fenced_reference_refuses_swaps_prepared_before,
+    reference_with_initial_pointer,
+    reference_names,
+    objs,
+    derived_objects_share_an_id,
+    empty_batches,
+    duplicates_in_a_batch,
+    huge_object,
+    fetch_many_huge_objects_with_wrong_part_hints,
+    more_than_one_answer_holds,
+    conditional_objects,
+    conditional_objects_fit_one_row,
+    condition_on_an_immutable_object_is_refused,
+    backend_scan,
+    backend_bulk_deletions,
+]
+CONCURRENT: list[Check] = [one_creator_wins, one_insert_wins, one_deleter_wins, no_lost_update]

@@ -1,0 +1,38 @@
+"""One contract for every persistence backend: in memory, DynamoDB in moto (sequentially), DynamoDB Local (threads)."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from delegation.persistence.backends.base import Backend
+from delegation.persistence.backends.memory import MemoryBackend
+from tests.contract.persistence.backends import local_backend, moto_backend
+from tests.contract.persistence.checks import CONCURRENT, SEQUENTIAL, Check
+
+LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    match request.param:
+        case "memory":
+            yield MemoryBackend()
+        case "moto":
+            with moto_backend() as in_moto:
+                yield in_moto
+        case "local":
+            with local_backend(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:
+                yield in_dynamodb
+
+
+@pytest.mark.parametrize("backend", ["memory", "moto", LOCAL], indirect=True)
+@pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
+def test_contract(backend: Backend, check: Check) -> None:
+    check(backend)
+
+
+# moto loses acknowledged writes under threads, so it says nothing about these.
+@pytest.mark.parametrize("backend", ["memory", LOCAL], indirect=True)
+@pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
+def test_contract_under_threads(backend: Backend, check: Check) -> None:
+    check(backend)

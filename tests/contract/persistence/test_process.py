@@ -1,0 +1,108 @@
+"""A realm's life on every backend: commits, objects of several rows, a sweep, a reset, a purge."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delegation.persistence.backends.base import PART_BYTES, Backend
+from delegation.persistence.backends.memory import MemoryBackend
+from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from delegation.persistence.catalogs.realms import MAIN, RealmStatus
+from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.committer import Committer
+from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.maintenance.recovery import recent_heads, reset
+from delegation.persistence.maintenance.sweep import MaintenancePolicy
+from delegation.persistence.objects.types import ObjectTypes
+from tests.contract.persistence.backends import all_rows, local_backend, moto_backend
+from tests.unit.persistence.builders import ENTITY, Entity, FakeClock
+
+SMALL = IndexPolicy(min_embedded=64, max_embedded=256, stripe=256)
+LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    match request.param:
+        case "memory":
+            yield MemoryBackend()
+        case "moto":
+            with moto_backend() as in_moto:
+                yield in_moto
+        case "local":
+            with local_backend(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:
+                yield in_dynamodb
+
+
+def naming(name: str, text: str) -> Any:
+    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        entities.put(IndexKey.of("ns", name), Entity(name=text))
+        return Changed(entities.head, None)
+
+    return change
+
+
+@pytest.mark.parametrize("backend", ["memory", "moto", LOCAL], indirect=True)
+def test_a_realm_from_its_creation_to_its_purge(backend: Backend) -> None:
+    clock = FakeClock()
+
+    def start() -> PersistenceProcess:
+        return PersistenceProcess(
+            backend,
+            types=ObjectTypes([*OWN_TYPES, ENTITY]),
+            now_ns=lambda: clock.us * 1_000,
+            clock=clock.seconds,
+            sleep=clock.sleep,
+        )
+
+    def content() -> dict[str, str]:
+        store = start().realms().open("acme", "sales")
+        head = Committer(store, MAIN, EntityHead).head()
+        assert head
+        items = dict(head.value.working_index(store.fetch_many).items())
+        found = store.fetch_many(items.values())
+        return {
+            key.elements()[-1]: one.value.name
+            for key, one in zip(items, found, strict=True)
+            if one and isinstance(one.value, Entity)
+        }
+
+    process = start()
+    realms = process.realms()
+    realms.create("acme", {"tier": "gold"})
+    store = realms.create_catalog("acme", "sales", {})
+    committer = Committer(store, MAIN, EntityHead, seal=seal(SMALL))
+    huge = "x" * (2 * PART_BYTES + 7)
+    for number in range(40):
+        committer.commit(naming(f"t{number:02}", f"v{number}"))
+    committer.commit(naming("huge", huge))
+    expected = {**{f"t{number:02}": f"v{number}" for number in range(40)}, "huge": huge}
+    assert content() == expected
+    assert [one.value.seq for one in committer.log()] == list(range(41, 0, -1))
+
+    # Of three rows, like the one that is kept.
+    store.write([Entity(name=huge)])
+    clock.advance(10_000)
+    report = start().maintenance(MaintenancePolicy(grace=100, page=25)).run()
+    assert report.deleted > 20
+    assert content() == expected
+    rows = all_rows(backend, limit=1_000)
+    assert sum(row.parts == 3 for row in rows) == (1 if isinstance(backend, MemoryBackend) else 3)
+
+    reference = store.current_reference(MAIN)
+    heads = list(recent_heads(start().store("acme", store.catalog), reference))
+    assert [one.problem for one in heads] == [None] * 20
+    reset(store, MAIN, heads[1].id)
+    del expected["huge"]
+    assert content() == expected
+    committer.commit(naming("after", "reset"))
+    assert content() == {**expected, "after": "reset"}
+
+    realms.set_status("acme", RealmStatus.INACTIVE)
+    assert start().realms().purge("acme").references == 2
+    assert all_rows(backend, realm="acme", limit=1_000) == []
+    assert realms.page(limit=5).entities == ()

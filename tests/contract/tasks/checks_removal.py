@@ -1,0 +1,102 @@
+"""What every TaskStore promises of what goes: a task for good, or old versions of one that stays."""
+
+import pytest
+
+from delegation.tasks.errors import StaleTask
+from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
+from tests.contract.tasks.checks_support import Check, a_life, row, rows, stored
+from tests.unit.tasks.builders import (
+    HOUR,
+    NOW,
+    acquired,
+    failed,
+    retried,
+    submitted,
+    touched,
+)
+
+# ---- removing
+
+
+def remove_takes_rows_and_head_of_that_task_only(store: TaskStore) -> None:
+    """A life of more rows than one transaction of DynamoDB's removes."""
+    other = store.apply(Create(submitted()))
+    life = a_life()
+    for turn in range(6):
+        life.append(acquired(life[-1], "worker-3", NOW + (turn + 2) * HOUR))
+        life.append(retried(life[-1], NOW + (turn + 2) * HOUR))
+    life.append(failed(life[-1]))
+    done = stored(store, life)
+    assert store.remove(done) is True
+    assert store.get(done.task_id) is None
+    assert rows(store, done.task_id) == []
+    assert store.remove(done) is False
+    assert rows(store, other.task_id) == [row(other)]
+    again = submitted(done.task_id)
+    assert store.apply(Create(again)) == again
+
+
+def remove_of_a_task_that_moved_on_is_refused(store: TaskStore) -> None:
+    life = a_life()
+    done = stored(store, life[:-1])
+    head = store.apply(Advance(done, life[-1]))
+    with pytest.raises(StaleTask) as stale:
+        store.remove(done)
+    assert stale.value.stored == head
+    assert store.get(head.task_id) == head
+    assert rows(store, head.task_id) == [row(task) for task in life]
+
+
+def remove_of_a_live_task_is_refused(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    with pytest.raises(ValueError, match="terminal"):
+        store.remove(task)
+    assert store.get(task.task_id) == task
+
+
+# ---- forgetting
+
+
+def forget_takes_old_rows_of_that_task_and_nothing_else(store: TaskStore) -> None:
+    """A life of more rows than one transaction of DynamoDB's removes."""
+    other = store.apply(Create(submitted()))
+    life = a_life()
+    for turn in range(8):
+        life.append(acquired(life[-1], "worker-3", NOW + (turn + 2) * HOUR))
+        life.append(retried(life[-1], NOW + (turn + 2) * HOUR))
+    head = stored(store, life)
+    below = len(life) - 2
+    assert store.forget(head.task_id, below) == below - 1
+    assert rows(store, head.task_id) == [row(task) for task in life[below - 1 :]]
+    assert store.get(head.task_id) == head
+    assert store.get_version(head.task_id, 1) is None
+    assert store.forget(head.task_id, below) == 0
+    assert rows(store, other.task_id) == [row(other)]
+
+
+def forget_leaves_the_row_of_the_head(store: TaskStore) -> None:
+    life = a_life()
+    head = stored(store, life)
+    assert store.forget(head.task_id, head.version + 5) == head.version - 1
+    assert rows(store, head.task_id) == [row(head)]
+    again = store.apply(Revise(head, touched(head, files_deleted=7)))
+    assert store.get(head.task_id) == again
+    assert store.forget(submitted().task_id, 3) == 0
+
+
+def forget_of_a_first_version_takes_nothing(store: TaskStore) -> None:
+    """A recurring task of a kind that nobody here runs stays at version 1 for as long as it likes."""
+    task = store.apply(Create(submitted()))
+    for below in (1, 2):
+        assert store.forget(task.task_id, below) == 0
+    assert rows(store, task.task_id) == [row(task)]
+
+
+CHECKS: tuple[Check, ...] = (
+    remove_takes_rows_and_head_of_that_task_only,
+    remove_of_a_task_that_moved_on_is_refused,
+    remove_of_a_live_task_is_refused,
+    forget_takes_old_rows_of_that_task_and_nothing_else,
+    forget_leaves_the_row_of_the_head,
+    forget_of_a_first_version_takes_nothing,
+)

@@ -1,0 +1,92 @@
+"""What the checks of TaskStores share: a life to store, and how to look at what is stored."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
+
+import pytest
+
+from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import Advance, Change, Create, Revise, TaskStore
+from delegation.tasks.stores.memory import MemoryTaskStore
+from tests.unit.tasks.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    acquired,
+    resubmitted,
+    retried,
+    started,
+    submitted,
+    succeeded,
+    touched,
+)
+
+Check = Callable[[TaskStore], None]
+THREADS = 8
+FAR = NOW + 1000 * HOUR
+
+
+def a_life() -> list[Task]:
+    """Seven versions that pass through every status but FAILURE."""
+    life = [submitted()]
+    life.append(acquired(life[-1]))
+    life.append(retried(life[-1]))
+    life.append(acquired(life[-1], "worker-2", NOW + MINUTE))
+    life.append(started(life[-1], NOW + MINUTE, effects=True))
+    life.append(succeeded(life[-1], NOW + 2 * MINUTE))
+    life.append(resubmitted(life[-1], NOW + HOUR))
+    return life
+
+
+def stored(store: TaskStore, life: Sequence[Task]) -> Task:
+    """Store a life version by version; answers the last head."""
+    head = store.apply(Create(life[0]))
+    for version in life[1:]:
+        head = store.apply(Advance(head, version))
+    return head
+
+
+def rows(store: TaskStore, task_id: str) -> list[Task]:
+    return list(store.history(task_id))
+
+
+def row(task: Task) -> Task:
+    """What the row of a version holds: all but its place in the index."""
+    return task.evolve(due_at=None)
+
+
+def refused(store: TaskStore, change: Change, error: type[Exception]) -> Task | None:
+    """Apply a change that must be refused with exactly this error; answers the head that the refusal shows."""
+    with pytest.raises(error) as refusal:
+        store.apply(change)
+    assert refusal.type is error
+    shown: Task | None = refusal.value.stored  # type: ignore[attr-defined]
+    return shown
+
+
+def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
+    """Rewrite the head of a stored task in a format that this release does not know."""
+    if isinstance(store, MemoryTaskStore):
+        store.make_unreadable(task.task_id)
+        return
+    stored = codec.head_item
+    with patch.object(codec, "head_item", lambda head: {**stored(head), "format": 9}):
+        store.apply(Revise(task, touched(task)))
+
+
+def race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[Change]) -> list[Task | None]:
+    """Apply all changes at once, one a thread; None where one was refused."""
+    line = threading.Barrier(len(changes))
+
+    def run(change: Change) -> Task | None:
+        line.wait(60)
+        try:
+            return store.apply(change)
+        except (TaskExists, StaleTask, RevisionConflict):
+            return None
+
+    return list(pool.map(run, changes))

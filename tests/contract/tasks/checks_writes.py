@@ -1,0 +1,221 @@
+"""What every TaskStore promises of its writes: created once, moved and rewritten only as read."""
+
+from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskStore
+from tests.contract.tasks.checks_support import Check, a_life, refused, row, rows, stored
+from tests.unit.tasks.builders import (
+    NOW,
+    SECOND,
+    acquired,
+    failed,
+    started,
+    submitted,
+    succeeded,
+    touched,
+)
+
+# ---- creating
+
+
+def create_stores_head_and_first_version(store: TaskStore) -> None:
+    task = submitted()
+    assert store.get(task.task_id) is None
+    assert store.apply(Create(task)) == task
+    assert store.get(task.task_id) == task
+    assert store.get_version(task.task_id, 1) == row(task)
+    assert rows(store, task.task_id) == [row(task)]
+
+
+def create_is_refused_with_the_task_that_exists(store: TaskStore) -> None:
+    first = store.apply(Create(submitted()))
+    assert refused(store, Create(submitted(first.task_id, task_payload="{}")), TaskExists) == first
+    assert store.get(first.task_id) == first
+    assert rows(store, first.task_id) == [row(first)]
+
+
+def create_is_refused_after_the_task_moved_on(store: TaskStore) -> None:
+    life = a_life()
+    head = stored(store, life)
+    assert refused(store, Create(submitted(head.task_id)), TaskExists) == head
+    assert rows(store, head.task_id) == [row(task) for task in life]
+
+
+def create_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
+    task = submitted()
+    store.apply(Create(task))
+    assert store.apply(Create(task)) == task
+    head = store.apply(Advance(task, acquired(task)))
+    # As it answered then (DynamoDB does, while it knows the request token) or as the task stands now.
+    assert store.apply(Create(task)) in (task, head)
+    assert store.get(task.task_id) == head
+    assert rows(store, task.task_id) == [row(task), row(head)]
+
+
+def tasks_do_not_touch_each_other(store: TaskStore) -> None:
+    one, other = store.apply(Create(submitted())), store.apply(Create(submitted()))
+    head = store.apply(Advance(one, acquired(one)))
+    assert store.get(other.task_id) == other
+    assert store.get(one.task_id) == head
+    assert rows(store, other.task_id) == [row(other)]
+
+
+# ---- advancing
+
+
+def advance_moves_the_head_and_keeps_every_row(store: TaskStore) -> None:
+    life = a_life()
+    head = stored(store, life)
+    assert head == life[-1]
+    assert store.get(head.task_id) == life[-1]
+    assert rows(store, head.task_id) == [row(task) for task in life]
+    assert [store.get_version(head.task_id, n) for n in range(1, 9)] == [*map(row, life), None]
+
+
+def advance_over_several_versions_keeps_each_of_them(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    held = store.apply(Advance(task, acquired(task)))
+    running = started(held).evolve(revision=held.revision + 1)
+    done = succeeded(running).evolve(revision=held.revision + 1, nonce=running.nonce)
+    change = Advance(held, done, via=(running,))
+    assert store.apply(change) == done
+    assert store.apply(change).version == done.version
+    assert rows(store, task.task_id) == [row(task), row(held), row(running), row(done)]
+    assert refused(store, Advance(held, failed(held)), StaleTask) == done
+    assert rows(store, task.task_id) == [row(task), row(held), row(running), row(done)]
+
+
+def advance_from_a_former_version_is_stale(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    head = store.apply(Advance(task, acquired(task)))
+    assert refused(store, Advance(task, acquired(task, "worker-2")), StaleTask) == head
+    assert refused(store, Advance(task, failed(task)), StaleTask) == head
+    assert store.get(task.task_id) == head
+    assert rows(store, task.task_id) == [row(task), row(head)]
+
+
+def advance_from_a_version_that_does_not_exist_yet_is_stale(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    ahead = acquired(task)
+    assert refused(store, Advance(ahead, started(ahead)), StaleTask) == task
+    assert rows(store, task.task_id) == [row(task)]
+
+
+def advance_over_a_touched_head_is_a_revision_conflict(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    head = store.apply(Revise(task, touched(task, dispatch_count=1)))
+    assert refused(store, Advance(task, acquired(task)), RevisionConflict) == head
+    assert store.get(task.task_id) == head
+    assert rows(store, task.task_id) == [row(task)]
+
+
+def advance_of_an_unknown_task_is_stale(store: TaskStore) -> None:
+    task = submitted()
+    assert refused(store, Advance(task, acquired(task)), StaleTask) is None
+    assert store.get(task.task_id) is None
+    assert rows(store, task.task_id) == []
+
+
+def advance_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    after = acquired(task)
+    store.apply(Advance(task, after))
+    assert store.apply(Advance(task, after)) == after
+    assert rows(store, task.task_id) == [row(task), row(after)]
+
+
+def advance_is_recognised_below_a_later_head(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    after = acquired(task)
+    beat = store.apply(Revise(store.apply(Advance(task, after)), touched(after, files_deleted=7)))
+    assert store.apply(Advance(task, after)) in (after, beat)
+    later = store.apply(Advance(beat, started(beat)))
+    assert store.apply(Advance(task, after)) in (after, later)
+    assert store.get(task.task_id) == later
+    assert rows(store, task.task_id) == [row(task), row(after), row(later)]
+
+
+# ---- revising
+
+
+def revise_rewrites_the_head_and_keeps_the_rows(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    holder = store.apply(Advance(task, acquired(task)))
+    plan = [{"id": "1/0", "sha256": "ab" * 32}]
+    after = touched(holder, plan_segments=plan, files_planned=2**40, progress_ts=NOW + SECOND)
+    assert store.apply(Revise(holder, after)) == after
+    assert store.get(task.task_id) == after
+    assert rows(store, task.task_id) == [row(task), row(holder)]
+    last = store.apply(Advance(after, started(after)))
+    assert rows(store, task.task_id) == [row(task), row(holder), row(last)]
+
+
+def revise_of_a_touched_head_is_a_revision_conflict(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    head = store.apply(Revise(task, touched(task, dispatch_count=1)))
+    assert refused(store, Revise(task, touched(task, cancel_requested=True)), RevisionConflict) == head
+    assert store.get(task.task_id) == head
+
+
+def revise_of_a_former_version_is_stale(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    head = store.apply(Advance(task, acquired(task)))
+    assert refused(store, Revise(task, touched(task, dispatch_count=1)), StaleTask) == head
+    assert store.get(task.task_id) == head
+
+
+def revise_of_an_unknown_task_is_stale(store: TaskStore) -> None:
+    task = submitted()
+    assert refused(store, Revise(task, touched(task, dispatch_count=1)), StaleTask) is None
+    assert store.get(task.task_id) is None
+
+
+def revise_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    after = touched(task, dispatch_count=1)
+    store.apply(Revise(task, after))
+    assert store.apply(Revise(task, after)) == after
+    assert store.get(task.task_id) == after
+
+
+# ---- expecting
+
+
+def expect_asks_for_the_version_whatever_the_revision(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    assert store.apply(Expect(task)) == task
+    head = store.apply(Revise(task, touched(task, dispatch_count=1)))
+    assert store.apply(Expect(task)) == head
+    assert store.get(task.task_id) == head
+    assert rows(store, task.task_id) == [row(task)]
+
+
+def expect_refuses_another_version(store: TaskStore) -> None:
+    task = store.apply(Create(submitted()))
+    head = store.apply(Advance(task, acquired(task)))
+    assert refused(store, Expect(task), StaleTask) == head
+    assert store.apply(Expect(head)) == head
+    assert refused(store, Expect(submitted()), StaleTask) is None
+
+
+CHECKS: tuple[Check, ...] = (
+    create_stores_head_and_first_version,
+    create_is_refused_with_the_task_that_exists,
+    create_is_refused_after_the_task_moved_on,
+    create_repeated_with_its_nonce_answers_as_before,
+    tasks_do_not_touch_each_other,
+    advance_moves_the_head_and_keeps_every_row,
+    advance_over_several_versions_keeps_each_of_them,
+    advance_from_a_former_version_is_stale,
+    advance_from_a_version_that_does_not_exist_yet_is_stale,
+    advance_over_a_touched_head_is_a_revision_conflict,
+    advance_of_an_unknown_task_is_stale,
+    advance_repeated_with_its_nonce_answers_as_before,
+    advance_is_recognised_below_a_later_head,
+    revise_rewrites_the_head_and_keeps_the_rows,
+    revise_of_a_touched_head_is_a_revision_conflict,
+    revise_of_a_former_version_is_stale,
+    revise_of_an_unknown_task_is_stale,
+    revise_repeated_with_its_nonce_answers_as_before,
+    expect_asks_for_the_version_whatever_the_revision,
+    expect_refuses_another_version,
+)

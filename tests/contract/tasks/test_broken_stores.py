@@ -1,0 +1,27 @@
+"""The contract suite catches deliberately broken stores, each by the check that names what is broken."""
+
+import pytest
+
+from delegation.tasks.errors import TaskError
+from tests.contract.tasks.broken_stores import BROKEN, Broken
+from tests.contract.tasks.checks import CONCURRENT, SEQUENTIAL
+from tests.contract.tasks.checks_support import Check
+
+PROMISES = [
+    pytest.param(broken, check, id=f"{broken.store.__name__}-{check.__name__}")
+    for broken in BROKEN
+    for check in broken.breaks
+]
+
+
+@pytest.mark.parametrize(("broken", "check"), PROMISES)
+def test_the_suite_catches_a_broken_store(broken: Broken, check: Check) -> None:
+    assert check in (*SEQUENTIAL, *CONCURRENT)
+    with pytest.raises((AssertionError, TaskError, pytest.fail.Exception)):
+        check(broken.build())
+
+
+def test_every_check_catches_some_broken_store() -> None:
+    """A check that no broken store fails would be one that cannot fail."""
+    used = {check for broken in BROKEN for check in broken.breaks}
+    assert {check.__name__ for check in (*SEQUENTIAL, *CONCURRENT)} - {check.__name__ for check in used} == set()

@@ -1,0 +1,76 @@
+"""Kill a purge before and after every call that it makes, run it again, and count what is left: with both engines.
+
+    PYTHONPATH=functions:. python -m tests.faults.crashes.matrix [--engine inline|spark] [--every]
+
+Calls are those to the table's store, the plan's store, the catalog and the task. Each scenario is played once to learn
+what they are, then once for each of them, twice: the call has no effect, or it has and its answer is lost. What dies
+with Spark is told in `spark_matrix`; there lost executors and the scenarios beside the first are thinned out unless
+`--every` is given.
+The last line holds the totals; the exit status is 1 when anything is left, raised, harmed or planned twice.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from delegation.errors import DelegationError
+from delegation.operations.purge.inline import purge_table
+from delegation.storage.memory import Faults, Killed
+from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals, world
+from tests.unit.operations.purge.lake import Lake
+
+
+def play(lake: Lake, name: str, *, step: int = 1) -> Totals:
+    """Every `step`th point of one scenario, inline."""
+    totals = Totals()
+    counted = Faults()
+    purge_table(Point(lake, name, "counting").attempt(counted))
+    for after in (False, True):
+        for number in range(1, counted.calls + 1, step):
+            where = f"{name}, {'after' if after else 'before'} call {number} ({counted.names[number - 1]})"
+            point = Point(lake, name, where)
+            try:
+                purge_table(point.attempt(Faults(kill_at=number, after=after)))
+            except Killed:
+                pass
+            else:
+                totals.error(f"{where}: was not killed")
+            try:
+                purge_table(point.attempt(Faults()))
+            except DelegationError as error:
+                totals.error(f"{where}: {error.code}: {error}")
+            point.account(totals)
+    return totals
+
+
+def _inline(say: Callable[[str], object]) -> Totals:
+    lake, totals = world(), Totals()
+    for name in SCENARIOS:
+        played = play(lake, name)
+        say(f"inline, {name}: {played.points} points\n")
+        totals.add(played)
+    return totals
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill a purge at every call and run it again.")
+    parser.add_argument("--engine", choices=("inline", "spark"), help="one engine only")
+    parser.add_argument("--every", action="store_true", help="every point of every scenario with Spark, too")
+    options = parser.parse_args()
+    every, lines = Totals(), []
+    if options.engine != "spark":
+        totals = _inline(sys.stdout.write)
+        lines.append(totals.line("inline"))
+        every.add(totals)
+    if options.engine != "inline":
+        from tests.faults.crashes.spark_matrix import play_all
+
+        totals = play_all(world(), step=1 if options.every else 5, say=sys.stdout.write)
+        lines.append(totals.line("spark"))
+        every.add(totals)
+    sys.stdout.write("".join(f"{line}\n" for line in (*every.told, *lines, every.line("crash-matrix"))))
+    return 0 if every.clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""What the crash matrix plays, whatever the engine: tables, what happens beside the purge, and what has to hold."""
+
+import dataclasses
+import itertools
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from unittest import mock
+
+from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.storage.memory import Faults, MemoryObjectStore
+from delegation.worksets.index import INDEX
+from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, rows
+
+Prepare = Callable[[Bench, PurgeContext], PurgeContext]
+
+
+def alone(_bench: Bench, ctx: PurgeContext) -> PurgeContext:
+    return ctx
+
+
+def with_a_commit(bench: Bench, ctx: PurgeContext) -> PurgeContext:
+    """A writer appends after the data files went, so that the plan is extended."""
+
+    def commit() -> None:
+        # The same file names each time: a call is known by what it is about.
+        names = random.Random(9)
+        with mock.patch("uuid.uuid4", side_effect=lambda: uuid.UUID(int=names.getrandbits(128), version=4)):
+            bench.lake.table("doomed").append(rows(9, part="z"))
+
+    if ctx.attempt.attempt == 1:
+        bench.on_load(ctx, 3, commit)
+    return ctx
+
+
+def beside_a_nested_table(bench: Bench, ctx: PurgeContext) -> PurgeContext:
+    store = MemoryObjectStore()
+    store.objects = bench.lake.objects
+    nested = Neighbour(LakeSource(bench.lake, "nested").load(), store)
+    return dataclasses.replace(ctx, neighbours=lambda: [nested])
+
+
+SCENARIOS: dict[str, Prepare] = {
+    "alone": alone,
+    "with a commit": with_a_commit,
+    "beside a nested table": beside_a_nested_table,
+}
+# How many plans a purge needs, the extensions included; 1 unless said here.
+_SEGMENTS = {"with a commit": 2}
+
+
+@dataclass
+class Totals:
+    """What a matrix, or several, came to."""
+
+    points: int = 0
+    objects_left: int = 0
+    errors_raised: int = 0
+    siblings_harmed: int = 0
+    planned_again: int = 0
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        return self.points > 0 and not (
+            self.objects_left or self.errors_raised or self.siblings_harmed or self.planned_again or self.told
+        )
+
+    def add(self, other: "Totals") -> None:
+        self.points += other.points
+        self.objects_left += other.objects_left
+        self.errors_raised += other.errors_raised
+        self.siblings_harmed += other.siblings_harmed
+        self.planned_again += other.planned_again
+        self.told += other.told
+
+    def error(self, text: str) -> None:
+        self.errors_raised += 1
+        self.told.append(text)
+
+    def line(self, name: str) -> str:
+        return (
+            f"{name}: {self.points} kill points, {self.objects_left} objects left, {self.errors_raised} errors raised, "
+            f"{self.siblings_harmed} sibling tables harmed, {self.planned_again} second plans"
+        )
+
+
+def world() -> Lake:
+    lake = Lake()
+    busy_table(lake, "doomed")
+    busy_table(lake, "sibling")
+    busy_table(lake, "nested", location="s3://lake/wh/doomed/data/nested")
+    return lake
+
+
+class Point:
+    """One kill point on a bench of its own: two attempts and what they leave."""
+
+    def __init__(self, lake: Lake, scenario: str, where: str) -> None:
+        self.bench = Bench(lake=lake.copy())
+        self.bench.uuid("doomed")
+        self.where = where
+        self._scenario = scenario
+        self._kept = lake.below("s3://lake/wh/sibling/") | lake.below("s3://lake/wh/doomed/data/nested/")
+        self._published = 0
+
+    def attempt(self, faults: Faults) -> PurgeContext:
+        """What the next attempt gets."""
+        self._published = len(self.bench.head.read())
+        ctx = SCENARIOS[self._scenario](self.bench, self.bench.context("doomed", faults=faults))
+        nonces = itertools.count(1)
+        return dataclasses.replace(ctx, nonce=lambda: f"{next(nonces):012x}")
+
+    def account(self, totals: Totals) -> None:
+        """Book what is there after the last attempt."""
+        totals.points += 1
+        left = self.bench.lake.below("s3://lake/wh/doomed/") - self._kept
+        harmed = self._kept - set(self.bench.lake.uris())
+        totals.objects_left += len(left)
+        totals.siblings_harmed += bool(harmed)
+        totals.told.extend(f"{self.where}: {uri}" for uri in sorted(left | harmed)[:3])
+        if self._published and self._plans_written() > _SEGMENTS.get(self._scenario, 1) - self._published:
+            totals.planned_again += 1
+            totals.told.append(f"{self.where}: planned again what was published")
+
+    def _plans_written(self) -> int:
+        """By the last attempt."""
+        last = f"task/{self.bench.attempts}/"
+        return sum(key.startswith(last) and key.endswith(f"/{INDEX}") for key in self.bench.plans.objects)

@@ -1,0 +1,43 @@
+"""Every scenario of the crash matrix, thinned out; `make crash-matrix` plays it whole."""
+
+import pytest
+
+from delegation.worksets.attempt import MemoryAttempt
+from tests.faults.crashes import spark_matrix
+from tests.faults.crashes.matrix import play
+from tests.faults.crashes.scenarios import SCENARIOS, Totals, world
+from tests.faults.crashes.spark_matrix import Loss
+from tests.unit.operations.purge.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def lake() -> Lake:
+    return world()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_killed_and_run_again_nothing_is_left_and_nothing_raised(lake: Lake, name: str) -> None:
+    totals = play(lake, name, step=7)
+    assert totals.told == []
+    assert totals.clean
+
+
+def test_the_matrix_finds_a_purge_that_forgets_its_plan(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryAttempt, "plan", lambda _self: ())
+    totals = play(lake, "alone", step=3)
+    assert totals.errors_raised
+    assert totals.planned_again
+    assert not totals.clean
+
+
+def test_a_matrix_that_played_nothing_shows_nothing() -> None:
+    assert not Totals().clean
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("loss", "step"), [(Loss.JOB, 60), (Loss.WORKER, 50), (Loss.EXECUTOR, 50)])
+def test_spark_killed_and_run_again(lake: Lake, loss: Loss, step: int) -> None:
+    totals = spark_matrix.play(lake, "alone", loss, step=step)
+    assert totals.told == []
+    assert totals.clean

@@ -1,0 +1,72 @@
+"""The switch of the Spark crash matrix: who dies, at which call, and whether the call had its effect."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from delegation.storage.base import ObjectNotFound
+from delegation.storage.locations import parse
+from delegation.storage.memory import Killed
+from tests.faults.crashes.switch import DRIVER, EXECUTOR, Call, StoreServer, Switch
+from tests.unit.operations.purge.lake import Bench, busy_table, identifier
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreServer]:
+    def die(status: int) -> None:
+        raise SystemExit(status)
+
+    monkeypatch.setattr(os, "_exit", die)
+    with StoreServer() as server:
+        yield server
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    busy_table(bench.lake, "doomed")
+    return bench
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_executor_dies_once_at_one_call(server: StoreServer, bench: Bench, *, after: bool) -> None:
+    one, other = sorted(key for _, key in bench.lake.objects)[:2]
+    switch = Switch(Call(EXECUTOR, "delete", f"lake {other}", 1), after=after)
+    store = server.workplace(bench.context("doomed", faults=switch)).store(identifier("doomed"))
+    assert store.delete("lake", [one]).deleted == (one,)
+    with pytest.raises(SystemExit):
+        store.delete("lake", [other])
+    assert (("lake", other) in bench.lake.objects) is not after
+    assert store.delete("lake", [other]).deleted == (other,)
+    assert [call.nth for call in switch.made] == [1, 1, 2]
+
+
+def test_a_dead_driver_makes_no_call_and_executors_still_do(server: StoreServer, bench: Bench) -> None:
+    switch = Switch(Call(DRIVER, "plan put", "", 1))
+    ctx = bench.context("doomed", faults=switch)
+    plans = server.workplace(ctx).plans()
+    plans.put("a", b"1")
+    for _ in range(2):
+        with pytest.raises(Killed):
+            ctx.plans.put("b", b"2")
+    assert list(plans.keys("")) == ["a"]
+    assert plans.get("a") == b"1"
+
+
+def test_what_a_store_raises_reaches_the_executor(server: StoreServer, bench: Bench) -> None:
+    store = server.workplace(bench.context("doomed")).store(identifier("doomed"))
+    with pytest.raises(ObjectNotFound):
+        store.read(parse("s3://lake/none"), limit=1)
+    assert store.exists(parse(bench.lake.pointers["doomed"]))
+    assert store.probe_delete("s3://lake/wh") is None
+    assert store.versioned("lake") is False
+
+
+def test_an_attempt_before_last_is_answered_no_more(server: StoreServer, bench: Bench) -> None:
+    former = server.workplace(bench.context("doomed")).plans()
+    server.workplace(bench.context("doomed")).plans().put("a", b"1")
+    assert former.get("a") == b"1"
+    server.workplace(Bench(lake=bench.lake).context("doomed"))
+    with pytest.raises(SystemExit):
+        former.get("a")

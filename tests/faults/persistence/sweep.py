@@ -1,0 +1,291 @@
+"""Commits that win, lose, crash and freeze while maintenance marks and sweeps, on a clock moved by hand.
+
+Between any two calls of maintenance to the store commits happen, so a sweep never sees the store stand still; it
+crashes too. After every run whatever a head needs is looked for, and at the end what nothing needs must be gone.
+
+    python -m tests.faults.persistence.sweep --commits 100000 --seed 1
+"""
+
+import argparse
+import itertools
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from delegation.persistence.backends.base import Backend, Reference
+from delegation.persistence.backends.memory import MemoryBackend
+from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.log import read_log
+from delegation.persistence.errors import (
+    BackendUnavailable,
+    CommitContended,
+    CommitUnknown,
+    OutcomeUnknown,
+    TaskHeld,
+    TaskTakenOver,
+)
+from delegation.persistence.maintenance.coordination import TASK_TYPE
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy, MaintenanceReport
+from delegation.persistence.objects.cache import Cache
+from delegation.persistence.objects.objects import ObjectRef
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
+from tests.unit.persistence.builders import ENTITY, HEAD, Entity, FakeClock, Head
+
+TYPES = ObjectTypes([ENTITY, HEAD, FILTER_TYPE, TASK_TYPE])
+GRACE = 600.0
+NAMES = 12
+
+
+class Watched:
+    """The store as maintenance sees it: before each of its calls `between` happens, `after` may raise."""
+
+    def __init__(self, world: "World", between: Callable[[], None], after: Callable[[], None]) -> None:
+        self._world = world
+        self._between = between
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._world.backend, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._between()
+            before, self._world.calm = self._world.calm, True
+            answer = method(*arguments, **named)
+            self._world.calm = before
+            self._after()
+            return answer
+
+        return call
+
+
+class Crash(Exception):
+    """The process ended in the middle of a commit."""
+
+
+class World:
+    """Two catalogs, a process for each and sometimes a new one, and maintenance."""
+
+    def __init__(self, seed: int, commits: int) -> None:
+        self.draw = random.Random(seed)
+        self.clock = FakeClock()
+        self.backend = MemoryBackend(before=self._fault_before, after=self._fault_after)
+        self.ids = itertools.count(1)
+        self.left = commits
+        self.calm = True
+        self.committed = 0
+        self.crashed = 0
+        self.frozen = 0
+        self.maintaining = False
+        self.deleted = 0
+        self.stores: dict[str, CatalogStore] = {}
+        self.committers: dict[str, Committer[Head]] = {}
+        for catalog in ("c1", "c2"):
+            self.start(catalog)
+            self.stores[catalog].create_reference("main")
+        self.policy = MaintenancePolicy(grace=GRACE, expected=4_000, page=200, checkpoint_after=20, lost_after=60)
+        self.calm = False
+
+    def store(self, realm: str, catalog: str, backend: Backend | None = None) -> CatalogStore:
+        cache: Cache[Any, Any] = Cache(200_000, clock=self.clock.seconds)
+        return CatalogStore(
+            backend or self.backend,
+            realm=realm,
+            catalog=catalog,
+            types=TYPES,
+            cache=cache,
+            new_id=self.ids.__next__,
+            now_us=self.clock.now_us,
+        )
+
+    def start(self, catalog: str) -> None:
+        """A process for the catalog, in place of the one before: nothing cached, no reference known."""
+        self.stores[catalog] = self.store("r", catalog)
+        self.committers[catalog] = Committer(
+            self.stores[catalog],
+            "main",
+            Head,
+            retry=CommitRetries(tries=4, first_wait=0.01, max_wait=0.05),
+            sleep=self.clock.sleep,
+            # The clock that retries are timed by stands still in a frozen machine.
+            clock=lambda: 0.0,
+            draw=self.draw.random,
+        )
+
+    def commit(self) -> None:
+        """One commit of one process, with whatever befalls it."""
+        self.left -= 1
+        self.clock.advance(self.draw.choice([0.1, 1.0, 3.0]))
+        catalog = self.draw.choice(["c1", "c2"])
+        if self.draw.random() < 0.05:
+            self.start(catalog)
+        try:
+            self.committers[catalog].commit(self._change())
+        except Crash:
+            self.crashed += 1
+            self.start(catalog)
+        except (BackendUnavailable, CommitContended, CommitUnknown):
+            self.start(catalog)
+        else:
+            self.committed += 1
+
+    def maintain(self, stop: Callable[[], bool] = lambda: False) -> MaintenanceReport:
+        """A run with commits between all its calls."""
+
+        def between() -> None:
+            for _ in range(self.draw.choice([0, 0, 1, 3])):
+                if self.left > 0 and not self.calm:
+                    self.commit()
+
+        def after() -> None:
+            if not self.calm and self.draw.random() < 0.005:
+                raise Crash
+
+        watched: Any = Watched(self, between, after)
+        runner = Maintenance(
+            watched,
+            lambda realm, catalog: self.store(realm, catalog, watched),
+            now_us=self.clock.now_us,
+            policy=self.policy,
+            salt=lambda: self.draw.randbytes(16),
+        )
+        try:
+            report = runner.run(stop)
+        except (Crash, TaskHeld):
+            self.clock.advance(self.policy.lost_after + 1)
+            return MaintenanceReport()
+        except TaskTakenOver:
+            return MaintenanceReport()
+        self.deleted += report.deleted if report.complete else 0
+        return report
+
+    def needed(self) -> dict[str, set[int]]:
+        """What heads, recent heads and young commits name, found by another way than maintenance finds it."""
+        self.calm = True
+        needed: dict[str, set[int]] = {"entity": set(), "head": set()}
+        for catalog in self.stores:
+            store = self.store("r", catalog)
+            reference: Reference = store.current_reference("main")
+            log = list(read_log(store, reference.head, Head))
+            kept = set(reference.heads)
+            for newer, older in itertools.pairwise(log):
+                if newer.value.created_at >= self.clock.now_us() - round(GRACE * 1e6):
+                    kept.add(older.key.id)
+            for id_ in kept:
+                head = store.fetch(ObjectRef("head", id_), Head)
+                assert head, f"head {id_} of {catalog} was deleted"
+                needed["head"].add(id_)
+                for name, ref in head.value.entities.items():
+                    entity = store.fetch(ref, Entity)
+                    assert entity, f"{ref} of head {id_} was deleted"
+                    assert entity.value.name == name
+                    needed["entity"].add(ref.id)
+        self.calm = False
+        return needed
+
+    def stored(self) -> dict[str, set[int]]:
+        """What is there, whoever needs it."""
+        found: dict[str, set[int]] = {"entity": set(), "head": set(), "maintenance-filter": set()}
+        for key in list(self.backend._objects):
+            found.setdefault(key.type, set()).add(key.id)
+        return found
+
+    def _change(self) -> Callable[[Attempt[Head]], Changed[Head, None]]:
+        names = self.draw.sample(range(NAMES), self.draw.choice([1, 1, 2]))
+        removing = self.draw.random() < 0.1
+        number = self.draw.randrange(10**6)
+
+        def change(attempt: Attempt[Head]) -> Changed[Head, None]:
+            head = attempt.head or Head()
+            entities = dict(head.entities)
+            for name in (f"n{one}" for one in names):
+                if removing:
+                    entities.pop(name, None)
+                else:
+                    source = entities.get(name)
+                    entities[name] = attempt.write_once(name, source, lambda n=name: Entity(name=n, number=number))
+            return Changed(head.model_copy(update={"entities": entities}), None)
+
+        return change
+
+    def _fault_before(self, operation: str) -> None:
+        if self.calm or operation != "replace_reference":
+            return
+        chance = self.draw.random()
+        if chance < 0.02:
+            raise Crash
+        if chance < 0.04:
+            raise OutcomeUnknown("cut off")
+        if chance < 0.06:
+            self._freeze()
+
+    def _fault_after(self, operation: str) -> None:
+        if self.calm or operation not in {"replace_reference", "put_many"}:
+            return
+        chance = self.draw.random()
+        if chance < 0.02:
+            raise Crash
+        if chance < 0.04:
+            raise OutcomeUnknown("cut off") if operation == "replace_reference" else BackendUnavailable("down")
+
+    def _freeze(self) -> None:
+        """The process stops with everything written but the reference, for longer than the grace period."""
+        if self.maintaining:
+            return
+        self.maintaining = True
+        self.frozen += 1
+        before = self.calm
+        self.calm = True
+        self.clock.advance(GRACE * 1.5)
+        while not self.maintain().complete:
+            pass
+        self.calm = before
+        self.maintaining = False
+
+
+def after_steps(most: int) -> Callable[[], bool]:
+    """Stop when asked for the time after `most`."""
+    asked = itertools.count(1)
+    return lambda: next(asked) > most
+
+
+def simulate(seed: int, commits: int) -> World:
+    """Commit and maintain until all commits are used up, then wait for the grace period to pass and look."""
+    world = World(seed, commits)
+    while world.left > 0:
+        for _ in range(world.draw.randrange(20, 400)):
+            if world.left > 0:
+                world.commit()
+        most = world.draw.choice([2, 5, 10**9])
+        # Some runs are stopped on the way, and gone on with by the next one.
+        while not world.maintain(after_steps(most)).complete:
+            world.needed()
+        world.needed()
+    world.calm = True
+    world.clock.advance(GRACE + 1)
+    while not world.maintain().complete:
+        world.needed()
+    needed, stored = world.needed(), world.stored()
+    unneeded = {kind: stored[kind] - needed.get(kind, set()) for kind in ("entity", "head", "maintenance-filter")}
+    assert not any(unneeded.values()), f"left past the grace period: {unneeded}"
+    return world
+
+
+def main(arguments: list[str]) -> None:
+    """Run one simulation and say what it met."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--commits", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    world = simulate(given.seed, given.commits)
+    sys.stdout.write(
+        f"{given.commits} commits tried, {world.committed} acknowledged, {world.crashed} crashed, "
+        f"{world.frozen} frozen past the grace period; {world.deleted} objects deleted, none that was needed, "
+        f"none left that was not\n"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,270 @@
+"""Who asks for tasks: plain clients, clients with idempotency keys, parents' submitters, and a person who meddles."""
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from delegation.idempotency.errors import RequestInProgress
+from delegation.idempotency.record import Scope, StoredAnswer
+from delegation.idempotency.service import Acceptance, Accepted, Relation, Replayed, Request
+from delegation.tasks.errors import (
+    LeaseLost,
+    MalformedRecord,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TaskExists,
+    TaskNotFound,
+)
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.stores.base import Create
+from delegation.tasks.work import maintenance
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from tests.faults.simulator import labour
+from tests.faults.simulator.labour import PURGE, Size
+from tests.faults.simulator.ledger import answer_of
+from tests.faults.simulator.scheduler import Actor
+
+if TYPE_CHECKING:
+    from tests.faults.simulator.house import House
+
+T = TypeVar("T")
+PASSING = (StoreUnavailable, OutcomeUnknown)
+GRACE = timedelta(seconds=10)
+
+
+class Callers:
+    """All of them; `waiting` says how many have not got what they want yet."""
+
+    def __init__(self, house: "House") -> None:
+        self.house = house
+        self.world = house.world
+        self.waiting = 0
+
+    def come(self) -> None:
+        dice = self.world.dice
+        for number in range(1 + dice.randrange(3)):
+            task_id = str(uuid.UUID(int=number + 1))
+            for _ in range(1 + dice.randrange(2)):
+                caller = self.keyed if self.world.chance(0.4) else self.plain
+                key = f"key-{dice.randrange(3)}"
+                self._comes("client", lambda actor, i=task_id, k=f"{key}/{task_id}", c=caller: c(actor, i, k))
+        if self.world.chance(0.3):
+            self._comes("parent", self.parent)
+        if self.world.chance(0.5):
+            self.world.spawn("person", self.person, after=self.world.seconds(5, 60))
+
+    def _comes(self, kind: str, work: Callable[[Actor], None]) -> None:
+        self.waiting += 1
+
+        def waits(actor: Actor) -> None:
+            try:
+                work(actor)
+            finally:
+                self.waiting -= 1
+
+        self.world.spawn(kind, waits)
+
+    # ---- without a key
+
+    def plain(self, actor: Actor, task_id: str, _key: str) -> None:
+        """Submits a task, waits for its outcome, and perhaps wants it again."""
+        service = self.house.service(actor)
+        if self._create(actor, service, first_version(task_id, actor, synchronous=self.world.chance(0.5))) is None:
+            return
+        self.house.ledger.accepted.add(task_id)
+        attempted(lambda: service.dispatch(task_id))
+        cancels = self.world.dice.choice((0, 0, 0, 0.02, 0.3))
+        for _ in range(self.world.dice.randrange(4)):
+            outcome = self._outcome(actor, service, task_id, cancels)
+            if outcome is None or not self.house.chaos:
+                return
+            self.house.ledger.told(outcome)
+            again = patiently(actor, lambda: service.change(task_id, resubmitted))
+            if again is None:
+                return
+            attempted(lambda: service.dispatch(task_id))
+        outcome = self._outcome(actor, service, task_id, cancels=0)
+        if outcome is not None:
+            self.house.ledger.told(outcome)
+
+    def _create(self, actor: Actor, service: TaskService, first: Task) -> Task | None:
+        for _ in range(20):
+            try:
+                return service._store.apply(Create(first))
+            except TaskExists as exists:
+                return exists.stored
+            except PASSING:
+                actor.sleep(self.world.seconds(0.1, 5))
+        return None
+
+    def _outcome(self, actor: Actor, service: TaskService, task_id: str, cancels: float) -> Task | None:
+        for _ in range(2000):
+            if self.world.chance(cancels):
+                attempted(lambda: service.cancel(task_id))
+            actor.sleep(self.world.seconds(0.1, self.world.dice.choice((3, 60))))
+            try:
+                task = service.get(task_id)
+            except PASSING:
+                continue
+            except TaskNotFound:
+                return None  # past retention
+            if task.is_terminal:
+                return task
+        return None
+
+    # ---- with a key
+
+    def keyed(self, actor: Actor, task_id: str, key: str) -> None:
+        """One request, repeated with its key until it is answered for good, and perhaps once more."""
+        service = self.house.service(actor)
+        acceptance = self.house.acceptance(actor)
+        synchronous = self.world.chance(0.5)
+        path = "/execute" if synchronous else "/tasks"
+        scope = Scope("caller", "realm", "POST", path, key)
+        goes_on = 1 + self.world.dice.randrange(3)
+        for _ in range(400):
+            request = self._request(actor, scope, task_id, synchronous=synchronous)
+            try:
+                accepted = acceptance.accept(request)
+                if isinstance(accepted, Accepted):
+                    self.house.ledger.accepted.add(task_id)
+                    if accepted.submitted:
+                        attempted(lambda: service.dispatch(task_id))
+                answer = self._answer(actor, acceptance, accepted, synchronous=synchronous)
+            except RequestInProgress:
+                actor.sleep(self.world.seconds(2, 30))
+                continue
+            except (*PASSING, TaskNotFound):
+                actor.sleep(self.world.seconds(0.1, 20))
+                continue
+            if answer is not None and answer.is_final:
+                self.house.ledger.answered(scope.id, task_id, answer, terminal=synchronous)
+                goes_on -= 1
+            if goes_on == 0 or (not self.house.chaos and answer is not None):
+                return
+            actor.sleep(self.world.seconds(1, 90))
+
+    def _answer(
+        self, actor: Actor, acceptance: Acceptance, accepted: Accepted | Replayed, *, synchronous: bool
+    ) -> StoredAnswer | None:
+        """What this call answers; None when the time of a synchronous request is over first."""
+        if isinstance(accepted, Replayed):
+            return accepted.answer
+        if not synchronous:
+            return accepted.record.answer if accepted.record else None
+        for _ in range(10):
+            outcome = acceptance.outcome(accepted.task.task_id, accepted.bound_version)
+            if outcome is not None:
+                return acceptance.conclude(accepted, outcome, answer_of)
+            actor.sleep(self.world.seconds(0.1, 3))
+        return None
+
+    def _request(self, actor: Actor, scope: Scope, task_id: str, *, synchronous: bool) -> Request:
+        return Request(
+            scope=scope,
+            payload_hash="a" * 64,
+            first=first_version(task_id, actor, synchronous=synchronous),
+            relate=relation,
+            conflict=lambda _task: "nothing",
+            again=lambda task, now: resubmitted(task, now, synchronous=synchronous),
+            answer_now=None if synchronous else (lambda task: StoredAnswer(202, task.task_id)),
+            answer_of=answer_of,
+        )
+
+    # ---- parents and persons
+
+    def parent(self, actor: Actor) -> None:
+        """Submits a task that has children, and waits for it."""
+        service = self.house.service(actor)
+        size = Size(name="the family", children=self.world.dice.randrange(1, 4))
+        for _ in range(20):
+            try:
+                submitted = Tasks(service).submit(labour.family(self.house, actor, service), size)
+                break
+            except PASSING:
+                actor.sleep(self.world.seconds(0.1, 5))
+        else:
+            return
+        self.house.ledger.accepted.add(submitted.task_id)
+        for _ in range(2000):
+            actor.sleep(self.world.seconds(1, 60))
+            try:
+                outcome = submitted.completion.poll()
+            except PASSING:
+                continue
+            except TaskNotFound:
+                return
+            if outcome is not None:
+                self.house.ledger.told(outcome)
+                return
+
+    def person(self, actor: Actor) -> None:
+        """Cancels and retries what happens to be there."""
+        service = self.house.service(actor)
+        while self.house.chaos:
+            actor.sleep(self.world.seconds(10, 240))
+            ids = sorted(self.house.memory._heads)
+            if not ids:
+                continue
+            task_id = self.world.dice.choice(ids)
+            if self.world.chance(0.5):
+                attempted(lambda task_id=task_id: service.cancel(task_id))
+            else:
+                attempted(lambda task_id=task_id: service.change(task_id, retried_by_hand))
+
+
+def relation(task: Task) -> Relation:
+    if not task.is_terminal:
+        return Relation.ATTACH
+    return Relation.REPLAY if task.status is Status.SUCCESS else Relation.RESUBMIT
+
+
+def first_version(task_id: str, actor: Actor, *, synchronous: bool) -> Task:
+    now = actor.clock()
+    return Task(
+        task_id=task_id,
+        task_type=PURGE,
+        task_payload="{}",
+        received_timestamp=now,
+        last_status_change_ts=now,
+        created_ts=now,
+        next_scheduled_run_ts=now,
+        due_at=now + GRACE,
+        nonce=actor.nonce(),
+        synchronous=synchronous,
+    )
+
+
+def resubmitted(task: Task, now: datetime, *, synchronous: bool = False) -> Task:
+    if not task.is_terminal:
+        return task
+    anew = {} if task.status is Status.SUCCESS else None
+    return t.resubmit(task, now, payload=task.task_payload, synchronous=synchronous, grace=GRACE, anew=anew)
+
+
+def retried_by_hand(task: Task, now: datetime) -> Task:
+    is_failure = task.status is Status.FAILURE and task.task_type != maintenance.KIND
+    return resubmitted(task, now) if is_failure else task
+
+
+def attempted(act: Callable[[], T]) -> T | None:
+    """Once; None when the store or the queue did not play along, or the task is a newer release's."""
+    try:
+        return act()
+    except (*PASSING, TaskNotFound, MalformedRecord):
+        return None
+
+
+def patiently(actor: Actor, act: Callable[[], T]) -> T | None:
+    """Some tries, as a client would."""
+    for n in range(5):
+        try:
+            return act()
+        except PASSING:
+            actor.sleep(timedelta(seconds=2**n))
+        except (TaskNotFound, LeaseLost):
+            return None
+    return None

@@ -1,0 +1,113 @@
+"""Step Functions and Lambda in the simulation: the state machine's own file, played over the real steps."""
+
+import json
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from delegation.errors import DelegationError
+from delegation.orchestration.steps import Step, Steps
+from tests.faults.simulator.faulty import InvocationDied
+from tests.faults.simulator.scheduler import Actor
+from tests.paths import ROOT
+
+if TYPE_CHECKING:
+    from tests.faults.simulator.house import House
+
+FILE = ROOT / "functions/delegation/handlers/purge.asl.json"
+MACHINE: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+STATES: dict[str, dict[str, Any]] = MACHINE["States"]
+LAMBDA = timedelta(seconds=20)
+INLINE = timedelta(seconds=120)
+DEATHS = ("Lambda.AWSLambdaException", "Lambda.Unknown", "Sandbox.Timedout")
+
+
+def execute(house: "House", actor: Actor, task_id: str, n: int) -> None:
+    """One execution from start to end; only the process that plays it may die in the middle."""
+    name: str = MACHINE["StartAt"]
+    state: dict[str, Any] = {"task_id": task_id, "n": n}
+    while True:
+        definition = STATES[name]
+        match definition["Type"]:
+            case "Task":
+                following, state = invoke(house, actor, name, state)
+                if following is None:
+                    return
+                name = following
+            case "Choice":
+                name = next(
+                    (one["Next"] for one in definition["Choices"] if one["StringEquals"] == state["next"]),
+                    definition["Default"],
+                )
+            case "Wait":
+                actor.sleep(pause(definition, state, actor.clock()))
+                name = definition["Next"]
+            case _:
+                return
+
+
+def pause(definition: dict[str, Any], state: dict[str, Any], now: datetime) -> timedelta:
+    if "SecondsPath" in definition:
+        return timedelta(seconds=state[definition["SecondsPath"].removeprefix("$.")])
+    until = datetime.fromisoformat(state[definition["TimestampPath"].removeprefix("$.")])
+    return max(until - now, timedelta(0))
+
+
+def invoke(house: "House", actor: Actor, name: str, state: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """A Task state: the step, its Retry and its Catch; the next state, None when the execution fails here."""
+    definition = STATES[name]
+    tried: Counter[int] = Counter()
+    while True:
+        try:
+            answer = run(house, actor, name, state)
+        except DelegationError as error:
+            error_name = type(error).__name__
+        except InvocationDied:
+            error_name = house.world.dice.choice(DEATHS)
+        else:
+            return definition["Next"], answer
+        house.world.note(f"{actor.name} {name}: {error_name}")
+        fits = (at for at, one in enumerate(definition.get("Retry", [])) if matches(one, error_name))
+        at = next(fits, None)
+        if at is None or tried[at] >= definition["Retry"][at]["MaxAttempts"]:
+            caught = next((one for one in definition.get("Catch", []) if matches(one, error_name)), None)
+            return (caught["Next"], state) if caught else (None, state)
+        actor.sleep(backoff(definition["Retry"][at], tried[at]) * house.world.dice.random())
+        tried[at] += 1
+
+
+def matches(rule: dict[str, Any], error_name: str) -> bool:
+    return bool({"States.ALL", error_name} & set(rule["ErrorEquals"]))
+
+
+def backoff(rule: dict[str, Any], tried: int) -> timedelta:
+    return timedelta(seconds=min(rule["IntervalSeconds"] * rule["BackoffRate"] ** tried, rule["MaxDelaySeconds"]))
+
+
+def run(house: "House", actor: Actor, name: str, state: dict[str, Any]) -> dict[str, Any]:
+    """One invocation, which ends at its deadline whatever it does."""
+    lasts = INLINE if name == "RunInline" else LAMBDA
+    actor.deadline = house.world.now + lasts
+    try:
+        actor.pause()
+        return act(house.steps(actor), name, Step.of(state), actor.clock() + lasts)
+    finally:
+        actor.deadline = None
+
+
+def act(steps: Steps, name: str, step: Step, deadline: datetime) -> dict[str, Any]:
+    match name:
+        case "Acquire":
+            return steps.acquire(step, deadline)
+        case "Prepare":
+            return steps.prepare(step, deadline)
+        case "RunInline":
+            return steps.run_inline(step, deadline)
+        case "StartJob":
+            return steps.start_job(step)
+        case "Heartbeat":
+            return steps.heartbeat(step)
+        case "Complete":
+            return steps.complete(step)
+        case _:
+            return steps.make_due(step)

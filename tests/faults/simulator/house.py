@@ -1,0 +1,355 @@
+"""The simulated deployment: dispatcher, executions, workers, sweepers over one store; what befalls them."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from delegation.errors import DelegationError
+from delegation.idempotency.memory import MemoryIdempotencyStore
+from delegation.idempotency.service import Acceptance
+from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.orchestration.dispatch import sweep
+from delegation.orchestration.job_runs import ExternalJobRuns, JobService
+from delegation.orchestration.steps import Steps
+from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TaskError, TaskNotFound
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import DispatchPolicy, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
+from delegation.tasks.stores.base import Change, Create
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work import maintenance
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
+from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.external_jobs import ExternalJobs, LeftToSweeper
+from delegation.tasks.work.maintenance import Maintenance, MaintenanceReport, ensure_submitted, store_maintenance
+from delegation.tasks.work.service import TaskService
+from tests.faults.simulator import labour
+from tests.faults.simulator.callers import Callers
+from tests.faults.simulator.clockwork import execute
+from tests.faults.simulator.faulty import (
+    LATE_REFUSALS,
+    InvocationDied,
+    SimulatedQueue,
+    SimulatedRecords,
+    SimulatedStore,
+)
+from tests.faults.simulator.labour import CHILD, FAMILY, PURGE, Job, Purge, SimulatedJobs, monotonic_of
+from tests.faults.simulator.ledger import Ledger
+from tests.faults.simulator.scheduler import START, Actor, World
+
+DRIFT = timedelta(seconds=10)
+LEASE = timedelta(seconds=60)
+CHAOS = timedelta(minutes=15)
+END = timedelta(hours=12)
+LIFETIME = timedelta(minutes=30)
+CHILDREN_WAIT = timedelta(seconds=30)
+MAX_STEPS = 50_000
+KINDS = frozenset({PURGE, FAMILY, CHILD, maintenance.KIND})
+POLICIES = Policies(
+    default=RetryPolicy(max_attempts=4, initial_backoff=timedelta(seconds=5), max_backoff=timedelta(minutes=2)),
+    by_type={},
+    lease=LeasePolicy(lost_timeout=LEASE, clock_drift=DRIFT),
+    dispatch=DispatchPolicy(grace=timedelta(seconds=10), max_backoff=timedelta(minutes=5)),
+    maintenance=MaintenancePolicy(retention=timedelta(minutes=10), interval=timedelta(minutes=4)),
+)
+T = TypeVar("T")
+BROKE = AttemptError("WORK_BROKE", "the worker's work broke", ErrorClass.TRANSIENT)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What is taken out of the house, to see whether the invariants notice."""
+
+    drift_margin: timedelta = DRIFT
+    store: type[MemoryTaskStore] = MemoryTaskStore
+    external_jobs: Callable[[JobService], ExternalJobs] = ExternalJobRuns
+
+
+class House:
+    """One deployment in one world."""
+
+    def __init__(self, world: World, mutation: Mutation) -> None:
+        self.world = world
+        self.policies = replace(POLICIES, lease=LeasePolicy(lost_timeout=LEASE, clock_drift=mutation.drift_margin))
+        self.mutation = mutation
+        self.memory = mutation.store()
+        self.records = MemoryIdempotencyStore(self.memory)
+        self.jobs: dict[str, Job] = {}
+        self.ledger = Ledger(self.memory, POLICIES, world, self.jobs)
+        self.callers = Callers(self)
+        self.messages: list[tuple[str, int]] = []
+        self.started: set[str] = set()
+        self.queue_is_dead = world.chance(0.05)
+        self.closing = False
+
+    # ---- what befalls processes
+
+    @property
+    def chaos(self) -> bool:
+        return self.world.now - START < CHAOS
+
+    def disturb(self, actor: Actor) -> None:
+        """At a call: crash, pause for longer than a lease, or be cut off from the store for a while."""
+        self._expire(actor)
+        if not self.chaos or actor.spared:
+            return
+        dice = self.world.dice.random()
+        if dice < 0.008:
+            self.world.note(f"{actor.name} crashes")
+            if actor.deadline is not None and self.world.chance(0.5):
+                raise InvocationDied
+            actor.kill()
+        elif dice < 0.018:
+            self.world.note(f"{actor.name} stands still")
+            still = self.world.seconds(1, 150)
+            actor.sleep(still if actor.deadline is None else min(still, actor.deadline - self.world.now))
+            self._expire(actor)
+        elif dice < 0.034:
+            self.world.note(f"{actor.name} is cut off")
+            actor.cut_off_until = self.world.now + self.world.seconds(10, 200)
+
+    def _expire(self, actor: Actor) -> None:
+        if actor.deadline is not None and self.world.now >= actor.deadline:
+            raise InvocationDied
+
+    def fault_of_a_write(self, actor: Actor) -> str | None:
+        if self.world.now < actor.cut_off_until:
+            return "refused"
+        if not self.chaos:
+            return None
+        dice = self.world.dice.random()
+        for name, share in (("refused", 0.04), ("lost", 0.03), ("late", 0.02), ("answer lost", 0.04)):
+            if dice < share:
+                return name
+            dice -= share
+        return None
+
+    def read_fails(self, actor: Actor) -> bool:
+        return self.world.now < actor.cut_off_until or (self.chaos and not actor.spared and self.world.chance(0.03))
+
+    def write(self, actor: Actor, change: Change) -> Task:
+        task = self.memory.apply(change)
+        self.world.note(f"{actor.name} {type(change).__name__} {task.task_id} v{task.version} {task.status}")
+        self.ledger.applied(change, self.world.now)
+        return task
+
+    def accept(self, actor: Actor, change: Change, write: RecordWrite) -> Task:
+        before = self.memory.get(write.record.task_id)
+        task = self.records.accept(change, write)
+        if self.memory.get(write.record.task_id) is not before:
+            self.world.note(f"{actor.name} accepts {task.task_id} v{task.version} {task.status}")
+            self.ledger.applied(change, self.world.now)
+        return task
+
+    def remove(self, actor: Actor, task: Task) -> bool:
+        removed = self.memory.remove(task)
+        if removed:
+            self.world.note(f"{actor.name} removes {task.task_id} v{task.version}")
+            self.ledger.removed(task, self.world.now)
+        return removed
+
+    def forget(self, actor: Actor, task_id: str, below: int) -> int:
+        forgotten = self.memory.forget(task_id, below)
+        if forgotten:
+            self.world.note(f"{actor.name} forgets {task_id} below v{below}")
+            self.ledger.forgot(task_id, below, self.world.now)
+        return forgotten
+
+    def apply_later(self, write: Callable[[], object]) -> None:
+        """A write whose sender gave up waiting arrives after all."""
+
+        def arrive(_actor: Actor) -> None:
+            try:
+                write()
+            except LATE_REFUSALS:
+                return
+
+        self.world.spawn("late", arrive, after=self.world.seconds(0, 90))
+
+    def send(self, task_id: str, n: int) -> None:
+        copies = 0 if self.queue_is_dead else 1
+        if self.chaos and not self.queue_is_dead:
+            if self.world.chance(0.1):
+                raise StoreUnavailable("the queue did not take the message")
+            copies = self.world.dice.choice((0, 1, 1, 1, 1, 1, 2, 3))
+        self.messages += [(task_id, n)] * copies
+
+    # ---- what processes are made of
+
+    def monotonic(self) -> float:
+        return monotonic_of(self.world.now)
+
+    def is_over(self, job: str) -> bool:
+        """Whether the attempt of a job is over by somebody's clock."""
+        task_id, _, attempt = job.rpartition("-")
+        head = self.memory.get(task_id)
+        if head is None or not head.is_held or head.attempt_count != int(attempt) or head.lost_not_before is None:
+            return True
+        return self.world.now >= head.lost_not_before - 2 * DRIFT
+
+    def external_jobs(self, actor: Actor) -> ExternalJobs:
+        return self.mutation.external_jobs(SimulatedJobs(self, actor))
+
+    def service(self, actor: Actor, external_jobs: ExternalJobs = LeftToSweeper()) -> TaskService:  # noqa: B008
+        return TaskService(
+            SimulatedStore(self, actor),
+            self.policies,
+            SimulatedQueue(self, actor),
+            clock=actor.clock,
+            nonce=actor.nonce,
+            external_jobs=external_jobs,
+        )
+
+    def acceptance(self, actor: Actor) -> Acceptance:
+        store, records = SimulatedStore(self, actor), SimulatedRecords(self, actor)
+        return Acceptance(store, records, lifetime=LIFETIME, clock=actor.clock, nonce=actor.nonce)
+
+    def behaviors(self, actor: Actor, service: TaskService) -> Behaviors:
+        declared: list[Behavior] = [
+            labour.family(self, actor, service),
+            labour.child(self, actor),
+            self.upkeep(actor, service),
+        ]
+        functions = [
+            FunctionBehavior(service, one, children_wait=CHILDREN_WAIT, monotonic=self.monotonic) for one in declared
+        ]
+        return Behaviors([Purge(self, actor, service), *functions])
+
+    def upkeep(self, actor: Actor, service: TaskService) -> Behavior[Maintenance, MaintenanceReport]:
+        records = SimulatedRecords(self, actor)
+        return store_maintenance(
+            service,
+            lambda: RecordUpkeep(service._store, records, lifetime=LIFETIME, nonce=actor.nonce),
+            lambda: KINDS,
+        )
+
+    def steps(self, actor: Actor) -> Steps:
+        service = self.service(actor, self.external_jobs(actor))
+        return Steps(service, KINDS, behaviors=self.behaviors(actor, service), jobs=SimulatedJobs(self, actor))
+
+    @staticmethod
+    def lasting(now: datetime) -> Lease:
+        return Lease.lasting(LEASE, now)
+
+    # ---- processes
+
+    def for_ever(self, kind: str, work: Callable[[Actor], None], after: timedelta = timedelta(0)) -> None:
+        """A process that is started again whenever it crashed, as any service manager would."""
+
+        def supervised(actor: Actor) -> None:
+            try:
+                work(actor)
+            finally:
+                self.for_ever(kind, work, self.world.seconds(1, 60))
+
+        if not self.closing:
+            self.world.spawn(kind, supervised, after=after)
+
+    def open(self) -> None:
+        """Start every process of the deployment, and its callers."""
+        self.for_ever("sweeper", self.sweeper)
+        self.for_ever("sweeper", self.sweeper)
+        self.for_ever("dispatcher", self.dispatcher)
+        if not self.queue_is_dead:
+            for _ in range(1 + self.world.dice.randrange(2)):
+                self.for_ever("worker", self.worker, self.world.seconds(0, 120))
+        self.callers.come()
+        if self.world.chance(0.5):
+            self.a_newer_release_writes()
+
+    def a_newer_release_writes(self) -> None:
+        """A task that nobody here can read, in everybody's way: it is due, and old enough to go."""
+        task = Task(
+            task_id=task_id_of("newer"),
+            task_type=PURGE,
+            task_payload="{}",
+            received_timestamp=START,
+            created_ts=START,
+            last_status_change_ts=START,
+            next_scheduled_run_ts=START,
+            due_at=START,
+        )
+        self.ledger.newer = self.memory.apply(Create(task))
+        self.memory.make_unreadable(task.task_id)
+
+    def sweeper(self, actor: Actor) -> None:
+        service = self.service(actor, self.external_jobs(actor))
+        upkept = self.world.chance(0.5)
+        while True:
+            actor.sleep(self.world.seconds(4, 15))
+            if upkept:
+                attempted(lambda: ensure_submitted(service, self.upkeep(actor, service)))
+            until = actor.clock() + timedelta(minutes=1)
+            attempted(lambda until=until: list(sweep(service, KINDS, deadline=until, clock=actor.clock)))
+
+    def dispatcher(self, actor: Actor) -> None:
+        while True:
+            actor.sleep(self.world.seconds(0.1, 3))
+            while self.messages:
+                at = self.world.dice.randrange(len(self.messages))
+                task_id, n = self.messages[at]
+                self.disturb(actor)
+                actor.pause()
+                name = f"{task_id}-{n}"
+                if name not in self.started:  # running or closed: the name is taken
+                    self.started.add(name)
+                    self.world.spawn("execution", lambda a, task_id=task_id, n=n: execute(self, a, task_id, n))
+                if (task_id, n) in self.messages:
+                    self.messages.remove((task_id, n))
+
+    def worker(self, actor: Actor) -> None:
+        """The driver without Step Functions: a process that leases what is due."""
+        service = self.service(actor, self.external_jobs(actor) if self.world.chance(0.5) else LeftToSweeper())
+        behaviors = self.behaviors(actor, service)
+        lookout = Lookout()
+        while True:
+            task = attempted(
+                lambda: lease_next_available_task(service, actor.name, behaviors, self.lasting, lookout=lookout)
+            )
+            if task is None:
+                actor.sleep(self.world.seconds(15, 60))
+                continue
+            try:
+                behaviors[task.task_type].run(task, hand_over_at=None)
+            except LeaseLost:
+                continue
+            except TaskError:
+                self.give_back(service, task)
+
+    @staticmethod
+    def give_back(service: TaskService, task: Task) -> None:
+        try:
+            service.give_back(task.task_id, task.attempt_count, BROKE)
+        except (LeaseLost, StoreUnavailable, OutcomeUnknown, TaskNotFound):
+            return
+
+    def is_quiet(self) -> bool:
+        """Whether nothing can happen any more: no client waits, every task has an outcome."""
+        heads = self.memory._heads.values()
+        return (
+            not self.chaos
+            and self.callers.waiting == 0
+            and all(
+                head.is_terminal or head.task_type == maintenance.KIND or head is self.ledger.newer for head in heads
+            )
+        )
+
+
+def attempted(act: Callable[[], T]) -> T | None:
+    """Once; None when the store or the queue did not play along."""
+    try:
+        return act()
+    except (StoreUnavailable, OutcomeUnknown, TaskNotFound):
+        return None
+
+
+def task_id_of(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+
+
+def unexpected(error: DelegationError) -> AssertionError:
+    return AssertionError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,175 @@
+"""Run the simulator: `python -m tests.faults.simulator.simulate --seeds 1000 [--mutation NAME] [--replay SEED]`.
+
+Exit 0 when no seed violates an invariant, 1 with the first seed that does. With a mutation the other way round: 0 and
+a last line `caught at seed N`, 1 when it survives every seed, 2 when there is no such mutation.
+"""
+
+import argparse
+import contextlib
+import logging
+import multiprocessing
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+
+from delegation.orchestration import steps
+from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.life import transitions
+from delegation.tasks.life.model import HELD, Task
+from delegation.tasks.stores.memory import MemoryTaskStore
+from tests.faults.simulator.house import DRIFT, END, MAX_STEPS, House, Mutation
+from tests.faults.simulator.ledger import Violation
+from tests.faults.simulator.scheduler import START, World
+
+SURVIVES = 500
+
+
+class StoreWithoutNonces(MemoryTaskStore):
+    """Does not recognise a repeated write as its own."""
+
+    def _create(self, task: Task) -> Task:
+        if task.task_id in self._heads:
+            raise TaskExists(task.task_id, self._heads[task.task_id])
+        return super()._create(task)
+
+    def _move(self, before: Task, after: Task, *, row: bool) -> Task:
+        head = self._heads.get(before.task_id)
+        if head is not None and head.version != before.version:
+            raise StaleTask(before.task_id, head)
+        if head is not None and head.revision != before.revision:
+            raise RevisionConflict(before.task_id, head)
+        return super()._move(before, after, row=row)
+
+
+class JobsForgotten:
+    """Ends no job of a lost attempt."""
+
+    def end(self, task: Task) -> bool:
+        return True
+
+
+def held_by_anyone(task: Task, attempt: int) -> Task:
+    """The fencing check without the fence: any holder will do."""
+    if task.status not in HELD:
+        raise LeaseLost(task.task_id, attempt=attempt, current=task.attempt_count, status=task.status)
+    return task
+
+
+@contextlib.contextmanager
+def without_fencing() -> Iterator[Mutation]:
+    fence = transitions.held_by
+    transitions.held_by = held_by_anyone
+    try:
+        yield Mutation()
+    finally:
+        transitions.held_by = fence
+
+
+@contextlib.contextmanager
+def short_executions() -> Iterator[None]:
+    """Long runs go on in a new execution after a few heartbeats, not after 1,500."""
+    turns = steps.MAX_TURNS
+    steps.MAX_TURNS = 4
+    try:
+        yield
+    finally:
+        steps.MAX_TURNS = turns
+
+
+MUTATIONS: dict[str, Callable[[], contextlib.AbstractContextManager[Mutation]]] = {
+    "none": lambda: contextlib.nullcontext(Mutation()),
+    "drift": lambda: contextlib.nullcontext(Mutation(drift_margin=timedelta(0))),
+    "nonce": lambda: contextlib.nullcontext(Mutation(store=StoreWithoutNonces)),
+    "fencing": without_fencing,
+    "jobs": lambda: contextlib.nullcontext(Mutation(external_jobs=lambda _jobs: JobsForgotten())),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one seed led to; `digest` is the same for the same steps."""
+
+    seed: int
+    steps: int
+    digest: str
+    violation: str | None
+    arrows: frozenset[tuple[str, str]]
+    errors: frozenset[str]
+    happened: frozenset[str]
+    log: tuple[str, ...] = ()
+
+
+def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
+    """Play one seed to its end or to its first violation."""
+    with MUTATIONS[mutation]() as changed, short_executions():
+        world = World(seed, DRIFT)
+        world.log = [] if keep_log else None
+        house = House(world, changed)
+        violation = None
+        try:
+            house.open()
+            while not house.is_quiet() and world.now - START < END and world.steps < MAX_STEPS:
+                world.step()
+            house.ledger.check_end()
+        except Violation as found:
+            violation = str(found)
+        finally:
+            house.closing = True
+            world.close()
+        lives = [*house.ledger.lives, *house.ledger.rows.values()]
+        arrows = {(one.status.value, other.status.value) for rows in lives for one, other in pairwise(rows)}
+        errors = {row.error_code for rows in lives for row in rows if row.error_code}
+        log = tuple(world.log or ())
+        happened = frozenset(house.ledger.happened)
+        return Run(seed, world.steps, world.digest, violation, frozenset(arrows), frozenset(errors), happened, log)
+
+
+def _run_one(job: tuple[int, str]) -> Run:
+    return run(*job)
+
+
+def play(seeds: Iterable[int], mutation: str, processes: int) -> Generator[Run, None, None]:
+    """Play seeds in several processes, in their order."""
+    quiet = (logging.WARNING,)  # what processes warn of under faults is many lines a seed
+    with multiprocessing.get_context("spawn").Pool(processes, logging.disable, quiet) as pool:
+        yield from pool.imap(_run_one, ((seed, mutation) for seed in seeds), chunksize=4)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="simulate", description="Simulate the task system under faults.")
+    parser.add_argument("--seeds", type=int, default=SURVIVES)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--mutation", default="none")
+    parser.add_argument("--replay", type=int, help="play one seed and show its steps")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args(arguments)
+    if options.mutation not in MUTATIONS:
+        known = ", ".join(name for name in sorted(MUTATIONS) if name != "none")
+        sys.stdout.write(f"there is no mutation {options.mutation}; there are {known}\n")
+        return 2
+    if options.replay is not None:
+        played = run(options.replay, options.mutation, keep_log=True)
+        sys.stdout.write("\n".join((*played.log, played.violation or "no violation")) + "\n")
+        return 1 if played.violation else 0
+    mutated = options.mutation != "none"
+    seeds = range(options.first, options.first + options.seeds)
+    for done in play(seeds, options.mutation, options.processes):
+        if done.violation is None:
+            continue
+        sys.stdout.write(f"seed {done.seed}, step {done.steps}: {done.violation}\n")
+        if mutated:
+            sys.stdout.write(f"caught at seed {done.seed}\n")
+            return 0
+        sys.stdout.write(f"replay with: python -m tests.faults.simulator.simulate --replay {done.seed}\n")
+        return 1
+    sys.stdout.write(
+        f"{options.mutation} survived {len(seeds)} seeds\n" if mutated else f"{len(seeds)} seeds, 0 violations\n"
+    )
+    return 1 if mutated else 0
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""Some seeds of the simulator; `python -m tests.faults.simulator.simulate --seeds 10000` plays as many as one likes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.simulator import simulate
+from tests.faults.simulator.ledger import ARROWS
+from tests.paths import ROOT
+
+SEEDS = 500
+
+
+def test_no_seed_violates_an_invariant() -> None:
+    """And between them they see every arrow that the service takes, and every reason to fail."""
+    runs = list(simulate.play(range(SEEDS), "none", processes=2))
+    assert len(runs) == SEEDS
+    assert [(run.seed, run.violation) for run in runs if run.violation] == []
+    seen = {arrow for run in runs for arrow in run.arrows}
+    # Straight to RUNNING goes only what its submitter runs at once.
+    direct = {("SUBMITTED", "RUNNING"), ("RETRY_SCHEDULED", "RUNNING")}
+    assert seen | direct == {(source, target) for source, targets in ARROWS.items() for target in targets}
+    reasons = {error for run in runs for error in run.errors}
+    assert reasons >= {"LOST", "CANCELLED", "TRANSIENT", "PERMANENT", "THROTTLED", "HANDED_OVER", "DISPATCH_FAILED"}
+    assert reasons >= {"EXECUTION_INTERRUPTED", "JOB_FAILED", "CHILDREN_PENDING", "CHILD_FAILED"}
+    happened = {what for run in runs for what in run.happened}
+    assert happened == {
+        "answered",
+        "replayed",
+        "removed",
+        "forgotten",
+        "recurred",
+        "continued",
+        "reunited",
+        "passed over",
+        "job ended",
+    }
+
+
+@pytest.mark.parametrize("mutation", ["fencing", "nonce", "drift", "jobs"])
+def test_the_invariants_catch_a_house_without(mutation: str) -> None:
+    with contextlib.closing(simulate.play(range(simulate.SURVIVES), mutation, processes=2)) as runs:
+        found = next(run for run in runs if run.violation)
+    assert simulate.run(found.seed, mutation) == found
+    assert simulate.run(found.seed).violation is None
+
+
+def test_a_seed_replays_exactly() -> None:
+    one = simulate.run(7, keep_log=True)
+    assert simulate.run(7, keep_log=True) == one
+    assert simulate.run(8).digest != one.digest
+
+
+def test_a_seed_replays_exactly_in_another_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from tests.faults.simulator.simulate import run; print(run(7).digest)"],
+        env={**os.environ, "PYTHONHASHSEED": "1234", "PYTHONPATH": f"{ROOT / 'functions'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == simulate.run(7).digest
+
+
+def first_seed(mutation: str, *, violates: bool) -> int:
+    return next(seed for seed in range(simulate.SURVIVES) if bool(simulate.run(seed, mutation).violation) == violates)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    caught = first_seed("nonce", violates=True)
+    survives = first_seed("drift", violates=False)
+    for arguments, status, last in (
+        (["--seeds", "4"], 0, "4 seeds, 0 violations"),
+        (["--mutation", "nonce"], 0, f"caught at seed {caught}"),
+        (["--mutation", "drift", "--first", str(survives), "--seeds", "1"], 1, "drift survived 1 seeds"),
+        (["--mutation", "gravity"], 2, "there is no mutation gravity; there are drift, fencing, jobs, nonce"),
+        (["--mutation", "nonce", "--replay", str(caught)], 1, simulate.run(caught, "nonce").violation),
+        (["--replay", "0"], 0, "no violation"),
+    ):
+        assert simulate.main(arguments) == status
+        assert capsys.readouterr().out.splitlines()[-1] == last

@@ -1,0 +1,164 @@
+"""Issue 3, "Must show" 3: what the HTTPS endpoint answers, seen from outside."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from infra.local.pki import CertificateAuthority
+from tests.integration.acceptance.world import EXECUTE, LIFE, SUBMIT
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.stack
+PAGE = ROOT / "docs" / "curl.md"
+COMMANDS = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+
+
+def refusal(answer, status, error_code):
+    assert answer.status_code == status, answer.text
+    body = answer.json()
+    assert body["error_code"] == error_code
+    assert "status" not in body
+    return body["message"]
+
+
+def test_a_small_table_is_purged_while_the_caller_waits(world):
+    made = world.table()
+    answer = world.settled(world.request(made))[-1]
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert body["status"] == "COMPLETED_SUCCESS"
+    assert body["execution_result"]["files_deleted"] == len(made.objects)
+    assert world.left(made) == frozenset()
+    task = world.task(body["delegation_task_id"])
+    assert (task["status"], task["engine"], task["version"]) == ("SUCCESS", "inline", len(LIFE))
+    assert [view.status for view in world.history(task["task_id"])] == LIFE
+
+
+def test_a_task_is_accepted_and_its_status_told_until_it_is_done(world):
+    made = world.table()
+    identity = {"table_identity": world.identity(made.name)}
+    answer = world.post(SUBMIT, {**world.request(made), "operation_parameters": identity})
+    assert answer.status_code == 202, answer.text
+    body = answer.json()
+    assert body["status"] == "QUEUED"
+    assert body["status_query_url"] == f"/delegation-service/api/v1/tasks/{body['delegation_task_id']}"
+    told = world.edge.get(httpx.URL(world.stack.edge_url).join(body["status_query_url"]))
+    assert told.json()["task_id"] == body["delegation_task_id"]
+    assert world.outcome(body["delegation_task_id"])["status"] == "SUCCESS"
+    assert world.left(made) == frozenset()
+
+
+def test_an_unknown_task_is_not_found(world):
+    refusal(world.edge.get(f"/v1/tasks/{uuid4()}"), 404, "TASK_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("operation_parameters.table_identity.table_name", None),
+        ("operation_parameters.metadata.table-uuid", "none"),
+        ("common_payload.request_timestamp_utc", "yesterday"),
+    ],
+)
+@pytest.mark.parametrize("path", [EXECUTE, SUBMIT])
+def test_a_bad_body_is_refused_naming_the_field(world, place, value, path):
+    metadata = {"location": "s3://warehouse/lake/x", "table-uuid": str(uuid4()), "format-version": 2}
+    loaded = {"metadata-location": "s3://warehouse/lake/x/metadata/1.json", "metadata": metadata, "config": {}}
+    body = {
+        "common_payload": {"operation_type": "TABLE_PURGE", "realm_identifier": world.stack.realm},
+        "operation_parameters": {"table_identity": world.identity("x"), **loaded},
+    }
+    *steps, name = place.split(".")
+    at = body
+    for step in steps:
+        at = at[step]
+    at[name] = value
+    assert place in refusal(world.post(path, body), 400, "INVALID_REQUEST")
+
+
+def test_a_repeated_request_is_answered_with_the_same_bytes_and_another_body_refused(world):
+    made, key = world.table(), str(uuid4())
+    request = world.request(made)
+    first = world.settled(request, key)[-1]
+    assert first.status_code == 200, first.text
+    replay = world.post(EXECUTE, request, key)
+    assert (replay.status_code, replay.content) == (200, first.content)
+    other = world.request(made, properties={"reason": "another"})
+    refusal(world.post(EXECUTE, other, key), 422, "idempotency_key_conflict")
+    assert world.post(EXECUTE, request, key).content == first.content
+
+
+def handshake(world, certificate):
+    url = httpx.URL(world.stack.edge_url)
+    tls = ssl.create_default_context(cafile=world.stack.ca_cert)
+    if certificate:
+        tls.load_cert_chain(*certificate)
+    with socket.create_connection((url.host, url.port), 10) as plain, tls.wrap_socket(plain, server_hostname=url.host):
+        pass
+
+
+def test_without_a_certificate_of_the_authority_there_is_no_handshake(world, tmp_path):
+    stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
+    for certificate in (None, (stranger.cert, stranger.key)):
+        with pytest.raises(ssl.SSLError, match="alert"):
+            handshake(world, certificate)
+    handshake(world, (world.stack.client_cert, world.stack.client_key))
+
+
+def test_without_a_token_nobody_is_let_in(world):
+    with world.client(world.stack.client_settings().mutual_tls()) as client:
+        for headers in ({}, {"Authorization": "Bearer nonsense"}):
+            answer = client.get("/v1/config", headers=headers)
+            assert answer.status_code == 401
+            assert answer.json()["error_code"] == "UNAUTHORIZED"
+
+
+def test_another_realm_is_refused(world):
+    made = world.table()
+    request = world.request(made)
+    request["common_payload"]["realm_identifier"] = "ELSEWHERE"
+    for path in (EXECUTE, SUBMIT):
+        refusal(world.post(path, request), 403, "REALM_MISMATCH")
+    assert world.left(made) == made.objects
+
+
+def run(script, world, **variables):
+    environment = {"PATH": os.environ["PATH"], "STACK": str(world.process.path), **variables}
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@needs_curl
+def test_the_documented_curl_commands_purge_a_table(world):
+    made = world.table(name="orders")
+    done = run("\n".join(COMMANDS), world)
+    assert done.returncode == 0, done.stderr
+    config, accepted, repeated, task = (json.loads(line) for line in done.stdout.splitlines())
+    assert config["properties"]["idempotency-key-supported"] == "true"
+    assert accepted == repeated
+    assert accepted["status"] == "QUEUED"
+    assert (task["task_id"], task["status"]) == (accepted["delegation_task_id"], "SUCCESS")
+    assert world.left(made) == frozenset()
+
+
+@needs_curl
+def test_curl_without_the_certificate_gets_no_answer(world, tmp_path):
+    stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
+    script = 'curl -sS --cacert "$CA" "$@" "$URL/v1/config"'
+    where = {"URL": world.stack.edge_url, "CA": str(world.stack.ca_cert)}
+    for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
+        done = run(f"set -- {options}; {script}", world, **where)
+        assert done.returncode in {35, 56}, done.stderr  # curl's own codes: SSL connect error, failure in receiving
+        assert done.stdout == ""
+    own = f"--cert {world.stack.client_cert} --key {world.stack.client_key}"
+    done = run(f"set -- {own}; {script}", world, **where)
+    assert json.loads(done.stdout)["error_code"] == "UNAUTHORIZED"

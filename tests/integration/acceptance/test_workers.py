@@ -1,0 +1,102 @@
+"""A `delegation worker` beside a whole stack purges real tables: small ones itself, large ones as Spark jobs."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Create
+from infra.local.demo_tables import NAMESPACE
+from tests.integration.acceptance.world import LIFE, SMALL, WIDE, eventually
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+COMMAND = "from delegation.cli.main import build; build([])()"
+
+
+def variables(world, function):
+    """All of a function's, as one of its processes has them."""
+    (pid, *_) = eventually(lambda: world.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambda_worker"))
+    lines = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
+    return dict(line.split("=", 1) for line in lines if line)
+
+
+@pytest.fixture
+def worker(world, killed_job, tmp_path):
+    """A worker with the variables of the functions whose work it does, those of jobs included."""
+    given = {**variables(world, "start_job"), **variables(world, "api")}
+    log = tmp_path / "worker.log"
+    with log.open("ab") as output:
+        command = [sys.executable, "-c", COMMAND, "worker", "--poll", "50ms"]
+        process = subprocess.Popen(command, env=given, stdout=output, stderr=output)
+    eventually(lambda: '"started"' in log.read_text())
+    yield process
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0, log.read_text()
+
+
+@contextlib.contextmanager
+def sweeper_resting(world):
+    """So that what is due is the worker's and not the state machine's."""
+    sweepers = world.processes("AWS_LAMBDA_FUNCTION_NAME=sweeper", "lambda_worker")
+    for pid in sweepers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in sweepers:
+            os.kill(pid, signal.SIGCONT)
+
+
+def due(world, made):
+    """The table's purge, submitted by a client that tells no queue of it."""
+    metadata = made.loaded["metadata"]
+    purge = TablePurge(
+        realm=world.stack.realm,
+        identifier=TableIdentifier(world.stack.warehouse, (NAMESPACE,), made.name),
+        table_uuid=metadata["table-uuid"],
+        metadata_location=made.loaded["metadata-location"],
+        location=metadata["location"],
+        format_version=metadata["format-version"],
+        properties={},
+    )
+    now = datetime.now(UTC)
+    times = {"received_timestamp": now, "created_ts": now, "last_status_change_ts": now, "due_at": now}
+    return Task(
+        task_id=purge.task_id,
+        task_type=purge.kind,
+        task_payload=purge.to_payload(),
+        next_scheduled_run_ts=now,
+        nonce=purge.task_id,
+        **times,
+    )
+
+
+LARGE = pytest.mark.skipif("WORKER_SPARK" not in os.environ, reason="one more Spark job: WORKER_SPARK=1 runs it")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "engine"),
+    [pytest.param(SMALL, "inline", id="small"), pytest.param(WIDE, "spark", id="large", marks=LARGE)],
+)
+def test_a_worker_chooses_the_engine_as_the_state_machine_does(world, worker, recipe, engine):
+    made = world.table(recipe)
+    with sweeper_resting(world):
+        task_id = world.tasks.apply(Create(due(world, made))).task_id
+        held = eventually(lambda: world.tasks.get_version(task_id, 2))
+    assert held.lease_owner.startswith("worker:")
+    outcome = world.outcome(task_id)
+    assert (outcome["status"], outcome["engine"], outcome["attempt_count"]) == ("SUCCESS", engine, 1)
+    assert outcome["dispatch_count"] == 0
+    assert [view.status for view in world.history(task_id)] == LIFE
+    assert world.left(made) == frozenset()
+    assert world.execution(task_id, 1) is None
+    if engine == "spark":
+        assert world.tasks.get(task_id).job_run_id

@@ -1,0 +1,107 @@
+"""Everything that a stack leaves behind: stores, queues, histories, job runs, logs, command lines."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from infra.local.aws import REGION
+from tests.integration.acceptance.secret_search import Found
+from tests.integration.acceptance.world import World
+
+# Where the stack's own secrets live: its address book and the private keys of its certificates.
+_HOME = ("stack.json", "pki")
+
+
+def traces(world: World) -> Iterator[Found]:
+    """All of it; `place` begins with the kind of store."""
+    yield from _tables(world)
+    yield from _buckets(world.aws("s3"))
+    yield from _executions(world.aws("stepfunctions"))
+    yield from _queues(world.aws("sqs"))
+    yield from _job_runs(world)
+    yield from _files(world.process.state_dir)
+    yield Found("output of the stack", world.process.output.encode())
+    yield from world.seen
+    for pid, line in world.processes().items():
+        yield Found(f"command line of process {pid}", line.encode())
+
+
+def _told(value: Any) -> bytes:
+    return json.dumps(value, default=_text, ensure_ascii=False).encode()
+
+
+def _text(value: Any) -> str:
+    raw = getattr(value, "value", value)
+    return raw.decode("latin-1") if isinstance(raw, bytes) else str(raw)
+
+
+def _tables(world: World) -> Iterator[Found]:
+    client = boto3.client(
+        "dynamodb",
+        endpoint_url=world.stack.dynamodb_endpoint,
+        region_name=REGION,
+        aws_access_key_id="operator",
+        aws_secret_access_key="operator",
+    )
+    for page in client.get_paginator("list_tables").paginate():
+        for table in page["TableNames"]:
+            for rows in client.get_paginator("scan").paginate(TableName=table):
+                for row in rows["Items"]:
+                    yield Found(f"table {table}", _told(row))
+
+
+def _buckets(s3: Any) -> Iterator[Found]:
+    for bucket in (each["Name"] for each in s3.list_buckets()["Buckets"]):
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            for item in page.get("Contents", ()):
+                held = s3.get_object(Bucket=bucket, Key=item["Key"])
+                yield Found(f"object s3://{bucket}/{item['Key']}", held["Body"].read())
+                yield Found(f"attributes of s3://{bucket}/{item['Key']}", _told(held["Metadata"]))
+
+
+def _executions(states: Any) -> Iterator[Found]:
+    for machine in states.list_state_machines()["stateMachines"]:
+        arn = machine["stateMachineArn"]
+        yield Found(f"state machine {arn}", _told(states.describe_state_machine(stateMachineArn=arn)))
+        for page in states.get_paginator("list_executions").paginate(stateMachineArn=arn):
+            for execution in page["executions"]:
+                which = {"executionArn": execution["executionArn"]}
+                yield Found(f"execution {execution['name']}", _told(states.describe_execution(**which)))
+                for events in states.get_paginator("get_execution_history").paginate(**which):
+                    yield Found(f"history of {execution['name']}", _told(events["events"]))
+
+
+def _queues(sqs: Any) -> Iterator[Found]:
+    for url in sqs.list_queues()["QueueUrls"]:
+        yield Found(f"queue {url}", _told(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])))
+        # Until none is left that is not held by somebody already.
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                yield Found(f"message in {url}", _told(message))
+
+
+def _job_runs(world: World) -> Iterator[Found]:
+    """The endpoint of the job service is the functions' own: what they call is what is asked."""
+    client = boto3.client(
+        "emr-serverless",
+        endpoint_url=world.variable("start_job", "AWS_ENDPOINT_URL_EMR_SERVERLESS"),
+        region_name=REGION,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    application = world.variable("start_job", "DELEGATION_EMR_APPLICATION_ID")
+    for page in client.get_paginator("list_job_runs").paginate(applicationId=application):
+        for run in page["jobRuns"]:
+            yield Found(
+                f"job run {run['name']}", _told(client.get_job_run(applicationId=application, jobRunId=run["id"]))
+            )
+
+
+def _files(folder: Path) -> Iterator[Found]:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.is_file() and name.parts[0] not in _HOME:
+            yield Found(f"file {name}", path.read_bytes())

@@ -1,0 +1,293 @@
+"""pyiceberg and our own Polaris client against the stand-in catalog, the S3 front and moto, all in this process."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import httpx
+import pytest
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceNotEmptyError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.types import StringType
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris import errors
+from infra.local.catalog.principals import Privilege
+from infra.local.moto_app import application
+from infra.local.s3_front import S3Front
+from infra.local.vended_keys import VendedKeys
+from infra.local.wsgi import WsgiServer
+from tests.integration.local.catalog_world import (
+    BUCKET,
+    BY_REGION,
+    ORDERS,
+    SCHEMA,
+    SCOPE,
+    Stack,
+    connect,
+    emptied,
+    filled_orders,
+    objects,
+    orders,
+    polaris,
+    rows,
+    running,
+)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    yield from running()
+
+
+@pytest.fixture(autouse=True)
+def clean(stack: Stack) -> Iterator[None]:
+    yield from emptied(stack)
+
+
+def test_a_partitioned_table_lives_through_appends_a_row_delete_and_a_tag(stack: Stack) -> None:
+    table = filled_orders(stack)
+    first = table.snapshots()[0].snapshot_id
+    table.manage_snapshots().create_tag(first, "first").commit()
+    loaded = connect(stack, "owner").load_table(("sales", "orders"))
+    assert sorted(loaded.scan().to_arrow()["id"].to_pylist()) == [1, 2, 4]
+    assert sorted(loaded.scan(snapshot_id=first).to_arrow()["id"].to_pylist()) == [1, 2]
+    assert loaded.refs()["first"].snapshot_id == first
+    assert loaded.properties == {}
+    keys = objects(stack, "tables/sales/orders/")
+    assert any(key.endswith(".parquet") for key in keys)
+    assert loaded.metadata_location.removeprefix(f"s3://{BUCKET}/") in keys
+    assert [entry.metadata_file.rsplit("/", 1)[-1][:5] for entry in loaded.metadata.metadata_log] == [
+        "00000",
+        "00001",
+        "00002",
+        "00003",
+    ]
+
+
+def test_once_the_metadata_file_is_gone_only_the_drop_works(stack: Stack) -> None:
+    table = filled_orders(stack)
+    stack.admin.delete_object(Bucket=BUCKET, Key=table.metadata_location.removeprefix(f"s3://{BUCKET}/"))
+    client = polaris(stack)
+    with pytest.raises(errors.TableMetadataMissing, match="Location does not exist"):
+        client.load_table(ORDERS)
+    client.drop_table(ORDERS)
+    with pytest.raises(errors.NoSuchTable):
+        client.drop_table(ORDERS)
+    with pytest.raises(errors.NoSuchTable):
+        client.load_table(ORDERS)
+    with pytest.raises(NoSuchTableError):
+        connect(stack, "owner").load_table(("sales", "orders"))
+
+
+def test_polaris_refuses_to_purge(stack: Stack) -> None:
+    filled_orders(stack)
+    before = objects(stack)
+    with pytest.raises(errors.PolarisForbidden, match="DROP_WITH_PURGE_ENABLED"):
+        polaris(stack).drop_table(ORDERS, purge=True)
+    assert objects(stack) == before
+    assert polaris(stack).load_table(ORDERS).location.endswith("/orders")
+
+
+def test_rename_keeps_the_table_and_recreating_the_name_gives_the_same_location(stack: Stack) -> None:
+    table = filled_orders(stack)
+    owner = connect(stack, "owner")
+    owner.create_namespace("tombstones")
+    renamed = owner.rename_table(("sales", "orders"), ("tombstones", "orders-1"))
+    assert renamed.metadata.table_uuid == table.metadata.table_uuid
+    assert renamed.location() == table.location()
+    assert orders(stack).location() == table.location()
+    with pytest.raises(TableAlreadyExistsError):
+        owner.rename_table(("tombstones", "orders-1"), ("sales", "orders"))
+    with pytest.raises(NoSuchTableError):
+        owner.rename_table(("sales", "nothing"), ("sales", "else"))
+    assert owner.list_tables("tombstones") == [("tombstones", "orders-1")]
+
+
+def test_two_commits_on_one_base_have_one_winner(stack: Stack) -> None:
+    first = filled_orders(stack)
+    second = connect(stack, "owner").load_table(("sales", "orders"))
+    before = objects(stack, "tables/sales/orders/metadata/")
+    first.manage_snapshots().create_tag(first.snapshots()[0].snapshot_id, "mark").commit()
+    requirement = {"type": "assert-ref-snapshot-id", "ref": "mark", "snapshot-id": None}
+    with pytest.raises(CommitFailedException):
+        second.catalog.commit_table(second, (requirement_of(requirement),), ())
+    assert len(objects(stack, "tables/sales/orders/metadata/")) == len(before) + 1
+
+
+def requirement_of(requirement: dict[str, Any]) -> Any:
+    from pyiceberg.table.update import AssertRefSnapshotId
+
+    return AssertRefSnapshotId.model_validate(requirement)
+
+
+def test_nested_namespaces_and_their_rules(stack: Stack) -> None:
+    owner = connect(stack, "owner")
+    owner.create_namespace("sales", {"owner": "me"})
+    owner.create_namespace(("sales", "eu/de"))
+    assert owner.list_namespaces() == [("sales",)]
+    assert owner.list_namespaces("sales") == [("sales", "eu/de")]
+    assert owner.load_namespace_properties("sales") == {"owner": "me"}
+    owner.create_table(("sales", "eu/de", "x#1"), SCHEMA)
+    loaded = polaris(stack).load_table(TableIdentifier("lake", ("sales", "eu/de"), "x#1"))
+    assert loaded.location == f"s3://{BUCKET}/tables/sales/eu/de/x#1"
+    assert owner.table_exists(("sales", "eu/de", "x#1"))
+    assert not owner.table_exists(("sales", "eu/de", "x"))
+    with pytest.raises(NamespaceNotEmptyError):
+        owner.drop_namespace("sales")
+    owner.drop_table(("sales", "eu/de", "x#1"))
+    owner.drop_namespace(("sales", "eu/de"))
+
+
+def test_two_hundred_snapshots_with_64_bit_ids_come_back_exactly(stack: Stack) -> None:
+    table = orders(stack)
+    client = polaris(stack)
+    empty = client.load_table(ORDERS, vend=False)
+    ids = [9_223_372_036_854_775_807 - n for n in range(200)]
+    updates: list[dict[str, Any]] = [
+        {
+            "action": "add-snapshot",
+            "snapshot": {
+                "snapshot-id": snapshot_id,
+                "sequence-number": number,
+                "timestamp-ms": empty.metadata["last-updated-ms"] + number,
+                "manifest-list": f"{empty.location}/metadata/snap-{snapshot_id}.avro",
+                "summary": {"operation": "append"},
+                "schema-id": 0,
+            },
+        }
+        for number, snapshot_id in enumerate(ids, start=1)
+    ]
+    updates.append({"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": ids[-1]})
+    token = httpx.post(
+        f"{stack.catalog.url}/v1/oauth/tokens",
+        data={
+            "grant_type": "client_credentials",
+            "client_id": "owner-id",
+            "client_secret": "owner-secret",
+            "scope": SCOPE,
+        },
+    ).json()["access_token"]
+    committed = httpx.post(
+        f"{stack.catalog.url}/v1/lake/namespaces/sales/tables/orders",
+        headers={"Authorization": f"Bearer {token}", "X-Request-ID": "r-1"},
+        content=json.dumps({"requirements": [], "updates": updates}),
+    )
+    assert (committed.status_code, committed.headers["X-Request-ID"]) == (200, "r-1")
+    loaded = client.load_table(ORDERS)
+    assert [s["snapshot-id"] for s in loaded.metadata["snapshots"]] == ids
+    assert loaded.metadata["current-snapshot-id"] == ids[-1]
+    refs = client.load_table(ORDERS, snapshots="refs")
+    assert [s["snapshot-id"] for s in refs.metadata["snapshots"]] == [ids[-1]]
+    assert table.refresh().snapshots()[0].snapshot_id == ids[0]
+
+
+def test_a_staged_table_exists_after_its_first_commit(stack: Stack) -> None:
+    owner = connect(stack, "owner")
+    owner.create_namespace("sales")
+    # pyiceberg takes no vended credentials for a table that has no metadata file yet, so nothing is written in here.
+    with owner.create_table_transaction(("sales", "orders"), SCHEMA, partition_spec=BY_REGION) as staged:
+        staged.set_properties({"a": "1"})
+        assert not owner.table_exists(("sales", "orders"))
+        assert objects(stack) == []
+    loaded = owner.load_table(("sales", "orders"))
+    assert (loaded.spec().fields[0].name, loaded.properties) == ("region", {"a": "1"})
+    loaded.append(rows((1, "eu")))
+    assert loaded.scan().to_arrow().num_rows == 1
+    with pytest.raises(TableAlreadyExistsError):
+        owner.create_table_transaction(("sales", "orders"), SCHEMA)
+
+
+def test_properties_schema_and_expiry_of_snapshots_evolve(stack: Stack) -> None:
+    table = filled_orders(stack)
+    with table.update_schema() as update:
+        update.add_column("note", StringType())
+    with table.transaction() as transaction:
+        transaction.set_properties({"a": "1", "b": "2"})
+        transaction.remove_properties("b")
+    oldest = table.snapshots()[0].snapshot_id
+    table.maintenance.expire_snapshots().by_id(oldest).commit()
+    loaded = connect(stack, "owner").load_table(("sales", "orders"))
+    assert [field.name for field in loaded.schema().fields] == ["id", "region", "note"]
+    assert loaded.properties == {"a": "1"}
+    assert oldest not in [snapshot.snapshot_id for snapshot in loaded.snapshots()]
+
+
+def test_registering_the_same_files_twice_is_possible_as_in_polaris(stack: Stack) -> None:
+    table = filled_orders(stack)
+    clone = connect(stack, "owner").register_table(("sales", "clone"), table.metadata_location)
+    assert clone.metadata.table_uuid == table.metadata.table_uuid
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "error"),
+    [
+        ({"client_secret": "no"}, 401, "unauthorized_client"),
+        ({"client_id": "no"}, 401, "unauthorized_client"),
+        ({"scope": ""}, 400, "invalid_scope"),
+        ({"scope": "catalog"}, 400, "invalid_scope"),
+        ({"grant_type": "password"}, 400, "unsupported_grant_type"),
+    ],
+)
+def test_token_refusals(stack: Stack, change: dict[str, str], status: int, error: str) -> None:
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": "owner-id",
+        "client_secret": "owner-secret",
+        "scope": SCOPE,
+    }
+    answer = httpx.post(f"{stack.catalog.url}/v1/oauth/tokens", data=form | change)
+    assert (answer.status_code, answer.json()["error"]) == (status, error)
+
+
+def test_realm_warehouse_and_token_are_checked(stack: Stack) -> None:
+    orders(stack)
+    with pytest.raises(errors.PolarisMisconfigured):
+        polaris(stack, realm="other").load_table(ORDERS)
+    with pytest.raises(errors.NoSuchCatalog):
+        polaris(stack).load_table(TableIdentifier("other", ("sales",), "orders"))
+    with pytest.raises(errors.NoSuchTable):
+        polaris(stack).load_table(TableIdentifier("lake", ("nothing",), "orders"))
+    answer = httpx.get(f"{stack.catalog.url}/v1/config", params={"warehouse": "lake"})
+    assert (answer.status_code, answer.content, answer.headers["WWW-Authenticate"]) == (401, b"", "Bearer")
+
+
+def test_a_forgotten_token_is_replaced_without_the_caller_noticing(stack: Stack) -> None:
+    orders(stack)
+    client = polaris(stack)
+    client.load_table(ORDERS)
+    stack.catalog.principals.revoke_tokens()
+    assert client.load_table(ORDERS).location.endswith("/orders")
+
+
+def test_a_revoked_grant_bites_at_the_next_request(stack: Stack) -> None:
+    orders(stack)
+    client = polaris(stack)
+    principals = stack.catalog.principals
+    client.load_table(ORDERS)
+    principals.revoke("service", Privilege.TABLE_WRITE_DATA)
+    try:
+        with pytest.raises(errors.PolarisForbidden):
+            client.load_table(ORDERS)
+        assert client.load_table(ORDERS, vend=False).credentials == ()
+    finally:
+        principals.grant("service", Privilege.TABLE_WRITE_DATA)
+    with pytest.raises(errors.PolarisForbidden):
+        polaris(stack, "reader").drop_table(ORDERS)
+
+
+def test_a_store_that_is_away_is_said_so() -> None:
+    away = WsgiServer(application())
+    away.stop()
+    front = S3Front(away.url, VendedKeys()).start()
+    try:
+        with closing(httpx.Client()) as client:
+            headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=admin/2/r/s3/aws4_request"}
+            assert client.put(f"{front.url}/b/k", headers=headers, content=b"x").status_code == 503
+    finally:
+        front.stop()

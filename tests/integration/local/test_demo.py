@@ -1,0 +1,37 @@
+"""The demo as a person runs it, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from infra.local.process import import_path
+from tests.paths import ROOT
+
+LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_demo_purges_two_tables_and_leaves_their_sibling(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.local.demo", "--state-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": import_path()},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "demo.json").read_text(encoding="utf-8"))
+    assert found["sibling_intact"] is True
+    assert [(table["engine"], table["status"], table["objects_left"]) for table in found["tables"]] == [
+        ("inline", "SUCCESS", 0),
+        ("spark", "SUCCESS", 0),
+    ]
+    assert [[row["status"] for row in table["versions"]] for table in found["tables"]] == [LIFE, LIFE]
+    assert all(table["files_deleted"] == table["files_before"] > 0 for table in found["tables"])
+    assert not (tmp_path / "stack.json").exists()  # the stack is gone, its credentials with it

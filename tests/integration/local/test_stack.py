@@ -1,0 +1,189 @@
+"""The whole stack as a process: what it promises from outside, whoever ends it and however."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import stat
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from infra.local.pki import CertificateAuthority
+from infra.local.stack_file import FIELDS
+from tests.integration.local.stack_process import StackProcess, all_ended, descendants, watch
+
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    process = StackProcess(tmp_path_factory.mktemp("stack") / "state")
+    try:
+        process.ready()
+        yield process
+    finally:
+        process.end(signal.SIGTERM)
+
+
+@pytest.fixture
+def stack(running):
+    return running.ready()
+
+
+def tls(stack, certificate=None):
+    context = ssl.create_default_context(cafile=stack["ca_cert"])
+    if certificate:
+        context.load_cert_chain(*certificate)
+    return context
+
+
+def token(stack):
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": stack["client_id"],
+        "client_secret": stack["client_secret"],
+        "scope": stack["scope"],
+    }
+    return httpx.post(stack["token_url"], data=form).raise_for_status().json()["access_token"]
+
+
+@pytest.fixture
+def edge(stack):
+    context = tls(stack, (stack["client_cert"], stack["client_key"]))
+    with httpx.Client(base_url=stack["edge_url"], verify=context, timeout=60) as client:
+        yield client
+
+
+def test_stack_json_has_its_fields_and_is_for_its_owner_only(running, stack):
+    assert tuple(stack) == FIELDS
+    assert stat.S_IMODE(running.path.stat().st_mode) == 0o600
+    assert stack["edge_url"].startswith("https://")
+    assert stack["edge_url"].endswith("/delegation-service/api")
+    assert all(Path(stack[name]).is_absolute() for name in ("ca_cert", "client_cert", "client_key"))
+    assert stack["scope"] == "execute_tasks"
+    assert ":" in stack["polaris_credential"]
+    assert "://" not in stack["warehouse"]
+
+
+def test_the_summary_names_every_address_and_no_secret(running, stack):
+    told = running.output
+    for name in ("edge_url", "token_url", "polaris_url", "s3_endpoint", "dynamodb_endpoint", "aws_endpoint"):
+        assert stack[name] in told
+    assert stack["client_secret"] not in told
+    assert stack["polaris_credential"].partition(":")[2] not in told
+
+
+def test_the_handshake_wants_a_certificate_of_the_stacks_authority(stack, tmp_path):
+    stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
+    for certificate in (None, (stranger.cert, stranger.key)):
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{stack['edge_url']}/v1/config", verify=tls(stack, certificate))
+
+
+def test_a_token_is_needed_and_enough(stack, edge):
+    assert edge.get("/v1/config").status_code == 401
+    assert edge.get("/v1/config", headers={"Authorization": "Bearer nonsense"}).status_code in {401, 403}
+    answer = edge.get("/v1/config", headers={"Authorization": f"Bearer {token(stack)}"})
+    assert answer.status_code == 200
+    assert answer.json()["properties"]["idempotency-key-supported"] == "true"
+
+
+def test_an_unknown_route_is_answered_by_the_service(stack, edge):
+    answer = edge.get("/v1/nothing", headers={"Authorization": f"Bearer {token(stack)}"})
+    assert answer.status_code == 404
+    assert "error_code" in answer.json()
+
+
+def test_a_folder_in_use_is_refused_and_left_alone(running):
+    second = StackProcess(running.state_dir)
+    assert second.wait() == 1
+    assert "another stack uses" in second.output
+    assert json.loads(running.path.read_text())["edge_url"]
+
+
+def test_a_second_stack_runs_beside_the_first_and_sigterm_ends_all_of_it(stack, edge, tmp_path):
+    second = StackProcess(tmp_path / "second", "--json")
+    other = second.ready()
+    assert {other[name] for name in other if name.endswith(("_url", "_endpoint"))}.isdisjoint(stack.values())
+    # Tokens and certificates of one stack mean nothing to the other.
+    answer = edge.get("/v1/config", headers={"Authorization": f"Bearer {token(other)}"})
+    assert answer.status_code in {401, 403}
+    processes = descendants(second.pid)
+    assert processes
+    watched = watch(processes)
+    assert second.end(signal.SIGTERM) == 0
+    assert all_ended(watched, within_seconds=30)
+    assert not second.path.exists()
+    ready = json.loads(second.output.splitlines()[0])
+    assert ready["stack_json"] == str(second.path)
+    assert edge.get("/v1/config", headers={"Authorization": f"Bearer {token(stack)}"}).status_code == 200
+
+
+def test_a_killed_stack_takes_its_processes_with_it(tmp_path):
+    process = StackProcess(tmp_path / "state")
+    process.ready()
+    watched = watch(descendants(process.pid))
+    process.end(signal.SIGKILL)
+    assert all_ended(watched, within_seconds=30)
+    again = StackProcess(tmp_path / "state")
+    again.ready()
+    assert again.end(signal.SIGINT) == 0
+
+
+def test_a_taken_port_is_reported_and_everything_ended(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = StackProcess(tmp_path / "state", "--port", str(port))
+        assert process.wait() == 1
+    assert f"port {port} cannot be used" in process.output
+    assert not process.path.exists()
+
+
+def test_without_java_and_maven_dynamodb_is_motos_and_the_summary_says_so(tmp_path):
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    environment = {"PATH": str(empty), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment["JAVA_HOME"] = ""
+    process = StackProcess(tmp_path / "state", env=environment)
+    try:
+        stack = process.ready()
+        assert stack["dynamodb_endpoint"] == stack["aws_endpoint"]
+        assert "Java is not installed" in process.output
+    finally:
+        process.end(signal.SIGTERM)
+
+
+def test_options_that_belong_together_are_asked_for_together(tmp_path):
+    process = StackProcess(tmp_path / "state", "--polaris-url", "http://127.0.0.1:9/api/catalog")
+    assert process.wait() == 1
+    assert "--polaris-client-secret" in process.output
+
+
+def test_another_polaris_s3_and_dynamodb_are_used_as_given(stack, tmp_path):
+    client_id, _, secret = stack["polaris_credential"].partition(":")
+    process = StackProcess(
+        tmp_path / "state",
+        *("--polaris-url", stack["polaris_url"], "--polaris-client-id", client_id),
+        *("--warehouse", stack["warehouse"]),
+        *("--s3-endpoint", stack["s3_endpoint"], "--dynamodb-endpoint", stack["dynamodb_endpoint"]),
+        env={"DELEGATION_POLARIS_CLIENT_SECRET": secret},
+    )
+    try:
+        other = process.ready()
+        shared = ("polaris_url", "polaris_credential", "warehouse", "s3_endpoint", "dynamodb_endpoint")
+        assert {name: other[name] for name in shared} == {name: stack[name] for name in shared}
+        context = tls(other, (other["client_cert"], other["client_key"]))
+        url = f"{other['edge_url']}/v1/tasks/{os.urandom(16).hex()}"
+        answer = httpx.get(url, verify=context, headers={"Authorization": f"Bearer {token(other)}"}, timeout=60)
+        assert answer.status_code in {400, 404}
+    finally:
+        process.end(signal.SIGTERM)

@@ -1,0 +1,182 @@
+"""One certificate identity is admitted, read from the certificate itself and from the configured front only."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from delegation.edge.errors import CertificateRefused
+from delegation.edge.trust.certificates import (
+    LEAF_HEADER,
+    CertificatePin,
+    CertificateSource,
+    load_revocation_list,
+    parse_name,
+    parse_serials,
+    presented_certificate,
+)
+from tests.unit.edge.trust.pki import DAY, ISSUER, NOW, SERIAL, SUBJECT, alb_leaf, certificate, pem, revocation_list
+
+
+def pin(**changes: Any) -> CertificatePin:
+    return CertificatePin(**{"subject": parse_name(SUBJECT), "issuer": parse_name(ISSUER), **changes})
+
+
+def from_gateway(of: x509.Certificate | None) -> dict[str, Any]:
+    identity = {} if of is None else {"clientCert": {"clientCertPem": pem(of), "subjectDN": "CN=whoever"}}
+    return {"headers": {}, "requestContext": {"identity": identity}}
+
+
+def from_alb(of: x509.Certificate) -> dict[str, Any]:
+    return {"headers": {LEAF_HEADER: alb_leaf(of)}, "requestContext": {"identity": {}}}
+
+
+def test_the_pinned_identity_is_admitted() -> None:
+    pin().check(certificate(), NOW)
+    pin(serials=[1, SERIAL]).check(certificate(), NOW)
+
+
+def test_names_are_compared_as_names_not_as_text() -> None:
+    odd = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Example, Inc. + Söhne"),
+            x509.NameAttribute(NameOID.COMMON_NAME, "polaris"),
+        ]
+    )
+    for written in (r"CN=polaris,O=Example\, Inc. \+ Söhne", r"CN=polaris,O=Example\2C Inc. \2B S\C3\B6hne"):
+        pin(subject=parse_name(written)).check(certificate(subject=odd), NOW)
+
+
+def test_string_types_play_no_part() -> None:
+    printable = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Example", _type=x509.name._ASN1Type.PrintableString),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "Catalog"),
+            x509.NameAttribute(NameOID.COMMON_NAME, "polaris", _type=x509.name._ASN1Type.PrintableString),
+        ]
+    )
+    pin().check(certificate(subject=printable), NOW)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "CN=polaris,O=Example",
+        "CN=polaris2,OU=Catalog,O=Example",
+        "O=Example,OU=Catalog,CN=polaris",
+        "CN=polaris,OU=Catalog,O=Example,C=DE",
+        "CN=polaris,CN=polaris,OU=Catalog,O=Example",
+        r"CN=polaris\,OU=Catalog\,O=Example",
+        "CN=polaris+OU=Catalog,O=Example",
+    ],
+)
+def test_another_subject_is_refused(subject: str) -> None:
+    with pytest.raises(CertificateRefused, match="not the one that is pinned"):
+        pin().check(certificate(subject=subject), NOW)
+
+
+def test_the_same_subject_of_another_issuer_is_refused() -> None:
+    with pytest.raises(CertificateRefused, match="not the one that is pinned"):
+        pin().check(certificate(issuer="CN=Other CA,O=Example"), NOW)
+
+
+def test_serials_narrow_the_identity() -> None:
+    with pytest.raises(CertificateRefused, match="serial number"):
+        pin(serials=[SERIAL + 1]).check(certificate(), NOW)
+
+
+@pytest.mark.parametrize("now", [NOW - DAY - timedelta(seconds=1), NOW + DAY + timedelta(seconds=1)])
+def test_validity_is_judged_by_the_clock_passed_in(now: datetime) -> None:
+    pin().check(certificate(), NOW - DAY)
+    pin().check(certificate(), NOW + DAY)
+    with pytest.raises(CertificateRefused, match="out of date"):
+        pin().check(certificate(), now)
+
+
+@pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
+def test_a_revoked_certificate_is_refused(encoding: Encoding) -> None:
+    listed = load_revocation_list(revocation_list([7, SERIAL]).public_bytes(encoding))
+    pin(revoked=listed).check(certificate(serial=8), NOW)
+    with pytest.raises(CertificateRefused, match="is revoked"):
+        pin(revoked=listed).check(certificate(), NOW)
+
+
+def test_a_list_that_proves_nothing_admits_nobody() -> None:
+    with pytest.raises(CertificateRefused, match="revocation list is out of date"):
+        pin(revoked=revocation_list(next_update=NOW - timedelta(seconds=1))).check(certificate(), NOW)
+    with pytest.raises(CertificateRefused, match="not the pinned issuer's"):
+        pin(revoked=revocation_list(issuer="CN=Other CA")).check(certificate(), NOW)
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"-----BEGIN X509 CRL-----\nAA==\n-----END X509 CRL-----\n"])
+def test_a_list_that_cannot_be_read_is_an_error(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        load_revocation_list(data)
+
+
+def test_each_front_hands_the_certificate_on_in_its_way() -> None:
+    given = certificate()
+    assert presented_certificate(from_gateway(given), CertificateSource.APIGATEWAY) == given
+    assert presented_certificate(from_alb(given), CertificateSource.ALB) == given
+
+
+def test_the_front_is_a_setting_and_not_what_arrives() -> None:
+    """A caller may send an ALB's headers through API Gateway, or the other way round."""
+    forged, real = certificate(), certificate(subject="CN=somebody")
+    both = {**from_gateway(real), "headers": {LEAF_HEADER: alb_leaf(forged)}}
+    assert presented_certificate(both, CertificateSource.APIGATEWAY) == real
+    with pytest.raises(CertificateRefused, match="no client certificate"):
+        presented_certificate(from_alb(forged), CertificateSource.APIGATEWAY)
+    with pytest.raises(CertificateRefused, match="no client certificate"):
+        presented_certificate(from_gateway(real), CertificateSource.ALB)
+
+
+def test_a_repeated_header_is_no_certificate() -> None:
+    event = from_alb(certificate())
+    event["multiValueHeaders"] = {LEAF_HEADER.lower(): [alb_leaf(certificate()), alb_leaf(certificate(serial=2))]}
+    with pytest.raises(CertificateRefused, match="no client certificate"):
+        presented_certificate(event, CertificateSource.ALB)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{}, {"requestContext": None}, {"requestContext": {"identity": None}}, from_gateway(None)],
+)
+@pytest.mark.parametrize("source", CertificateSource)
+def test_without_a_certificate_nobody_is_admitted(event: dict[str, Any], source: CertificateSource) -> None:
+    with pytest.raises(CertificateRefused, match="no client certificate"):
+        presented_certificate(event, source)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "é"])
+def test_a_certificate_that_cannot_be_read_is_refused(text: str) -> None:
+    event = {"requestContext": {"identity": {"clientCert": {"clientCertPem": text}}}}
+    with pytest.raises(CertificateRefused, match="cannot be read"):
+        presented_certificate(event, CertificateSource.APIGATEWAY)
+
+
+@pytest.mark.parametrize("text", ["", "polaris", "CN=a, O=b", "cn=a", "CN=a;O=b", "FOO=a", "CN=a,", "C=Germany"])
+def test_a_name_that_is_not_rfc_4514_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="distinguished name"):
+        parse_name(text)
+
+
+def test_an_address_may_be_part_of_a_name() -> None:
+    assert parse_name("emailAddress=a@b.test,CN=x") == parse_name("E=a@b.test,CN=x")
+
+
+@pytest.mark.parametrize(
+    ("text", "serials"),
+    [("", set()), (" ", set()), ("0a:1b", {0x0A1B}), ("0A:1b, 2c3D", {0x0A1B, 0x2C3D}), ("ff", {255})],
+)
+def test_serials_are_hexadecimal(text: str, serials: set[int]) -> None:
+    assert parse_serials(text) == serials
+
+
+@pytest.mark.parametrize("text", ["0x1", "g", "1,,2", "1 2", ",", "-1", "a" * 41])
+def test_anything_else_is_no_serial(text: str) -> None:
+    with pytest.raises(ValueError, match="hexadecimal"):
+        parse_serials(text)

@@ -1,0 +1,193 @@
+"""The issuer's keys are fetched when needed, seldom otherwise, and only usable ones are used."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+from delegation.edge.errors import KeysUnavailable
+from delegation.edge.trust.jwks import CachePolicy, JwksKeys
+from tests.unit.edge.trust.pki import NOW, ec_key, ed_key, jwk, rsa_key
+
+URL = "https://issuer.test/jwks.json"
+POLICY = CachePolicy(fresh=timedelta(minutes=10), stale=timedelta(hours=1), pause=timedelta(seconds=30))
+Answer = httpx.Response | httpx.HTTPError
+
+
+class Issuer:
+    """A scripted JWKS endpoint and a hand-moved clock."""
+
+    def __init__(self, answer: Callable[[], Answer]) -> None:
+        self.answer = answer
+        self.requests: list[httpx.Request] = []
+        self.now = NOW
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def keys(self) -> JwksKeys:
+        http = httpx.Client(transport=httpx.MockTransport(self._respond))
+        return JwksKeys(URL, http=http, clock=self.clock, policy=POLICY)
+
+    def later(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+    def _respond(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answer()
+        if isinstance(answer, httpx.HTTPError):
+            raise answer
+        return answer
+
+
+def key_set(*members: Any) -> Callable[[], Answer]:
+    return lambda: httpx.Response(200, json={"keys": list(members)})
+
+
+def kids(source: JwksKeys, kid: str | None) -> list[str | None]:
+    return [key.kid for key in source.keys(kid)]
+
+
+def test_keys_are_fetched_once_and_used_until_they_are_old() -> None:
+    issuer = Issuer(key_set(jwk(rsa_key(), "a"), jwk(ec_key(), "b")))
+    source = issuer.keys()
+    for _ in range(5):
+        assert kids(source, "a") == ["a"]
+        assert kids(source, "b") == ["b"]
+    assert len(issuer.requests) == 1
+    assert str(issuer.requests[0].url) == URL
+    issuer.later(minutes=10)
+    kids(source, "a")
+    assert len(issuer.requests) == 2
+
+
+def test_a_rotated_key_is_found_by_asking_once_more() -> None:
+    issuer = Issuer(key_set(jwk(rsa_key(), "old")))
+    source = issuer.keys()
+    kids(source, "old")
+    issuer.later(seconds=31)
+    issuer.answer = key_set(jwk(rsa_key(), "old"), jwk(rsa_key("new"), "new"))
+    assert kids(source, "new") == ["new"]
+    assert len(issuer.requests) == 2
+
+
+def test_invented_key_ids_do_not_make_us_hammer_the_issuer() -> None:
+    issuer = Issuer(key_set(jwk(rsa_key(), "a")))
+    source = issuer.keys()
+    for second in range(60):
+        assert kids(source, f"invented-{second}") == []
+        issuer.later(seconds=1)
+    assert len(issuer.requests) == 2
+
+
+def test_a_silent_issuer_leaves_the_keys_in_use_for_a_while() -> None:
+    issuer = Issuer(key_set(jwk(rsa_key(), "a")))
+    source = issuer.keys()
+    kids(source, "a")
+    issuer.answer = lambda: httpx.ConnectError("refused")
+    issuer.later(minutes=69)
+    assert kids(source, "a") == ["a"]
+    issuer.later(minutes=1)
+    with pytest.raises(KeysUnavailable):
+        kids(source, "a")
+    issuer.later(minutes=1)
+    issuer.answer = key_set(jwk(rsa_key("new"), "b"))
+    assert kids(source, "b") == ["b"]
+
+
+def test_a_silent_issuer_is_not_asked_with_every_request() -> None:
+    issuer = Issuer(key_set(jwk(rsa_key(), "a")))
+    source = issuer.keys()
+    kids(source, "a")
+    issuer.answer = lambda: httpx.ReadTimeout("slow")
+    issuer.later(minutes=11)
+    for _ in range(29):
+        kids(source, "a")
+        issuer.later(seconds=1)
+    assert len(issuer.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("slow"),
+        httpx.Response(500),
+        httpx.Response(302, headers={"Location": "https://elsewhere.test/"}),
+        httpx.Response(200, content=b"nonsense"),
+        httpx.Response(200, content=b"[" * 100_000),
+        httpx.Response(200, content=b"\xff"),
+        httpx.Response(200, json=[]),
+        httpx.Response(200, json={"keys": {}}),
+        httpx.Response(200, content=b'{"keys": [' + b" " * 300_000 + b"]}"),
+    ],
+    ids=lambda answer: str(answer)[:40],
+)
+def test_without_keys_nobody_can_be_judged(answer: Answer) -> None:
+    issuer = Issuer(lambda: answer)
+    with pytest.raises(KeysUnavailable):
+        issuer.keys().keys("a")
+    assert len(issuer.requests) == 1
+
+
+def test_an_issuer_that_comes_back_is_asked_at_once_while_there_are_no_keys() -> None:
+    issuer = Issuer(lambda: httpx.Response(503))
+    source = issuer.keys()
+    with pytest.raises(KeysUnavailable):
+        source.keys("a")
+    issuer.answer = key_set(jwk(rsa_key(), "a"))
+    assert kids(source, "a") == ["a"]
+
+
+PRIVATE = {**json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key())), "kid": "a"}
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "a"},
+        {**PRIVATE, "use": "sig"},
+        jwk(rsa_key(), "a", use="enc"),
+        jwk(rsa_key(), "a", alg="HS256"),
+        jwk(rsa_key(), "a", alg="none"),
+        jwk(rsa_key(), "a", kty="EC"),
+        jwk(rsa_key(), "a", n=5),
+        jwk(rsa_key(), "a", n="!"),
+        jwk(ec_key(), "a", crv="P-384"),
+        jwk(ec_key(), "a", x=""),
+        jwk(ed_key(), "a", crv="X25519"),
+        {"kid": "a"},
+        "a",
+        None,
+        [],
+    ],
+)
+def test_what_is_no_public_signature_key_is_passed_over(member: Any) -> None:
+    issuer = Issuer(key_set(member, jwk(rsa_key("good"), "good")))
+    source = issuer.keys()
+    assert kids(source, "a") == []
+    assert kids(source, "good") == ["good"]
+
+
+def test_a_key_that_names_its_algorithm_is_used_with_no_other() -> None:
+    issuer = Issuer(key_set(jwk(rsa_key(), "a", alg="RS256"), jwk(rsa_key(), "b"), jwk(ed_key(), "c")))
+    source = issuer.keys()
+    algorithms = {key.kid: key.algorithms for kid in "abc" for key in source.keys(kid)}
+    assert algorithms == {
+        "a": ("RS256",),
+        "b": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+        "c": ("EdDSA",),
+    }
+
+
+def test_a_token_without_a_key_id_is_judged_by_the_only_key() -> None:
+    assert kids(Issuer(key_set(jwk(rsa_key(), "a"))).keys(), None) == ["a"]
+    assert kids(Issuer(key_set(jwk(rsa_key(), "a"), jwk(ec_key(), "b"))).keys(), None) == []
+
+
+def test_a_key_without_an_id_fits_any_token() -> None:
+    assert kids(Issuer(key_set(jwk(rsa_key(), None), jwk(ec_key(), "b"))).keys(), "x") == [None]

@@ -1,0 +1,239 @@
+"""Tokens prove a client by signature, issuer, audience, time and scope, each judged here."""
+
+import base64
+import traceback
+from datetime import timedelta
+from typing import Any
+
+import jwt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.edge.errors import ScopeMissing, Unauthorized
+from delegation.edge.trust.tokens import KeySource, Principal, StaticKey, TokenVerifier, bearer_token, public_key
+from tests.unit.edge.trust.pki import NOW, TokenMaker, ec_key, ed_key, public_pem, rsa_key, unsigned
+
+KEYS = {"RS256": rsa_key, "RS512": rsa_key, "PS384": rsa_key, "ES256": ec_key, "EdDSA": ed_key}
+
+
+def verifier(keys: KeySource | None = None, *, audience: str | None = "delegation", **options: Any) -> TokenVerifier:
+    return TokenVerifier(
+        keys or StaticKey(public_key(public_pem(rsa_key()))),
+        issuer="https://issuer.test",
+        audience=audience,
+        scope="execute_tasks",
+        clock=lambda: NOW,
+        **options,
+    )
+
+
+MAKER = TokenMaker(rsa_key())
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+def test_each_asymmetric_algorithm_is_taken_with_its_key(algorithm: str) -> None:
+    key = KEYS[algorithm]()
+    maker = TokenMaker(key, algorithm)
+    found = verifier(StaticKey(public_key(public_pem(key)))).verify(maker.bearer())
+    assert found == Principal("polaris", "service-account-polaris", frozenset({"openid", "execute_tasks"}))
+
+
+@pytest.mark.parametrize(
+    ("claims", "client"),
+    [
+        ({"client_id": "c", "azp": "a", "sub": "s"}, "c"),
+        ({"client_id": None, "azp": "a", "sub": "s"}, "a"),
+        ({"client_id": None, "sub": "s"}, "s"),
+    ],
+)
+def test_the_client_is_named_by_the_first_claim_that_names_one(claims: dict[str, Any], client: str) -> None:
+    assert verifier().verify(MAKER.bearer(**claims)).client_id == client
+
+
+@pytest.mark.parametrize(
+    "claims", [{"client_id": ""}, {"client_id": 7}, {"client_id": "a\nb"}, {"client_id": "x" * 257}]
+)
+def test_a_client_that_is_no_name_is_refused_and_no_other_claim_asked(claims: dict[str, Any]) -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(MAKER.bearer(**claims))
+
+
+def test_a_token_that_names_nobody_is_refused() -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(MAKER.bearer(client_id=None, sub=None))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"scope": "execute_tasks"},
+        {"scope": "a execute_tasks b"},
+        {"scope": None, "scp": ["execute_tasks"]},
+        {"scope": "other", "scp": "execute_tasks"},
+        {"scope": ["execute_tasks"]},
+    ],
+)
+def test_the_scope_is_found_where_issuers_put_it(claims: dict[str, Any]) -> None:
+    assert "execute_tasks" in verifier().verify(MAKER.bearer(**claims)).scopes
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"scope": None},
+        {"scope": ""},
+        {"scope": "execute_tasks2"},
+        {"scope": "EXECUTE_TASKS"},
+        {"scope": "execute_tasks,other"},
+        {"scope": {"execute_tasks": True}},
+        {"scope": [["execute_tasks"]]},
+    ],
+)
+def test_a_good_token_without_the_scope_is_known_and_not_admitted(claims: dict[str, Any]) -> None:
+    with pytest.raises(ScopeMissing, match="execute_tasks"):
+        verifier().verify(MAKER.bearer(**claims))
+
+
+SECONDS = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iss": "https://issuer.test/"},
+        {"iss": None},
+        {"iss": ["https://issuer.test"]},
+        {"aud": "other"},
+        {"aud": None},
+        {"aud": ["other", "delegation2"]},
+        {"exp": (NOW - 30 * SECONDS).timestamp()},
+        {"exp": None},
+        {"exp": "9999999999"},
+        {"exp": True},
+        {"exp": float("nan")},
+        {"nbf": (NOW + 31 * SECONDS).timestamp()},
+        {"nbf": "0"},
+        {"nbf": 10**400},
+        {"exp": -(10**400)},
+        {"exp": {}},
+        {"nbf": float("nan")},
+    ],
+    ids=str,
+)
+def test_a_claim_that_does_not_fit_is_refused(claims: dict[str, Any]) -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(MAKER.bearer(**claims))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": ["other", "delegation"]},
+        {"exp": (NOW - 29 * SECONDS).timestamp()},
+        {"nbf": (NOW + 30 * SECONDS).timestamp()},
+        {"nbf": 0},
+        {"exp": 10**400},
+        {"exp": float("inf")},
+        {"iat": (NOW + 3600 * SECONDS).timestamp()},
+    ],
+    ids=str,
+)
+def test_clocks_may_differ_a_little(claims: dict[str, Any]) -> None:
+    assert verifier().verify(MAKER.bearer(**claims)).client_id == "polaris"
+
+
+def test_without_a_configured_audience_none_is_needed() -> None:
+    """Polaris' own broker puts none into its tokens, nor a key id."""
+    broker = TokenMaker(rsa_key(), kid=None)
+    token = broker.bearer(aud=None, iss="https://issuer.test", client_id="root", scope="execute_tasks")
+    assert verifier(audience=None).verify(token).client_id == "root"
+
+
+def test_a_signature_of_another_key_is_refused() -> None:
+    with pytest.raises(Unauthorized) as refused:
+        verifier().verify(TokenMaker(rsa_key("other")).bearer())
+    assert refused.value.reason == "the signature is wrong"
+
+
+def test_a_changed_payload_is_refused() -> None:
+    head, _, signature = MAKER.token().split(".")
+    payload = base64.urlsafe_b64encode(b'{"iss":"https://issuer.test","scope":"execute_tasks"}').rstrip(b"=").decode()
+    with pytest.raises(Unauthorized):
+        verifier().verify(f"Bearer {head}.{payload}.{signature}")
+
+
+@pytest.mark.parametrize("algorithm", ["none", "None", "", None, "HS256", "ES256", 5, ["RS256"]])
+def test_the_key_decides_the_algorithm_never_the_token(algorithm: Any) -> None:
+    token = unsigned(MAKER.claims, {"alg": algorithm, "typ": "JWT", "kid": "k1"})
+    with pytest.raises(Unauthorized):
+        verifier().verify(f"Bearer {token}")
+
+
+def test_the_public_key_cannot_be_used_as_a_secret() -> None:
+    """RFC 8725 §2.1: an HMAC over the public PEM, which the attacker knows."""
+    pem = public_pem(rsa_key())
+    algorithm = jwt.get_algorithm_by_name("HS256")
+    signing_input = unsigned(MAKER.claims, {"alg": "HS256", "typ": "JWT"}).rpartition(".")[0]
+    signature = base64.urlsafe_b64encode(algorithm.sign(signing_input.encode(), pem.encode())).rstrip(b"=").decode()
+    with pytest.raises(Unauthorized):
+        verifier().verify(f"Bearer {signing_input}.{signature}")
+
+
+def test_a_short_rsa_key_proves_nothing() -> None:
+    weak = rsa_key("weak", 1024)
+    with pytest.warns(jwt.InsecureKeyLengthWarning):
+        token = TokenMaker(weak).bearer()
+    with pytest.raises(Unauthorized):
+        verifier(StaticKey(public_key(public_pem(weak)))).verify(token)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "bearer-token x", f"Bearer {'x' * 9000}", "Bearer é.é.é"],
+)
+def test_a_header_without_a_bearer_token_is_refused(header: str | None) -> None:
+    with pytest.raises(Unauthorized):
+        bearer_token(header)
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_scheme_is_written_in_any_case(scheme: str) -> None:
+    assert bearer_token(f"{scheme} a.b.c") == "a.b.c"
+
+
+@given(st.text(max_size=80) | st.binary(max_size=60).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
+def test_nonsense_is_unauthorized_and_nothing_else(text: str) -> None:
+    for token in (text, f"{text}.{text}.{text}", f"eyJhbGciOiJSUzI1NiJ9.{text}.{text}"):
+        with pytest.raises(Unauthorized):
+            verifier().verify(f"Bearer {token}")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jwk"]),
+        st.none() | st.text() | st.integers() | st.lists(st.text()),
+    )
+)
+def test_no_header_makes_a_wrong_signature_right(header: dict[str, Any]) -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(f"Bearer {unsigned(MAKER.claims, header, b'signature')}")
+
+
+@pytest.mark.parametrize("maker", [TokenMaker(rsa_key("other")), TokenMaker(ec_key(), "ES256")])
+@pytest.mark.parametrize("claims", [{}, {"iss": "x"}, {"exp": 0}, {"scope": "s"}])
+def test_a_refusal_shows_nothing_of_the_token_and_says_one_word_to_the_caller(
+    maker: TokenMaker, claims: dict[str, Any]
+) -> None:
+    token = maker.token(**claims)
+    with pytest.raises(Unauthorized) as refused:
+        verifier().verify(f"Bearer {token}")
+    assert str(refused.value) == "Unauthorized"
+    shown = [repr(refused.value), refused.value.reason, *traceback.format_exception(refused.value)]
+    assert not any(part in text for text in shown for part in token.split("."))
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"])
+def test_a_key_that_is_none_is_an_error_at_the_start(text: str) -> None:
+    with pytest.raises(ValueError, match="public key in PEM"):
+        public_key(text)

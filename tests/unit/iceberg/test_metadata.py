@@ -1,0 +1,124 @@
+"""Parsing table metadata: what is read, and what is refused."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from delegation.iceberg import metadata as module
+from delegation.iceberg.errors import CorruptMetadata, UnsupportedFormat
+from delegation.iceberg.metadata import decode_metadata, parse_former_metadata, parse_metadata
+
+PATH = "s3://lake/t/metadata/1.metadata.json"
+UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+
+
+def metadata(**changes: Any) -> dict[str, Any]:
+    whole = {
+        "format-version": 2,
+        "table-uuid": UUID,
+        "location": "s3://lake/t",
+        "last-updated-ms": 1,
+        "properties": {"write.data.path": "s3://lake/d", "write.folder-storage.path": "s3://lake/f"},
+        "snapshots": [{"snapshot-id": 2**62 + 1, "manifest-list": "s3://lake/t/metadata/snap-1.avro"}],
+        "metadata-log": [{"timestamp-ms": 1, "metadata-file": "s3://lake/t/metadata/0.metadata.json"}],
+        "statistics": [{"snapshot-id": 1, "statistics-path": "s3://lake/t/s.puffin", "file-size-in-bytes": 7}],
+        "partition-statistics": [{"snapshot-id": 1, "statistics-path": "s3://lake/t/p.parquet"}],
+        **changes,
+    }
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def test_everything_that_names_a_file_is_read() -> None:
+    found = parse_metadata(PATH, metadata())
+    assert found.snapshots[0].snapshot_id == 2**62 + 1
+    assert found.snapshots[0].manifest_list == "s3://lake/t/metadata/snap-1.avro"
+    assert found.former == ("s3://lake/t/metadata/0.metadata.json",)
+    assert [(one.path, one.size) for one in found.statistics] == [("s3://lake/t/s.puffin", 7)]
+    assert [(one.path, one.size) for one in found.partition_statistics] == [("s3://lake/t/p.parquet", 0)]
+    assert found.locations == ("s3://lake/t", "s3://lake/d", "s3://lake/f")
+    assert found.gc_enabled
+
+
+def test_a_table_without_snapshots_log_or_properties() -> None:
+    bare = metadata(**dict.fromkeys(("properties", "snapshots", "metadata-log", "statistics")))
+    found = parse_metadata(PATH, bare)
+    assert (found.snapshots, found.former, found.statistics, found.locations) == ((), (), (), ("s3://lake/t",))
+
+
+def test_manifests_named_inline_by_version_1() -> None:
+    snapshots = [{"snapshot-id": 1, "manifests": ["s3://lake/t/m1.avro"]}]
+    found = parse_metadata(PATH, metadata(**{"format-version": 1, "snapshots": snapshots}))
+    assert found.snapshots[0].manifests == ("s3://lake/t/m1.avro",)
+
+
+@pytest.mark.parametrize("value", ["false", "FALSE", " false "])
+def test_gc_can_be_disabled(value: str) -> None:
+    assert not parse_metadata(PATH, metadata(properties={"gc.enabled": value})).gc_enabled
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("format-version", {"format-version": None}),
+        ("format-version", {"format-version": "2"}),
+        ("table-uuid", {"table-uuid": None}),
+        ("table-uuid", {"table-uuid": "../../x"}),
+        ("location", {"location": None}),
+        ("location", {"location": ["s3://x/y"]}),
+        ("last-updated-ms", {"last-updated-ms": True}),
+        ("properties", {"properties": ["a"]}),
+        ("properties", {"properties": {"a": 1}}),
+        ("snapshots", {"snapshots": {"a": 1}}),
+        ("snapshots", {"snapshots": ["s3://x/y"]}),
+        ("snapshot-id", {"snapshots": [{"manifest-list": "s3://x/y"}]}),
+        ("snapshot 1", {"snapshots": [{"snapshot-id": 1}]}),
+        ("snapshot 1", {"snapshots": [{"snapshot-id": 1, "manifests": [7]}]}),
+        ("manifest-list", {"snapshots": [{"snapshot-id": 1, "manifest-list": 7}]}),
+        ("metadata-file", {"metadata-log": [{"timestamp-ms": 1}]}),
+        ("statistics-path", {"statistics": [{"file-size-in-bytes": 1}]}),
+        ("file-size-in-bytes", {"statistics": [{"statistics-path": "s3://x/y", "file-size-in-bytes": -1}]}),
+        ("file-size-in-bytes", {"partition-statistics": [{"statistics-path": "s3://x/y", "file-size-in-bytes": "9"}]}),
+    ],
+)
+def test_what_does_not_follow_the_specification_is_named(field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(CorruptMetadata) as refused:
+        parse_metadata(PATH, metadata(**changes))
+    assert refused.value.field == field
+    assert refused.value.path == PATH
+
+
+@pytest.mark.parametrize("version", [0, 4, 99])
+def test_unknown_format_versions_are_refused(version: int) -> None:
+    with pytest.raises(UnsupportedFormat):
+        parse_metadata(PATH, metadata(**{"format-version": version}))
+
+
+def test_newer_versions_pass_when_asked_to() -> None:
+    assert parse_metadata(PATH, metadata(**{"format-version": 4}), experimental=True).format_version == 4
+    with pytest.raises(UnsupportedFormat):
+        parse_metadata(PATH, metadata(**{"format-version": 0}), experimental=True)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_former_metadata_plain_or_gzip_whatever_its_name(pack: Any) -> None:
+    found = parse_former_metadata(PATH, pack(json.dumps(metadata(**{"table-uuid": None})).encode()))
+    assert found.table_uuid is None
+    assert found.locations == ("s3://lake/t", "s3://lake/d", "s3://lake/f")
+    assert found.former == ("s3://lake/t/metadata/0.metadata.json",)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"\x1f\x8b", b"\x1f\x8bxxxxxxxxxxxxxxxx", gzip.compress(b"{}")[:-9]],
+)
+def test_files_that_are_no_metadata(data: bytes) -> None:
+    with pytest.raises(CorruptMetadata):
+        decode_metadata(PATH, data)
+
+
+def test_a_gzip_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_METADATA_BYTES", 1000)
+    with pytest.raises(CorruptMetadata, match="beyond any sensible size"):
+        decode_metadata(PATH, gzip.compress(b'{"a": "' + b"x" * 5000 + b'"}'))

@@ -1,0 +1,82 @@
+"""What a purge keeps on its task: the first plan wins, a fresh start forgets it, odd records are refused."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.operations.purge.behavior.details import PurgeDetailRules, PurgeDetails, changed, published
+from delegation.tasks.errors import LeaseLost, MalformedRecord
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.model import Status, Task
+from delegation.worksets.attempt import PlanSegment
+from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
+from tests.unit.tasks.work.service_house import House
+
+ONE, OTHER = PlanSegment(id="1/0", sha256="aa"), PlanSegment(id="1/1", sha256="bb")
+PROGRESS: dict[str, Any] = {
+    "plan_segments": [{"id": "1/0", "sha256": "00"}],
+    "files_planned": 9,
+    "files_deleted": 4,
+    "files_failed": 1,
+    "bytes_deleted": 512,
+    "purged_identifier": "lake.sales.orders",
+    "purged_metadata_location": "s3://lake/orders/metadata/9.json",
+}
+
+
+def publish(service: Any, task_id: str, segment: PlanSegment, *, seen: int, files_planned: int) -> PurgeDetails:
+    def decide(task: Task, _now: object) -> Task:
+        return published(task, 1, segment, seen=seen, files_planned=files_planned)
+
+    return PurgeDetails.of(service.change(task_id, decide))
+
+
+def test_the_first_plan_wins() -> None:
+    house = House()
+    task_id = house.running()
+    house.race(lambda: publish(house.rival, task_id, ONE, seen=0, files_planned=10))
+    seen = publish(house.service, task_id, OTHER, seen=0, files_planned=99)
+    assert (seen.plan_segments, seen.files_planned) == ((ONE,), 10)
+    more = publish(house.service, task_id, OTHER, seen=1, files_planned=12)
+    assert (more.plan_segments, more.files_planned) == ((ONE, OTHER), 12)
+
+
+def test_a_planner_that_lost_its_lease_publishes_nothing() -> None:
+    with pytest.raises(LeaseLost):
+        published(in_status(Status.RUNNING), 2, ONE, seen=0, files_planned=1)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_fresh_start_forgets_the_plan_and_what_goes_on_keeps_it(goes_on: bool) -> None:
+    ended = in_status(Status.FAILURE).with_details({**PROGRESS, "new_tier": "gold"})
+    anew = None if goes_on else PurgeDetailRules().anew(ended.details)
+    again = t.resubmit(ended, NOW + MINUTE, payload="{}", synchronous=False, grace=timedelta(0), anew=anew)
+    assert again.details == ({**PROGRESS, "new_tier": "gold"} if goes_on else {"new_tier": "gold"})
+
+
+def test_a_failure_goes_on_only_once_it_began_to_delete() -> None:
+    failed = in_status(Status.FAILURE)
+    assert not PurgeDetailRules().goes_on(failed)
+    assert PurgeDetailRules().goes_on(failed.evolve(effects_began_ts=NOW))
+
+
+@pytest.mark.parametrize(
+    ("details", "named"),
+    [
+        ({"plan_segments": [{"id": "1/0"}]}, "plan_segments"),
+        ({"files_deleted": -1}, "files_deleted"),
+        ({"bytes_deleted": "many"}, "bytes_deleted"),
+    ],
+)
+def test_a_detail_that_cannot_be_read_is_named(details: dict[str, Any], named: str) -> None:
+    with pytest.raises(MalformedRecord, match=named):
+        PurgeDetails.of(submitted(details=details))
+
+
+def test_details_with_their_default_value_are_not_stored() -> None:
+    assert changed(files_deleted=0, plan_segments=(), files_planned=3) == {
+        "files_deleted": None,
+        "plan_segments": None,
+        "files_planned": 3,
+    }

@@ -1,0 +1,167 @@
+"""What a request's properties choose, and how a wrong one is told."""
+
+import dataclasses
+
+import pytest
+
+from delegation.operations.purge.behavior.limits import Limits, policies_of
+from delegation.operations.purge.behavior.options import (
+    InvalidPurgeProperty,
+    PurgePropertyNotAllowed,
+    options_of,
+    tightened_options,
+)
+from delegation.operations.purge.choose import estimate
+from delegation.operations.purge.context import PurgeOptions, PurgeSettings
+from delegation.operations.purge.errors import TooLargeForInline
+from delegation.tasks.life.policy import InvalidProperty
+from tests.unit.operations.purge.lake import FAST, Bench, busy_table
+
+PLAN = "0b1c6f2e-3c7f-5d2b-9a50-2f6d3f1f7a11/3/9f86d081884c"
+
+
+def test_without_properties_the_defaults_hold_and_unknown_names_have_no_effect() -> None:
+    assert options_of({}) == PurgeOptions()
+    assert options_of({"deleteMarkerFiles": "false", "skipTrash": "true", "colour": "blue"}) == PurgeOptions()
+
+
+STRICT = {
+    "outside": "refuse",
+    "uncovered": "refuse",
+    "shared": "refuse",
+    "overlap-scan": "catalog",
+    "versioned": "refuse",
+}
+LOOSE = {
+    "outside": "delete",
+    "uncovered": "keep",
+    "shared": "subtract",
+    "overlap-scan": "namespace",
+    "versioned": "report",
+    "deleteMarkerFiles": "true",
+}
+LAX = Limits.from_properties(
+    {
+        "delegation.purge.outside": "delete",
+        "delegation.purge.uncovered": "keep",
+        "delegation.retry.default.max-attempts": "3",
+    }
+)
+
+
+def test_every_known_property_is_read() -> None:
+    chosen = options_of({**STRICT, "deleteMarkerFiles": "true", "engine": "spark", "plan": PLAN})
+    assert chosen == PurgeOptions(
+        outside="refuse",
+        uncovered="refuse",
+        shared="refuse",
+        overlap_scan="catalog",
+        versioned="refuse",
+        delete_markers=True,
+        engine="spark",
+        execute_plan=PLAN,
+    )
+    assert options_of(LOOSE, LAX) == PurgeOptions(outside="delete", uncovered="keep", delete_markers=True)
+    assert options_of({"dry-run": "true", "engine": "inline"}) == PurgeOptions(dry_run=True, engine="inline")
+
+
+@pytest.mark.parametrize(("name", "value"), [("outside", "delete"), ("uncovered", "keep")])
+def test_by_default_nothing_looser_than_the_defaults_is_allowed(name: str, value: str) -> None:
+    with pytest.raises(PurgePropertyNotAllowed, match=rf"operation_parameters\.properties\.{name}: {value}") as refused:
+        options_of({name: value})
+    assert (refused.value.name, refused.value.code) == (name, "PROPERTY_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize(("name", "loose"), LOOSE.items())
+def test_what_the_operator_set_is_the_default_and_the_limit(name: str, loose: str) -> None:
+    setting = "delegation.purge." + {"deleteMarkerFiles": "delete-marker-files"}.get(name, name)
+    strict = STRICT.get(name, "false")
+    limits = Limits.from_properties({setting: strict})
+    assert options_of({}, limits) == options_of({name: strict}, limits)
+    with pytest.raises(PurgePropertyNotAllowed, match=f"{name}: {loose} is not allowed here, at most {strict} is"):
+        options_of({name: loose}, limits)
+    assert tightened_options({name: loose}, limits) == options_of({name: strict}, limits)
+
+
+def test_a_lax_operator_is_obeyed_and_a_request_can_still_be_stricter() -> None:
+    assert options_of({}, LAX) == PurgeOptions(outside="delete", uncovered="keep")
+    assert options_of({"outside": "keep", "uncovered": "refuse"}, LAX) == PurgeOptions()
+
+
+def test_some_guards_are_the_operators_alone() -> None:
+    limits = Limits.from_properties(
+        {
+            "delegation.purge.gc-disabled": "ignore",
+            "delegation.purge.delete-probe": "false",
+            "delegation.purge.experimental-format": "true",
+        }
+    )
+    asked = {"gc-disabled": "ignore", "delete-probe": "false", "experimental-format": "true"}
+    assert options_of(asked) == PurgeOptions()
+    assert options_of({}, limits) == PurgeOptions(gc_disabled="ignore", probe=False, experimental_format=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delegation.purge.outside", "sweep"),
+        ("delegation.purge.outside", ""),
+        ("delegation.purge.gc-disabled", "true"),
+        ("delegation.purge.deleteMarkerFiles", "true"),
+        ("delegation.purge.inline", "spark"),
+    ],
+)
+def test_a_wrong_setting_is_named_at_once(name: str, value: str) -> None:
+    with pytest.raises(InvalidProperty, match=name):
+        policies_of({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("deleteMarkerFiles", "yes"),
+        ("versioned", "free"),
+        ("outside", "sweep"),
+        ("outside", ""),
+        ("uncovered", "delete"),
+        ("shared", "delete"),
+        ("overlap-scan", "none"),
+        ("engine", "flink"),
+        ("engine", ""),
+        ("dry-run", "True"),
+        ("skipTrash", "false"),
+        ("plan", ""),
+        ("plan", "../other-task/1/ab"),
+        ("plan", PLAN + "/../../x"),
+        ("plan", PLAN.upper()),
+        ("plan", PLAN + "\n"),
+    ],
+)
+def test_a_wrong_value_is_told_by_its_name(name: str, value: str) -> None:
+    with pytest.raises(InvalidPurgeProperty, match=rf"operation_parameters\.properties\.{name}: must be") as refused:
+        options_of({name: value})
+    assert refused.value.name == name
+
+
+def test_a_dry_run_of_a_plan_makes_no_sense() -> None:
+    with pytest.raises(InvalidPurgeProperty, match=r"properties\.plan"):
+        options_of({"dry-run": "true", "plan": PLAN})
+
+
+@pytest.mark.parametrize(("most", "chosen"), [(1_000, "inline"), (1, "spark")])
+def test_the_engine_asked_for_goes_before_the_estimate_but_not_beyond_its_limit(most: int, chosen: str) -> None:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    settings = PurgeSettings(inline_max_files=most, read_threads=1, delete=FAST)
+
+    def engine(asked: str | None) -> str:
+        ctx = bench.context("t", settings=settings)
+        return estimate(dataclasses.replace(ctx, options=PurgeOptions(engine=asked))).engine
+
+    assert engine(None) == chosen
+    assert engine("spark") == "spark"
+    if chosen == "inline":
+        assert engine("inline") == "inline"
+    else:
+        with pytest.raises(TooLargeForInline):
+            engine("inline")

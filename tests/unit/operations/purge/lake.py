@@ -1,0 +1,281 @@
+"""Real Iceberg tables, written by pyiceberg into the objects of a MemoryObjectStore, and a catalog that serves them."""
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from delegation.iceberg.metadata import decode_metadata
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.context import PurgeContext, PurgeOptions, PurgeSettings
+from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.storage.credentials import StorageCredential
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.locations import parse
+from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
+from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "part", StringType(), required=False),
+)
+SPEC = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="part"))
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class _Out(io.BytesIO):
+    def __init__(self, objects: dict[tuple[str, str], bytes], where: tuple[str, str]) -> None:
+        super().__init__()
+        self._objects, self._where = objects, where
+
+    def close(self) -> None:
+        if not self.closed:
+            self._objects[self._where] = self.getvalue()
+        super().close()
+
+
+class MemoryFile(InputFile, OutputFile):
+    def __init__(self, location: str, objects: dict[tuple[str, str], bytes]) -> None:
+        super().__init__(location)
+        found = parse(location)
+        self._where, self._objects = (found.bucket, found.key), objects
+
+    def __len__(self) -> int:
+        return len(self._objects[self._where])
+
+    def exists(self) -> bool:
+        return self._where in self._objects
+
+    def open(self, seekable: bool = True) -> io.BytesIO:
+        if not self.exists():
+            raise FileNotFoundError(self.location)
+        return io.BytesIO(self._objects[self._where])
+
+    def to_input_file(self) -> "MemoryFile":
+        return self
+
+    def create(self, overwrite: bool = False) -> io.BytesIO:
+        return _Out(self._objects, self._where)
+
+
+class MemoryIO(FileIO):
+    def __init__(self, objects: dict[tuple[str, str], bytes]) -> None:
+        super().__init__()
+        self.objects = objects
+
+    def new_input(self, location: str) -> MemoryFile:
+        return MemoryFile(location, self.objects)
+
+    def new_output(self, location: str) -> MemoryFile:
+        return MemoryFile(location, self.objects)
+
+    def delete(self, location: Any) -> None:
+        found = parse(location if isinstance(location, str) else location.location)
+        del self.objects[found.bucket, found.key]
+
+
+class LakeCatalog(NoopCatalog):
+    """As much of a pyiceberg catalog as creating and committing needs."""
+
+    def __init__(self, lake: "Lake") -> None:
+        super().__init__("lake")
+        self.lake = lake
+
+    def _load_file_io(self, properties: Any = None, location: str | None = None) -> MemoryIO:
+        return self.lake.io
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        name = table.name()[-1]
+        current = table if table.metadata_location == self.lake.pointers[name] else self.lake.table(name)
+        staged = MetastoreCatalog._update_and_stage_table(self, current, table.name(), requirements, updates)
+        MetastoreCatalog._write_metadata(staged.metadata, staged.io, staged.metadata_location)
+        self.lake.pointers[name] = staged.metadata_location
+        return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
+
+    _parse_metadata_version = staticmethod(MetastoreCatalog._parse_metadata_version)
+    _empty_table_metadata = staticmethod(MetastoreCatalog._empty_table_metadata)
+    _convert_schema_if_needed = staticmethod(Catalog._convert_schema_if_needed)
+
+
+class Lake:
+    """One warehouse: objects, and where each table's current metadata is."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], bytes] = {}
+        self.pointers: dict[str, str] = {}
+        self.io = MemoryIO(self.objects)
+        self.catalog = LakeCatalog(self)
+
+    def copy(self) -> "Lake":
+        other = Lake()
+        other.objects.update(self.objects)
+        other.pointers.update(self.pointers)
+        return other
+
+    def create(self, name: str, *, location: str | None = None, spec: PartitionSpec = SPEC, **properties: str) -> Table:
+        location = location or f"s3://lake/wh/{name}"
+        metadata = new_table_metadata(SCHEMA, spec, UNSORTED_SORT_ORDER, location, properties)
+        root = properties.get("write.metadata.path", f"{location}/metadata")
+        metadata_location = f"{root}/00000-{metadata.table_uuid}.metadata.json"
+        MetastoreCatalog._write_metadata(metadata, self.io, metadata_location)
+        self.pointers[name] = metadata_location
+        return self.table(name)
+
+    def table(self, name: str) -> Table:
+        location = self.pointers[name]
+        return Table(
+            ("ns", name), FromInputFile.table_metadata(self.io.new_input(location)), location, self.io, self.catalog
+        )
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        found = parse(self.pointers[name])
+        return dict(decode_metadata(self.pointers[name], self.objects[found.bucket, found.key]))
+
+    def rewrite_metadata(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Put another metadata.json in place of the current one: what pyiceberg would not write."""
+        found = parse(self.pointers[name])
+        self.objects[found.bucket, found.key] = json.dumps({**self.metadata(name), **changes}).encode()
+
+    def below(self, prefix: str) -> set[str]:
+        return {uri for uri in self.uris() if uri.startswith(prefix)}
+
+    def uris(self) -> Iterator[str]:
+        return (f"s3://{bucket}/{key}" for bucket, key in self.objects)
+
+
+def rows(*ids: int, part: str = "a") -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "part": pa.array([part] * len(ids), pa.string())})
+
+
+def busy_table(lake: Lake, name: str, **options: Any) -> Table:
+    """Partitioned, several snapshots, an overwrite, a delete, a tag, statistics; returns it as it is then."""
+    table = lake.create(name, **options)
+    table.append(pa.concat_tables([rows(1, 2), rows(3, part="b")]))
+    table.append(rows(4, 5, part="c"))
+    table = lake.table(name)
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "kept").commit()
+    lake.table(name).overwrite(rows(6), overwrite_filter="part = 'a'")
+    lake.table(name).delete("id = 4")
+    return lake.table(name)
+
+
+@dataclass
+class LakeSource:
+    """A TableSource over a lake, failing like Polaris once metadata.json is gone; `before[n]` runs before load n."""
+
+    lake: Lake
+    name: str
+    faults: Faults = field(default_factory=Faults)
+    prefixes: tuple[str, ...] | None = None
+    loads: int = 0
+    before: dict[int, Callable[[], object]] = field(default_factory=dict)
+
+    def load(self) -> LoadedTable:
+        self.loads += 1
+        self.before.get(self.loads, lambda: None)()
+        with self.faults.call("load"):
+            pointer = self.lake.pointers.get(self.name)
+            if pointer is None:
+                raise NoSuchTable(f"no table {self.name}", status=404)
+            found = parse(pointer)
+            if (found.bucket, found.key) not in self.lake.objects:
+                raise TableMetadataMissing(f"Location does not exist: {pointer}", status=400)
+            metadata = self.lake.metadata(self.name)
+        prefixes = (str(metadata["location"]),) if self.prefixes is None else self.prefixes
+        credentials = tuple(StorageCredential(prefix, "key", "secret", "token", None) for prefix in prefixes)
+        return LoadedTable(identifier(self.name), pointer, metadata, {}, credentials)
+
+
+def identifier(name: str) -> TableIdentifier:
+    return TableIdentifier("cat", ("ns",), name)
+
+
+class MortalAttempt(MemoryAttempt):
+    """An attempt whose words to the task are calls at which the process can die, too."""
+
+    faults: Faults
+
+    def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        with self.faults.call("publish"):
+            return super().publish(segment, files_planned=files_planned)
+
+    def begin_deleting(self) -> None:
+        with self.faults.call("begin"):
+            super().begin_deleting()
+
+    def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
+        with self.faults.call("progress"):
+            super().progress(files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted)
+
+
+FAST = DeletePolicy(batch=3, threads=1, pause=0.0, longest_pause=0.0)
+
+
+@dataclass
+class Bench:
+    """A lake with what a purge of one of its tables needs; `context` gives a fresh attempt over the same state."""
+
+    lake: Lake = field(default_factory=Lake)
+    plans: MemoryPlanStore = field(default_factory=MemoryPlanStore)
+    head: PlanHead = field(default_factory=PlanHead)
+    attempts: int = 0
+
+    def context(
+        self,
+        name: str,
+        *,
+        options: PurgeOptions | None = None,
+        settings: PurgeSettings | None = None,
+        faults: Faults | None = None,
+        prefixes: tuple[str, ...] | None = None,
+        task_id: str = "task",
+        **store: Any,
+    ) -> PurgeContext:
+        faults = faults or Faults()
+        self.attempts += 1
+        objects = MemoryObjectStore(faults=faults, **store)
+        objects.objects = self.lake.objects
+        self.plans.faults = faults
+        attempt = MortalAttempt(task_id, self.attempts, head=self.head)
+        attempt.faults = faults
+        return PurgeContext(
+            attempt=attempt,
+            identifier=identifier(name),
+            table_uuid=str(self.uuid(name)),
+            tables=LakeSource(self.lake, name, faults, prefixes),
+            store=objects,
+            plans=self.plans,
+            options=options or PurgeOptions(),
+            settings=settings or PurgeSettings(chunk_paths=4, run_records=5, read_threads=1, delete=FAST),
+            clock=lambda: NOW,
+            now=lambda: 0.0,
+            sleep=lambda _seconds: None,
+        )
+
+    def on_load(self, ctx: PurgeContext, number: int, action: Callable[[], object]) -> None:
+        """Have something happen just before a context's nth load of the table."""
+        assert isinstance(ctx.tables, LakeSource)
+        ctx.tables.before[number] = action
+
+    def uuid(self, name: str) -> str:
+        if name not in self._uuids:
+            self._uuids[name] = str(self.lake.metadata(name)["table-uuid"])
+        return self._uuids[name]
+
+    _uuids: dict[str, str] = field(default_factory=dict)

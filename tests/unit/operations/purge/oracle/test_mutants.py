@@ -1,0 +1,134 @@
+"""Engines that are wrong in one way, each caught by a fixture: the oracle's tests can fail."""
+
+import dataclasses
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from delegation.iceberg import reach
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.files import Row
+from delegation.iceberg.metadata import TableMetadata
+from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.planning import plan as planning
+from delegation.storage.base import BatchResult
+from delegation.storage.memory import MemoryObjectStore
+from tests.unit.operations.purge.oracle.oracle import Purge, check_exact
+
+Patch = pytest.MonkeyPatch
+_DELETED_STATUS = 2
+
+
+def deleted_entries_passed_over(patch: Patch) -> None:
+    patch.setattr(reach, "entries", _entries(lambda entry: entry[0] != _DELETED_STATUS))
+
+
+def delete_files_forgotten(patch: Patch) -> None:
+    patch.setattr(reach, "entries", _entries(lambda entry: entry[1] == 0))
+
+
+def paths_decoded(patch: Patch) -> None:
+    patch.setattr(reach, "entries", _entries(lambda _entry: True, urllib.parse.unquote))
+
+
+def _entries(
+    wanted: Callable[[Any], bool], spelled: Callable[[str], str] = str
+) -> Callable[[str, ManifestFile, bytes], Iterator[list[Row]]]:
+    def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row]]:
+        for batch in reach.read_paths(data, path):
+            yield [(spelled(entry[2]), reach._CONTENT_RANK[entry[1]], entry[3]) for entry in batch if wanted(entry)]
+
+    return entries
+
+
+def branches_ignored(patch: Patch) -> None:
+    _metadata(patch, lambda found, source: {"snapshots": _current(found, source)})
+
+
+def _current(found: TableMetadata, source: Any) -> tuple[Any, ...]:
+    return tuple(one for one in found.snapshots if one.snapshot_id == source.get("current-snapshot-id"))
+
+
+def inline_manifests_ignored(patch: Patch) -> None:
+    _metadata(
+        patch, lambda found, _: {"snapshots": tuple(dataclasses.replace(one, manifests=()) for one in found.snapshots)}
+    )
+
+
+def statistics_forgotten(patch: Patch) -> None:
+    _metadata(patch, lambda _found, _source: {"statistics": ()})
+
+
+def partition_statistics_forgotten(patch: Patch) -> None:
+    _metadata(patch, lambda _found, _source: {"partition_statistics": ()})
+
+
+def _metadata(patch: Patch, change: Callable[[TableMetadata, Any], dict[str, Any]]) -> None:
+    parse = planning.parse_metadata
+
+    def changed(path: str, source: Any, **options: Any) -> TableMetadata:
+        found = parse(path, source, **options)
+        return dataclasses.replace(found, **change(found, source))
+
+    patch.setattr(planning, "parse_metadata", changed)
+
+
+def log_not_followed_back(patch: Patch) -> None:
+    _former(patch, former=())
+
+
+def former_locations_forgotten(patch: Patch) -> None:
+    _former(patch, locations=())
+
+
+def _former(patch: Patch, **fields: Any) -> None:
+    parse = reach.parse_former_metadata
+    patch.setattr(reach, "parse_former_metadata", lambda path, data: dataclasses.replace(parse(path, data), **fields))
+
+
+def neighbours_not_asked(patch: Patch) -> None:
+    patch.setattr(planning, "neighbours_of", lambda *_given: ([], []))
+
+
+def whole_directories_deleted(patch: Patch) -> None:
+    delete = MemoryObjectStore.delete
+
+    def sweep(store: MemoryObjectStore, bucket: str, keys: Sequence[str]) -> BatchResult:
+        below = tuple(f"{key.partition('/data/')[0]}/data/" for key in keys if key.endswith(".parquet"))
+        for where in [where for where in store.objects if where[1].startswith(below)]:
+            del store.objects[where]
+        return delete(store, bucket, keys)
+
+    patch.setattr(MemoryObjectStore, "delete", sweep)
+
+
+MUTANTS = [
+    (deleted_entries_passed_over, "expired", "v1_kept"),
+    (deleted_entries_passed_over, "row_deletes", "equality_v3"),
+    (delete_files_forgotten, "row_deletes", "positions"),
+    (delete_files_forgotten, "row_deletes", "vectors"),
+    (paths_decoded, "odd", "percent"),
+    (branches_ignored, "branches", "v3"),
+    (inline_manifests_ignored, "inline_manifests", "inline"),
+    (statistics_forgotten, "statistics", "v1"),
+    (partition_statistics_forgotten, "statistics", "v2"),
+    (log_not_followed_back, "metadata", "short_log"),
+    (former_locations_forgotten, "moved", "v2"),
+    (former_locations_forgotten, "relocated", "both_once"),
+    (neighbours_not_asked, "clone", "original"),
+    (whole_directories_deleted, "recreated", "v2"),
+    (whole_directories_deleted, "nested", "outer"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "scenario", "table"), MUTANTS)
+def test_a_wrong_engine_is_caught(
+    mutant: Callable[[Patch], None], scenario: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purge = Purge(scenario, table)
+    mutant(monkeypatch)
+    purge_table(purge.by_catalog())
+    with pytest.raises(AssertionError):
+        check_exact(purge)

@@ -1,0 +1,46 @@
+"""The Spark engine on the tables that real Spark and Iceberg wrote: it deletes and plans what the inline engine does.
+
+    ORACLE_SPARK=1 pytest tests/unit/purge/test_oracle_spark.py
+
+for all tables that a catalog lists; otherwise a few of them. The stores are in memory; executors ask by a socket.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.faults.crashes.switch import StoreServer
+from tests.spark_sessions import spark_session
+from tests.unit.operations.purge.oracle.oracle import Purge, check_exact, tables
+
+pytestmark = [
+    pytest.mark.spark,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+LIVE = tables(live=True)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StoreServer]:
+    with StoreServer() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(("scenario", "table"), LIVE if os.environ.get("ORACLE_SPARK") else LIVE[:: len(LIVE) // 4])
+def test_with_executors(scenario: str, table: str, spark: Any, server: StoreServer) -> None:
+    from delegation.operations.purge.spark import purge_with_spark
+
+    purge = Purge(scenario, table)
+    ctx = purge.by_catalog()
+    result = purge_with_spark(spark, ctx, server.workplace(ctx))
+    assert (result.status, result.files_deleted) == ("PURGED", len(purge.expected()))
+    check_exact(purge)

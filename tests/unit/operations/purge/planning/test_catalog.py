@@ -1,0 +1,145 @@
+"""Which neighbours a purge asks, how often, and what it makes of one that does not answer."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.operations.purge.planning.catalog import Neighbourhood, OneTable, Pace
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    PolarisUnavailable,
+    PolarisUnexpectedAnswer,
+    TableMetadataMissing,
+)
+from delegation.polaris.model import LoadedTable
+from delegation.storage.memory import MemoryObjectStore
+from delegation.worksets.attempt import AttemptCancelled
+
+OURS = TableIdentifier("cat", ("a",), "ours")
+
+
+@dataclass
+class FakeCatalog:
+    """Namespaces with their tables; `trouble` is raised when the table, list or namespace it is for is asked for."""
+
+    tables: dict[tuple[str, ...], list[str]]
+    trouble: dict[Any, Exception] = field(default_factory=dict)
+    loads: list[str] = field(default_factory=list)
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        assert snapshots == "all"
+        self.loads.append(f"{'.'.join((*identifier.namespace, identifier.name))}{' vended' if vend else ''}")
+        self._fail(identifier.name)
+        return LoadedTable(identifier, "s3://b/m", {}, {}, ())
+
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        assert catalog == "cat"
+        self._fail(namespace)
+        for name in self.tables[namespace]:
+            yield TableIdentifier(catalog, namespace, name)
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        assert catalog == "cat"
+        self._fail(("below", *parent))
+        yield from (one for one in self.tables if one[:-1] == parent)
+
+    def _fail(self, what: Any) -> None:
+        if what in self.trouble:
+            raise self.trouble[what]
+
+
+def catalog(**trouble: Exception) -> FakeCatalog:
+    return FakeCatalog({("a",): ["ours", "near"], ("a", "b"): ["deep"], ("z",): ["ours", "far"]}, dict(trouble))
+
+
+def neighbours(of: FakeCatalog, scan: Any = "namespace", checkpoint: Callable[[], None] = lambda: None) -> list[str]:
+    pace = Pace(10.0, now=lambda: 0.0, sleep=lambda _seconds: None)
+    ask = Neighbourhood(of, OURS, lambda _identifier: MemoryObjectStore(), scan, checkpoint, pace)
+    return [str(one.table.identifier) for one in ask()]
+
+
+def test_the_namespace_is_asked_without_the_table_itself_and_without_credentials() -> None:
+    one = catalog()
+    assert neighbours(one) == ["cat.a.near"]
+    assert one.loads == ["a.near"]
+
+
+def test_the_whole_catalog_on_demand_each_namespace_once() -> None:
+    assert neighbours(catalog(), "catalog") == ["cat.a.near", "cat.a.b.deep", "cat.z.ours", "cat.z.far"]
+
+
+@pytest.mark.parametrize("kind", [NoSuchTable, NoSuchNamespace, TableMetadataMissing])
+def test_a_neighbour_that_is_gone_protects_nothing(kind: type[Exception]) -> None:
+    assert neighbours(catalog(near=kind("gone")), "catalog") == ["cat.a.b.deep", "cat.z.ours", "cat.z.far"]
+
+
+def test_a_namespace_that_went_meanwhile_protects_nothing() -> None:
+    one = catalog()
+    one.trouble = {("z",): NoSuchNamespace("gone"), ("below", "a"): NoSuchNamespace("gone")}
+    assert neighbours(one, "catalog") == ["cat.a.near"]
+
+
+@pytest.mark.parametrize("kind", [PolarisForbidden, PolarisUnexpectedAnswer])
+@pytest.mark.parametrize(
+    ("where", "who"),
+    [
+        ("near", "cat.a.near"),
+        (("a",), "the list of tables of cat.a"),
+        (("below",), "the list of namespaces of cat"),
+    ],
+)
+def test_where_the_service_may_not_look_nothing_is_purged(kind: type[Exception], where: Any, who: str) -> None:
+    one = catalog()
+    one.trouble = {where: kind("not authorized")}
+    with pytest.raises(NeighbourUnreadable, match="TABLE_LIST") as refused:
+        neighbours(one, "catalog")
+    assert (refused.value.who, refused.value.code, refused.value.retryable) == (who, "NEIGHBOUR_UNREADABLE", False)
+
+
+@pytest.mark.parametrize("where", ["near", ("a",), ("below",)])
+def test_what_passes_by_itself_is_tried_again_later(where: Any) -> None:
+    one = catalog()
+    one.trouble = {where: PolarisUnavailable("away")}
+    with pytest.raises(PolarisUnavailable):
+        neighbours(one, "catalog")
+
+
+def test_a_cancelled_purge_asks_no_further_neighbour() -> None:
+    one = catalog()
+
+    def checkpoint() -> None:
+        if len(one.loads) == 2:
+            raise AttemptCancelled("asked to stop")
+
+    with pytest.raises(AttemptCancelled):
+        neighbours(one, "catalog", checkpoint)
+    assert len(one.loads) == 2
+
+
+def test_the_pace_is_kept_and_not_made_up_for() -> None:
+    now, slept = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(round(seconds, 6))
+        now[0] += seconds
+
+    pace = Pace(10.0, now=lambda: now[0], sleep=sleep)
+    for _ in range(3):
+        pace.wait()
+    assert slept == [0.1, 0.1]
+    now[0] += 60
+    for _ in range(3):
+        pace.wait()
+    assert slept == [0.1, 0.1, 0.1, 0.1]
+
+
+def test_the_table_itself_is_loaded_with_credentials() -> None:
+    one = catalog()
+    OneTable(one, OURS).load()
+    assert one.loads == ["a.ours vended"]

@@ -1,0 +1,115 @@
+"""What other live tables mean for a purge: theirs is never deleted, and what cannot be read refuses."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.operations.purge.inline import purge_table
+from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
+from delegation.storage.base import ObjectStoreDenied
+from delegation.storage.locations import ObjectLocation
+from delegation.storage.memory import Faults, MemoryObjectStore
+from delegation.worksets.index import read_index
+from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    return bench
+
+
+class Shut(MemoryObjectStore):
+    """A store that raises `trouble` whatever is read."""
+
+    trouble: Exception = ObjectStoreDenied("denied")
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        raise self.trouble
+
+
+def beside(bench: Bench, *names: str, store: MemoryObjectStore | None = None, **options: Any) -> PurgeContext:
+    """A purge of `t` with neighbours."""
+    ctx = bench.context("t", **options)
+    reads = store or MemoryObjectStore()
+    reads.objects = bench.lake.objects
+    return dataclasses.replace(
+        ctx, neighbours=lambda: [Neighbour(LakeSource(bench.lake, name, Faults()).load(), reads) for name in names]
+    )
+
+
+@pytest.mark.parametrize("trouble", [ObjectStoreDenied("no"), PolarisForbidden("no"), CredentialVendingFailed("none")])
+def test_an_overlapping_table_that_may_not_be_read_refuses(bench: Bench, trouble: Exception) -> None:
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    before = set(bench.lake.uris())
+    shut = Shut()
+    shut.trouble = trouble
+    with pytest.raises(NeighbourUnreadable, match=r"cat\.ns\.clone") as refused:
+        purge_table(beside(bench, "clone", store=shut))
+    assert refused.value.why == trouble.code
+    assert set(bench.lake.uris()) == before
+
+
+def test_a_table_elsewhere_is_never_read(bench: Bench) -> None:
+    busy_table(bench.lake, "far")
+    rest = bench.lake.below("s3://lake/wh/far/")
+    result = purge_table(beside(bench, "far", store=Shut()))
+    assert set(bench.lake.uris()) == rest
+    [asked] = read_index(bench.plans, result.plan_ids[0]).neighbours
+    assert (asked.identifier, asked.overlaps) == ("cat.ns.far", False)
+
+
+def test_a_corrupt_overlapping_table_refuses(bench: Bench) -> None:
+    busy_table(bench.lake, "nested", location="s3://lake/wh/t/nested")
+    lists = [where for where in bench.lake.objects if "/nested/" in where[1] and "snap-" in where[1]]
+    bench.lake.objects[lists[0]] = b"x" * 100
+    before = set(bench.lake.uris())
+    with pytest.raises(NeighbourUnreadable) as refused:
+        purge_table(beside(bench, "nested"))
+    assert refused.value.why == "CORRUPT_MANIFEST"
+    assert set(bench.lake.uris()) == before
+
+
+@pytest.mark.parametrize("kind", ["snap-", "-m0.avro"])
+def test_an_overlapping_table_that_moves_on_meanwhile_is_read_again_later(bench: Bench, kind: str) -> None:
+    busy_table(bench.lake, "nested", location="s3://lake/wh/t/nested")
+    gone = next(where for where in bench.lake.objects if "/nested/" in where[1] and kind in where[1])
+    del bench.lake.objects[gone]
+    before = set(bench.lake.uris())
+    with pytest.raises(NeighbourChanged) as raised:
+        purge_table(beside(bench, "nested"))
+    assert raised.value.retryable
+    assert set(bench.lake.uris()) == before
+
+
+def test_a_nested_table_survives_the_one_around_it(bench: Bench) -> None:
+    busy_table(bench.lake, "nested", location="s3://lake/wh/t/data/nested")
+    theirs = bench.lake.below("s3://lake/wh/t/data/nested/")
+    purge_table(beside(bench, "nested"))
+    assert set(bench.lake.uris()) == theirs
+
+
+def test_a_clone_that_moved_its_location_away_still_protects_what_it_reaches(bench: Bench) -> None:
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    shared = set(bench.lake.uris())
+    moved = f"s3://lake/elsewhere/{bench.uuid('t')}.metadata.json"
+    bench.lake.objects["lake", moved.removeprefix("s3://lake/")] = b"{}"
+    bench.lake.pointers["clone"] = moved
+    metadata = {**bench.lake.metadata("t"), "location": "s3://lake/elsewhere"}
+    bench.lake.rewrite_metadata("clone", {**metadata, "metadata-log": []})
+    bench.lake.table("t").append(rows(77))
+    log = {one for one in shared if one.endswith(".metadata.json")}
+    purge_table(beside(bench, "clone", prefixes=("s3://lake/",)))
+    assert set(bench.lake.uris()) == (shared - log) | {moved}
+
+
+@pytest.mark.parametrize("location", ["abfss://fs@account.dfs.core.windows.net/t", "s3://lake/wh/t#x", "file:///tmp/t"])
+def test_a_neighbour_in_another_storage_is_no_neighbour(bench: Bench, location: str) -> None:
+    bench.lake.create("other", location="s3://lake/wh/other")
+    bench.lake.rewrite_metadata("other", {"location": location})
+    purge_table(beside(bench, "other", store=Shut()))
+    assert set(bench.lake.uris()) == {bench.lake.pointers["other"]}

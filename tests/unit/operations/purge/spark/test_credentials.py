@@ -1,0 +1,165 @@
+"""What an executor runs, with vended credentials that do not last: called here, without Spark around it."""
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import botocore.client
+import pyarrow as pa
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from delegation.iceberg.files import FIRST_DATA
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.planning.plan import PlanWriter
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.credentials import StorageCredential
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.memory import MemoryPlanStore
+from delegation.wiring.purge import vended_store
+from delegation.worksets.engines.resources import no_checkpoint
+from delegation.worksets.engines.shuffle import pack
+from delegation.worksets.engines.spark_tasks import DeleteChunks
+from delegation.worksets.index import PlanIndex
+from delegation.worksets.marks import Marks
+
+TABLE = TableIdentifier("cat", ("ns",), "t")
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+LIFE, CALL = timedelta(seconds=60), timedelta(seconds=7)
+FILES, BATCH = 120, 4
+
+
+@dataclass
+class Storage:
+    """Tokens that live a minute, a store that knows when they end, and seven seconds for each call of it."""
+
+    now: datetime = NOW
+    expiries: list[datetime] = field(default_factory=list)
+    revoked: set[str] = field(default_factory=set)
+    refused: int = 0
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        number = len(self.expiries)
+        self.expiries.append(self.now + LIFE)
+        credential = StorageCredential("s3://lake/t", f"id-{number}", "secret", str(number), self.expiries[-1])
+        config = {"client.region": "us-east-1"}
+        return LoadedTable(identifier, "s3://lake/t/m", {"location": "s3://lake/t"}, config, (credential,))
+
+    def check(self, token: str, code: str) -> None:
+        self.now += CALL
+        if self.now >= self.expiries[int(token)] + CALL or token in self.revoked:
+            self.refused += 1
+            raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}, "DeleteObjects")
+
+
+@dataclass(eq=False)
+class Place:
+    storage: Storage
+    own_plans: MemoryPlanStore
+
+    def store(self, identifier: TableIdentifier) -> ObjectStore:
+        return vended_store(self.storage, identifier, clock=lambda: self.storage.now)
+
+    def plans(self) -> PlanStore:
+        return self.own_plans
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        return no_checkpoint
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="lake")
+        for number in range(FILES):
+            client.put_object(Bucket="lake", Key=f"t/data/{number:04d}", Body=b"x")
+        yield client
+
+
+def expire(monkeypatch: pytest.MonkeyPatch, storage: Storage, code: str = "ExpiredToken") -> None:
+    """Have the store look at the token of each call that deletes."""
+    call = botocore.client.BaseClient._make_api_call
+
+    @functools.wraps(call)
+    def checked(self: Any, operation: str, arguments: Any) -> Any:
+        if operation == "DeleteObjects":
+            storage.check(self._request_signer._credentials.token, code)
+        return call(self, operation, arguments)
+
+    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", checked)
+
+
+def delete_all(storage: Storage) -> dict[str, Any]:
+    """One chunk of everything, as an executor deletes it; what it tells the driver."""
+    place = Place(storage, MemoryPlanStore())
+    writer = PlanWriter(place.plans(), "task/1/a", chunk_paths=FILES)
+    writer.write([(f"s3://lake/t/data/{number:04d}", FIRST_DATA, 1) for number in range(FILES)], "")
+    (chunk,), _totals = writer.close()
+    index = PlanIndex(
+        plan_id="task/1/a",
+        task_id="task",
+        attempt=1,
+        table_uuid="u",
+        identifier=str(TABLE),
+        metadata_location="s3://lake/t/m",
+        last_updated_ms=0,
+        format_version=2,
+        snapshots=1,
+        engine="spark",
+        created_at=NOW.isoformat(),
+        roots=("s3://lake/t",),
+        covered=("s3://lake/t",),
+        outside="keep",
+        chunks=(chunk,),
+        counts={},
+        findings=(),
+    )
+    policy = DeletePolicy(batch=BATCH, threads=1, pause=0.0, longest_pause=0.0)
+    deleting = DeleteChunks(
+        place,
+        TABLE,
+        policy,
+        {"task/1/a": index.model_dump_json()},
+        (pack([("task/1/a", chunk.model_dump_json())]),),
+        task_id="task",
+        attempt=1,
+    )
+    (result,) = deleting([pa.RecordBatch.from_pylist([{"id": 0}])])
+    done = Marks(place.plans(), "task/1/a").done()
+    told: dict[str, Any] = json.loads(result.column(0)[0].as_py())
+    assert chunk.name in done
+    return told
+
+
+def left(s3: Any) -> int:
+    return int(s3.list_objects_v2(Bucket="lake")["KeyCount"])
+
+
+def test_an_executor_refreshes_its_credentials_before_they_expire(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    expire(monkeypatch, storage)
+    told = delete_all(storage)
+    assert (told["tally"]["files"], told["tally"]["failed"], left(s3)) == (FILES, 0, 0)
+    assert storage.now - NOW >= 3 * LIFE
+    assert len(storage.expiries) > 3
+    assert storage.refused == 0
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"])
+def test_a_batch_whose_token_expired_is_sent_again_with_another(
+    s3: Any, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    storage = Storage(revoked={"0"})
+    expire(monkeypatch, storage, code)
+    told = delete_all(storage)
+    assert (told["tally"]["files"], told["tally"]["failed"], left(s3)) == (FILES, 0, 0)
+    assert storage.refused == 1

@@ -1,0 +1,218 @@
+"""The Spark engine on a real session: local[2], S3 from moto's server, workers in processes of their own."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from delegation.iceberg.errors import CorruptManifestError
+from delegation.operations.purge.context import PurgeContext, PurgeOptions, PurgeSettings
+from delegation.operations.purge.direct import DirectResources
+from delegation.operations.purge.inline import purge_table
+from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.storage.credentials import S3Settings
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.locations import parse
+from delegation.worksets.attempt import AttemptCancelled, MemoryAttempt
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import read_index
+from tests.spark_sessions import spark_session
+from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, identifier, rows
+
+pytestmark = [
+    pytest.mark.spark,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in AWS.items():
+            environment.setenv(name, value)
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
+        for bucket in ("lake", "plans"):
+            client.create_bucket(Bucket=bucket)
+        yield client
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(s3: Any) -> Iterator[Any]:
+    with spark_session(environment=AWS) as session:
+        yield session
+
+
+class S3Source(LakeSource):
+    """The lake's tables, their metadata.json gone from S3 being what counts."""
+
+    s3: Any
+
+    def load(self) -> LoadedTable:
+        table = super().load()
+        found = parse(table.metadata_location)
+        if not self.s3.list_objects_v2(Bucket=found.bucket, Prefix=found.key).get("KeyCount"):
+            raise TableMetadataMissing("Location does not exist", status=400)
+        return table
+
+
+class S3Bench(Bench):
+    """A bench whose objects are in S3."""
+
+    def on_s3(self, s3: Any, name: str, task_id: str, **options: Any) -> tuple[PurgeContext, DirectResources]:
+        for (bucket, key), data in self.lake.objects.items():
+            s3.put_object(Bucket=bucket, Key=key, Body=data)
+        place = DirectResources("s3://plans", settings=S3Settings(endpoint=s3.meta.endpoint_url, region="us-east-1"))
+        source = S3Source(self.lake, name)
+        source.s3 = s3
+        ctx = PurgeContext(
+            attempt=MemoryAttempt(task_id),
+            identifier=identifier(name),
+            table_uuid=self.uuid(name),
+            tables=source,
+            store=place.store(identifier(name)),
+            plans=place.plans(),
+            options=PurgeOptions(**options),
+            settings=PurgeSettings(chunk_paths=5, delete=DeletePolicy(batch=3, threads=2)),
+        )
+        return ctx, place
+
+
+def keys(s3: Any, prefix: str) -> set[str]:
+    return {one["Key"] for one in s3.list_objects_v2(Bucket="lake", Prefix=prefix).get("Contents", [])}
+
+
+def test_spark_plans_what_inline_plans_and_deletes_exactly_that(s3: Any, spark: Any) -> None:
+    from delegation.operations.purge.spark import purge_with_spark
+
+    bench = S3Bench()
+    busy_table(bench.lake, "spark_doomed")
+    busy_table(bench.lake, "spark_sibling")
+    ctx, place = bench.on_s3(s3, "spark_doomed", "spark-task")
+    doomed, sibling = keys(s3, "wh/spark_doomed/"), keys(s3, "wh/spark_sibling/")
+    inline_plan = purge_table(replace(ctx, attempt=MemoryAttempt("inline"), options=PurgeOptions(dry_run=True)))
+
+    result = purge_with_spark(spark, ctx, place)
+
+    assert result.engine == "spark"
+    assert result.files_deleted == len(doomed) == inline_plan.files_planned
+    assert keys(s3, "wh/spark_doomed/") == set()
+    assert keys(s3, "wh/spark_sibling/") == sibling
+    counts = [read_index(ctx.plans, one.plan_ids[0]).counts for one in (result, inline_plan)]
+    assert counts[0] == counts[1]
+    assert ctx.attempt.reported.files_deleted == len(doomed)
+    again = purge_with_spark(spark, ctx, place)
+    assert again.files_deleted == len(doomed)
+
+
+def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(
+    s3: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.worksets.engines import spark as spark_engine
+
+    bench = S3Bench()
+    busy_table(bench.lake, "moving")
+    ctx, place = bench.on_s3(s3, "moving", "moving-task")
+    before = set(bench.lake.objects)
+
+    def commit() -> None:
+        bench.lake.table("moving").append(rows(9, part="z"))
+        for bucket, key in set(bench.lake.objects) - before:
+            s3.put_object(Bucket=bucket, Key=key, Body=bench.lake.objects[bucket, key])
+
+    bench.on_load(ctx, 3, commit)
+    result = purge_with_spark(spark, ctx, place)
+    assert len(result.plan_ids) == 2
+    assert keys(s3, "wh/moving/") == set()
+    extension = read_index(ctx.plans, result.plan_ids[1])
+    assert sum(chunk.count for chunk in extension.chunks if chunk.kind is Phase.DATA) == 1
+
+    broken = S3Bench()
+    broken.lake = Lake()
+    busy_table(broken.lake, "broken")
+    manifest = next(where for where in broken.lake.objects if where[1].endswith("-m0.avro"))
+    broken.lake.objects[manifest] = b"x" * len(broken.lake.objects[manifest])
+    ctx, place = broken.on_s3(s3, "broken", "broken-task")
+    whole = keys(s3, "wh/broken/")
+    with pytest.raises(CorruptManifestError):
+        purge_with_spark(spark, ctx, place)
+    assert keys(s3, "wh/broken/") == whole
+
+    def cancel_once_it_runs() -> None:
+        if any(thread.name.startswith("purge-broken") for thread in threading.enumerate()):
+            raise AttemptCancelled("asked to stop")
+
+    ctx.attempt.on_checkpoint = cancel_once_it_runs
+    monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
+    with pytest.raises(AttemptCancelled):
+        purge_with_spark(spark, ctx, place)
+    assert not any(thread.name.startswith("purge-broken") for thread in threading.enumerate())
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    assert keys(s3, "wh/broken/") == whole
+
+
+def test_executors_that_hang_do_not_look_alive(
+    s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polled many times, a job shows life once for each time that something of it came to an end."""
+    from delegation.worksets.engines import spark as spark_engine
+    from delegation.worksets.engines.spark_tasks import RESULTS
+
+    polls = 40
+    release = tmp_path / "go-on"
+
+    def hang(batches: Any) -> Any:
+        import time
+        from pathlib import Path
+
+        while not Path(release).exists():
+            time.sleep(0.02)
+        yield from batches
+
+    bench = S3Bench()
+    busy_table(bench.lake, "hung")
+    ctx, place = bench.on_s3(s3, "hung", "hung-task")
+    asked: list[int] = []
+
+    def marks() -> int:
+        asked.append(len(asked))
+        if len(asked) == polls:
+            release.touch()
+        return 1 if len(asked) > polls // 2 else 0
+
+    monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
+    frame = spark.createDataFrame([("{}",)], RESULTS).repartition(1).mapInArrow(hang, RESULTS)
+    assert spark_engine.SparkJobs(spark, place).run(ctx.attempt, frame, marks) == [{}]
+    assert len(asked) >= polls
+    # The mark, at most; each task that made the rows; the one that hung, once it was let go.
+    assert 1 <= ctx.attempt.signs_of_life <= 4
+
+
+def test_a_person_purges_with_spark_and_a_plan_in_a_directory(s3: Any, spark: Any, tmp_path: Path) -> None:
+    """The last test of this module: the command ends the session that it works with."""
+    from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
+
+    bench = S3Bench()
+    busy_table(bench.lake, "direct")
+    bench.on_s3(s3, "direct", "unused")
+    settings = S3Settings(endpoint=s3.meta.endpoint_url, region="us-east-1", path_style=True)
+    run = DirectRun(
+        DirectPurge(bench.lake.pointers["direct"], "spark"), DirectResources(str(tmp_path / "plan"), settings)
+    )
+    files = len(keys(s3, "wh/direct/"))
+    result = run()
+    assert (result.engine, result.files_deleted) == ("spark", files)
+    assert keys(s3, "wh/direct/") == set()
+    assert len(list((tmp_path / "plan").rglob("receipt.json"))) == 1

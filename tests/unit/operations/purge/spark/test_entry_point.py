@@ -1,0 +1,58 @@
+"""The entry point of the Spark job, as far as it goes without Spark."""
+
+import importlib.util
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from delegation.orchestration.steps import Step
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from tests.paths import ROOT
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+
+
+@pytest.fixture
+def entry() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("purge_table", ROOT / "spark" / "purge_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("attempt", [1, 2], ids=["task over", "attempt over"])
+def test_an_attempt_that_is_over_does_nothing(entry: ModuleType, monkeypatch: pytest.MonkeyPatch, attempt: int) -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    task_id = world.submit(world.body("orders")).task_id
+    held = world.steps.acquire(Step(task_id, 1), world.deadline())["attempt"]
+    if attempt == held:
+        world.tasks.give_back(task_id, held, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+    before, objects = world.tasks.get(task_id), set(world.lake.uris())
+    monkeypatch.setattr(entry, "job_behavior", lambda: world.behavior)
+    assert entry.main(["--task-id", task_id, "--attempt", str(attempt)]) == 0
+    assert world.tasks.get(task_id) == before
+    assert set(world.lake.uris()) == objects
+
+
+@pytest.mark.parametrize("arguments", [[], ["--task-id", "t"], ["--task-id", "t", "--attempt", "first"]])
+def test_both_arguments_are_needed(entry: ModuleType, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        entry.main(arguments)
+
+
+def test_no_other_module_imports_pyspark() -> None:
+    """The Lambda package holds no pyspark: importing the inline engine must not need it."""
+    code = "import sys, delegation.wiring.work, delegation.worksets.engines.resources; print('pyspark' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(ROOT / "functions")},
+    )
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,70 @@
+"""Executors whose attempt lost its lease stop before their next batch, on a real session."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delegation.operations.purge.context import PurgeContext
+from delegation.storage.base import BatchResult
+from delegation.worksets.attempt import AttemptLost
+from tests.faults.crashes.switch import EXECUTOR, StoreServer, Switch
+from tests.spark_sessions import spark_session
+from tests.unit.operations.purge.lake import Bench, busy_table
+
+pytestmark = [
+    pytest.mark.spark,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+EXECUTORS = 2
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    with spark_session(f"local[{EXECUTORS}]") as session:
+        yield session
+
+
+class Ends:
+    """An attempt that ends when executors have made so many deletes; their driver looks once the job is over."""
+
+    def __init__(self, ctx: PurgeContext, after: int) -> None:
+        self.deletes = 0
+        self._after = after
+        self._delete = ctx.store.delete
+        ctx.store.delete = self.delete  # type: ignore[method-assign]
+        ctx.attempt.on_checkpoint = self.checkpoint  # type: ignore[attr-defined]
+
+    def delete(self, bucket: str, keys: Any) -> BatchResult:
+        self.deletes += 1
+        return self._delete(bucket, keys)
+
+    def checkpoint(self) -> None:
+        if self.deletes >= self._after:
+            raise AttemptLost("another attempt runs")
+
+
+def test_executors_that_lost_their_lease_stop_before_the_next_batch(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.worksets.engines import spark as spark_engine
+
+    # The driver must not be who stops them: it may be gone, or hang.
+    monkeypatch.setattr(spark_engine, "POLL_SECONDS", 3_600.0)
+    bench, switch = Bench(), Switch()
+    busy_table(bench.lake, "doomed")
+    ctx = bench.context("doomed", faults=switch)
+    whole = len(bench.lake.objects)
+    lost = Ends(ctx, after=1)
+    with StoreServer() as server:
+        with pytest.raises(AttemptLost):
+            purge_with_spark(spark, ctx, server.workplace(ctx))
+        # One batch was being sent, and one more by each other executor that had asked just before.
+        assert 1 <= lost.deletes <= EXECUTORS
+        assert sum(call.name == "delete" and call.side == EXECUTOR for call in switch.made) == lost.deletes
+        assert len(bench.lake.objects) >= whole - 3 * EXECUTORS
+        ctx = bench.context("doomed")
+        purge_with_spark(spark, ctx, server.workplace(ctx))
+    assert bench.lake.objects == {}

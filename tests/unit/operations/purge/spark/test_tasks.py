@@ -1,0 +1,186 @@
+"""What executors do, in this process and without Spark: the plans of the inline engine, whoever has to be asked."""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.operations.purge.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.operations.purge.inline import InlineEngine
+from delegation.operations.purge.planning.plan import survey
+from delegation.operations.purge.spark import SparkEngine
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
+from delegation.worksets.attempt import Attempt
+from delegation.worksets.chunks import read_chunk
+from delegation.worksets.engines.resources import ExecutorResources
+from delegation.worksets.engines.spark import SparkJobs
+from delegation.worksets.engines.spark_tasks import decode_error
+from delegation.worksets.index import PlanIndex
+from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Place:
+    """A resources whose processes are this one."""
+
+    def __init__(self, objects: MemoryObjectStore, plans: MemoryPlanStore) -> None:
+        self._objects, self._plans = objects, plans
+
+    def store(self, identifier: TableIdentifier) -> ObjectStore:
+        return self._objects
+
+    def plans(self) -> PlanStore:
+        return self._plans
+
+
+@dataclass
+class Frame:
+    """As much of a DataFrame as the engine uses: partitions of batches, in no order, and tasks that run twice."""
+
+    partitions: list[list[pa.RecordBatch]]
+    chance: random.Random
+
+    def mapInArrow(self, task: Task, schema: str) -> "Frame":
+        self.chance.shuffle(self.partitions)
+        for partition in self.partitions:
+            list(task(iter(partition)))  # an executor that was lost after it had done all
+        return Frame([list(task(iter(partition))) for partition in self.partitions], self.chance)
+
+    def repartition(self, count: int, column: str) -> "Frame":
+        parts: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
+        for partition in self.partitions:
+            for batch in partition:
+                for number in range(batch.num_rows):
+                    row = batch.slice(number, 1)
+                    parts[row.column(column)[0].as_py() % count].append(row)
+        for part in parts.values():
+            self.chance.shuffle(part)
+        return Frame(list(parts.values()), self.chance)
+
+
+class LocalJobs(SparkJobs):
+    """Jobs with everything but Spark."""
+
+    def __init__(self, resources: ExecutorResources, seed: int) -> None:
+        self.resources, self.parallelism, self._chance = resources, 3, random.Random(seed)
+
+    def numbered(self, count: int) -> Any:
+        return Frame([[pa.RecordBatch.from_pylist([{"id": number}])] for number in range(count)], self._chance)
+
+    def run(self, attempt: Attempt, frame: Any, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
+        batches = (batch for partition in frame.partitions for batch in partition)
+        results = [json.loads(text) for batch in batches for text in batch.column(0).to_pylist()]
+        for result in results:
+            if "error" in result:
+                raise decode_error(result["error"])
+        return results
+
+
+class LocalEngine(SparkEngine):
+    """The Spark engine with everything but Spark."""
+
+    def __init__(self, resources: ExecutorResources, seed: int) -> None:
+        self._jobs = LocalJobs(resources, seed)
+
+
+def planned(plans: MemoryPlanStore, index: PlanIndex) -> dict[str, set[tuple[str, int, int]]]:
+    """The rows of a plan by kind."""
+    found: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
+    for chunk in index.chunks:
+        records = read_chunk(plans, index.plan_id, chunk)
+        assert [record.path for record in records] == sorted({record.path for record in records})
+        assert not found[chunk.kind] & {tuple(record) for record in records}
+        found[chunk.kind] |= {tuple(record) for record in records}
+    return found
+
+
+def both(
+    bench: Bench, ctx: PurgeContext, seed: int, earlier: tuple[PlanIndex, ...] = ()
+) -> tuple[PlanIndex, PlanIndex]:
+    """The table's plan by both engines, with several parts: the inline one, Spark's."""
+    spark = LocalEngine(Place(ctx.store, bench.plans), seed)
+    spark._parts = lambda found: 3
+    return [engine.plan(ctx, ctx.tables.load(), earlier)[0] for engine in (InlineEngine(), spark)]
+
+
+def with_clone(bench: Bench, ctx: PurgeContext) -> PurgeContext:
+    """The context of a table that has a clone, which lives on and shares what there was of it then."""
+    table = LakeSource(bench.lake, "clone").load()
+    return replace(ctx, neighbours=lambda: [Neighbour(table, ctx.store)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_engines_make_the_same_plan_beside_a_clone_and_after_a_commit(seed: int) -> None:
+    bench = Bench()
+    table = busy_table(bench.lake, "t")
+    first = bench.context("t")
+    inline_index, spark_index = both(bench, first, seed)
+    assert planned(bench.plans, inline_index) == planned(bench.plans, spark_index)
+    assert inline_index.counts == spark_index.counts
+
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    table.append(rows(7, 8, part="z"))
+    clone = with_clone(bench, bench.context("t"))
+    inline_clone, spark_clone = both(bench, clone, seed)
+    assert planned(bench.plans, inline_clone) == planned(bench.plans, spark_clone)
+    counted = [{one.code: one.count for one in index.findings} for index in (inline_clone, spark_clone)]
+    assert counted[0] == counted[1]
+    assert planned(bench.plans, spark_clone)["KEPT"]
+
+    inline_more, spark_more = both(bench, bench.context("t"), seed, (inline_index,))
+    assert planned(bench.plans, inline_more) == planned(bench.plans, spark_more)
+    assert len(planned(bench.plans, spark_more)["DATA"]) == 1
+
+
+def test_executors_say_what_is_missing_and_what_is_corrupt() -> None:
+    for change, error in (("gone", ManifestMissing), ("spoiled", CorruptManifestError)):
+        bench = Bench()
+        busy_table(bench.lake, "t")
+        manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro"))
+        if change == "gone":
+            del bench.lake.objects[manifest]
+        else:
+            bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
+        ctx = bench.context("t")
+        with pytest.raises(error):
+            LocalEngine(Place(ctx.store, bench.plans), 0).plan(ctx, ctx.tables.load(), ())
+
+
+@pytest.mark.parametrize(("change", "error"), [("gone", NeighbourChanged), ("spoiled", NeighbourUnreadable)])
+def test_executors_tell_what_is_wrong_with_a_neighbour_from_what_is_wrong_with_the_table(
+    change: str, error: type[Exception]
+) -> None:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    ours = set(bench.lake.objects)
+    bench.lake.table("clone").append(rows(7, 8, part="z"))
+    manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro") and where not in ours)
+    ctx = with_clone(bench, bench.context("t"))
+    bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
+    if change == "gone":
+        del bench.lake.objects[manifest]
+    for engine in (InlineEngine(), LocalEngine(Place(ctx.store, bench.plans), 0)):
+        with pytest.raises(error):
+            engine.plan(ctx, ctx.tables.load(), ())
+
+
+def test_a_lying_manifest_list_makes_no_more_parts_than_there_can_be() -> None:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    ctx = bench.context("t")
+    found = survey(ctx, ctx.tables.load())
+    lies = {path: one._replace(added_files_count=2**62) for path, one in found.manifests.items()}
+    engine = LocalEngine(Place(ctx.store, bench.plans), 0)
+    assert engine._parts(replace(found, manifests=lies)) == 4_096
+    assert engine._parts(found) == 1

@@ -1,0 +1,125 @@
+"""Killed before or after any call to a store, the catalog or the task, and run again: nothing left, nothing raised."""
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.inline import purge_table
+from delegation.storage.memory import Faults, Killed
+from tests.unit.operations.purge.lake import FAST, Bench, Lake, busy_table, rows
+
+
+@pytest.fixture(scope="module")
+def world() -> Lake:
+    lake = Lake()
+    busy_table(lake, "doomed")
+    busy_table(lake, "sibling")
+    return lake
+
+
+def fresh(world: Lake) -> Bench:
+    return Bench(lake=world.copy())
+
+
+def calls_of_a_purge(world: Lake) -> int:
+    faults = Faults()
+    purge_table(fresh(world).context("doomed", faults=faults))
+    return faults.calls
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_every_call_and_run_again(world: Lake, after: bool) -> None:
+    total = calls_of_a_purge(world)
+    sibling = {uri for uri in world.uris() if uri.startswith("s3://lake/wh/sibling/")}
+    assert total > 60
+    for number in range(1, total + 1):
+        bench = fresh(world)
+        doomed = bench.lake.below("s3://lake/wh/doomed/")
+        bench.uuid("doomed")
+        with pytest.raises(Killed):
+            purge_table(bench.context("doomed", faults=Faults(kill_at=number, after=after)))
+        result = purge_table(bench.context("doomed"))
+        assert set(bench.lake.uris()) == sibling, f"killed at call {number}"
+        assert result.files_deleted == len(doomed), f"killed at call {number}"
+        assert result.status == "PURGED"
+
+
+def test_killed_twice_in_a_row(world: Lake) -> None:
+    total = calls_of_a_purge(world)
+    for number in range(1, total + 1, 3):
+        bench = fresh(world)
+        bench.uuid("doomed")
+        for kill_at in (number, max(1, number // 2)):
+            with contextlib.suppress(Killed):
+                purge_table(bench.context("doomed", faults=Faults(kill_at=kill_at, after=True)))
+        purge_table(bench.context("doomed"))
+        assert bench.lake.below("s3://lake/wh/doomed/") == set()
+        assert bench.lake.below("s3://lake/wh/sibling/") == world.below("s3://lake/wh/sibling/")
+
+
+@pytest.mark.parametrize("number", [30, 45, 50, 55, 60, 70])
+def test_killed_in_one_of_several_threads(world: Lake, number: int) -> None:
+    settings = PurgeSettings(chunk_paths=8, read_threads=3, delete=replace(FAST, threads=4, batch=2))
+    bench = fresh(world)
+    bench.uuid("doomed")
+    with contextlib.suppress(Killed):
+        purge_table(bench.context("doomed", settings=settings, faults=Faults(kill_at=number, after=True)))
+    result = purge_table(bench.context("doomed", settings=settings))
+    assert bench.lake.below("s3://lake/wh/doomed/") == set()
+    assert result.files_deleted == len(world.below("s3://lake/wh/doomed/"))
+
+
+def test_resuming_reads_no_manifest_again(world: Lake) -> None:
+    bench = fresh(world)
+    bench.uuid("doomed")
+    first = Faults()
+    purge_table(fresh(world).context("doomed", faults=first))
+    first_delete = first.names.index("delete") + 1
+    with pytest.raises(Killed):
+        purge_table(bench.context("doomed", faults=Faults(kill_at=first_delete + 1)))
+    second = Faults()
+    purge_table(bench.context("doomed", faults=second))
+    assert "read" not in second.names
+
+
+@pytest.mark.parametrize("moment", range(1, 6))
+def test_a_commit_before_any_load_is_purged_too(world: Lake, moment: int) -> None:
+    """Loads: to plan, before DATA, META and ROOT, after ROOT; a writer that still can commits just before one."""
+    bench = fresh(world)
+    ctx = bench.context("doomed")
+    writer = bench.lake.table("doomed")
+    bench.on_load(
+        ctx,
+        moment,
+        # Once its manifests are going a writer can no longer append, but it can still commit metadata.
+        lambda: (
+            writer.append(rows(9, part="z"))
+            if moment <= 3
+            else writer.transaction().set_properties(a="b").commit_transaction()
+        ),
+    )
+    result = purge_table(ctx)
+    assert bench.lake.below("s3://lake/wh/doomed/") == set()
+    assert bench.lake.below("s3://lake/wh/sibling/") == world.below("s3://lake/wh/sibling/")
+    assert len(result.plan_ids) == (1 if moment == 1 else 2)
+    assert result.metadata_location == bench.lake.pointers["doomed"]
+
+
+def test_killed_anywhere_while_a_commit_extends_the_plan(world: Lake) -> None:
+    number, finished = 0, False
+    while not finished:
+        number += 1
+        bench = fresh(world)
+        ctx = bench.context("doomed", faults=Faults(kill_at=number))
+        writer = bench.lake.table("doomed")
+        bench.on_load(ctx, 3, lambda writer=writer: writer.append(rows(9, part="z")))
+        try:
+            purge_table(ctx)
+            finished = True
+        except Killed:
+            purge_table(bench.context("doomed"))
+        assert bench.lake.below("s3://lake/wh/doomed/") == set(), f"killed at call {number}"
+        assert bench.lake.below("s3://lake/wh/sibling/") == world.below("s3://lake/wh/sibling/")
+    assert number > 90

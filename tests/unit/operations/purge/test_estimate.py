@@ -1,0 +1,163 @@
+"""What a plan's execution will take and cost, what identifies its list of files, and how fast it goes."""
+
+import dataclasses
+import json
+import subprocess
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from delegation.operations.purge.behavior.task_attempt import pace_of
+from delegation.operations.purge.context import PurgeOptions, PurgeSettings
+from delegation.operations.purge.estimate import Forecast, forecast, prices
+from delegation.operations.purge.inline import purge_table
+from delegation.worksets.chunks import Chunk, Phase, Total
+from delegation.worksets.digest import paths_digest
+from delegation.worksets.errors import PlanTampered
+from delegation.worksets.index import PlanIndex, load_index
+from tests.unit.operations.purge.lake import FAST, NOW, Bench, busy_table, rows
+
+
+def plan(*counts: int) -> PlanIndex:
+    """An index over chunks of so many files of ten bytes each."""
+    chunks = [
+        Chunk(name=f"DATA-{n}", kind=Phase.DATA, count=count, bytes=10 * count, sha256="", first="a", last="b")
+        for n, count in enumerate(counts)
+    ]
+    kept = Chunk(name="KEPT-0", kind=Phase.KEPT, count=7, bytes=70, sha256="", first="a", last="b")
+    return PlanIndex(
+        plan_id="t/1/a",
+        task_id="t",
+        attempt=1,
+        table_uuid="u",
+        identifier="i",
+        metadata_location="m",
+        last_updated_ms=0,
+        format_version=2,
+        snapshots=1,
+        engine="inline",
+        created_at=NOW.isoformat(),
+        roots=(),
+        covered=None,
+        outside="keep",
+        chunks=(*chunks, kept),
+        counts={"data": Total(files=sum(counts), bytes=10 * sum(counts))},
+        findings=(),
+    )
+
+
+def told(*counts: int, engine: str = "inline", rate: float = 3_500.0) -> Forecast:
+    settings = PurgeSettings(store_keys_per_second=rate)
+    return forecast([plan(*counts)], (), settings, engine="spark" if engine == "spark" else "inline")
+
+
+def test_prices_have_a_date_a_region_and_a_currency() -> None:
+    listed = prices()
+    assert date.fromisoformat(listed.as_of) <= NOW.date()
+    assert (listed.region, listed.currency) == ("us-east-1", "USD")
+
+
+def test_time_is_files_over_the_stores_rate() -> None:
+    assert told(10_000, 4_000).seconds == 4.0
+    assert told(10_000, 4_000, rate=100.0).seconds == 140.0
+    assert told(7_000, engine="spark").seconds == 2.0 + prices().emr_start_seconds
+
+
+def test_kept_files_are_counted_apart_and_cost_nothing() -> None:
+    one = told(250)
+    assert (one.files, one.bytes, one.files_kept, one.by_type["data"].files) == (250, 2_500, 7, 250)
+
+
+def test_a_batch_is_a_request_and_each_chunk_begins_one() -> None:
+    batch = PurgeSettings().delete.batch
+    assert told(batch + 1, 1).delete_requests == 3
+    assert told(batch).delete_requests == 1
+    assert told(batch).other_requests > 0
+
+
+def test_cost_is_requests_and_the_engines_time() -> None:
+    listed, spark, inline = prices(), told(3_500 * 3_600, engine="spark"), told(3_500 * 60)
+    hours = 1 + listed.emr_start_seconds / 3_600
+    assert spark.emr_vcpu_hours == pytest.approx(hours * listed.emr_job_vcpu, abs=0.001)
+    assert spark.lambda_gb_seconds == inline.emr_vcpu_hours == 0.0
+    assert inline.lambda_gb_seconds == pytest.approx(60 * listed.lambda_gb, abs=0.1)
+    requests = spark.delete_requests * listed.s3_write_request
+    engine = hours * (listed.emr_job_vcpu * listed.emr_vcpu_hour + listed.emr_job_gb * listed.emr_gb_hour)
+    assert spark.cost == pytest.approx(requests + engine, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"), [(1, "about 1 s"), (3_500 * 89, "about 89 s"), (3_500 * 120, "about 2 min"), (10**8, "7 h 57")]
+)
+def test_people_read_a_line(files: int, words: str) -> None:
+    text = told(files).text()
+    assert words in text
+    assert f"us-east-1 prices of {prices().as_of}" in text
+
+
+def test_a_dry_run_leaves_its_forecast_beside_the_plan() -> None:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
+    assert result.forecast is not None
+    stored = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/estimate.json"])
+    assert stored == json.loads(result.forecast.model_dump_json())
+    assert stored["files"] == result.files_planned == sum(one["files"] for one in stored["by_type"].values())
+    assert set(stored["by_type"]) == {"data", "manifest", "manifest-list", "former-metadata", "metadata"}
+    assert stored["prices_as_of"] == prices().as_of
+
+
+def test_the_digest_is_what_standard_tools_make_of_the_chunks(tmp_path: Path) -> None:
+    """Two segments, several chunks, paths that JSON escapes; the order is that of bytes."""
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    bench.lake.table("t").append(rows(7, part='q"uo\\te\x01 ü\U0001f600'))
+    bench.uuid("t")
+    ctx = bench.context("t")
+    bench.on_load(ctx, 3, lambda: bench.lake.table("t").append(rows(8)))
+    doomed = bench.lake.below("s3://lake/wh/t/")
+    result = purge_table(ctx)
+    assert result.receipt is not None
+    told_digest = json.loads(bench.plans.objects[result.receipt])["paths_sha256"]
+    chunks = []
+    for segment in bench.head.read():
+        for chunk in load_index(bench.plans, segment).chunks:
+            file = tmp_path / f"{len(chunks)}.gz"
+            file.write_bytes(bench.plans.objects[f"{segment.id}/{chunk.name}"])
+            chunks.append(str(file))
+    lines = subprocess.run(["zcat", *chunks], check=True, capture_output=True).stdout.splitlines()
+    paths = [json.loads(line)["path"] for line in lines]
+    assert doomed < set(paths)
+    listed = tmp_path / "paths"
+    listed.write_text("".join(f"{path}\n" for path in paths))
+    script = f"LC_ALL=C sort {listed} | sha256sum"
+    assert subprocess.run(script, shell=True, check=True, capture_output=True).stdout.split()[0].decode() == told_digest
+    assert len(bench.head.read()) == 2
+
+
+def test_a_digest_is_of_what_was_published_or_of_nothing() -> None:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
+    index = load_index(bench.plans, bench.head.read()[0])
+    whole = paths_digest(bench.plans, [index])
+    fewer = dataclasses.replace(bench.context("t").settings, chunk_paths=1_000, delete=FAST)
+    other = Bench(lake=bench.lake)
+    purge_table(other.context("t", options=PurgeOptions(dry_run=True), settings=fewer))
+    assert paths_digest(other.plans, [load_index(other.plans, other.head.read()[0])]) == whole
+    bench.plans.objects[f"{result.plan_ids[0]}/DATA-00000.jsonl.gz"] += b"\x00"
+    with pytest.raises(PlanTampered):
+        paths_digest(bench.plans, [index])
+
+
+def test_the_pace_is_this_attempts_own() -> None:
+    later = NOW + timedelta(seconds=10)
+    assert pace_of(None, 100, 50, later) == (None, None)
+    assert pace_of((NOW, 0), 100, 50, NOW) == (None, None)
+    assert pace_of((NOW, 50), 100, 50, later) == (None, None)
+    assert pace_of((NOW, 0), 100, 50, later) == (5, later + timedelta(seconds=10))
+    assert pace_of((NOW, 40), 100, 60, later) == (2, later + timedelta(seconds=20))
+    assert pace_of((NOW, 0), None, 50, later) == (5, None)
+    pace, eta = pace_of((NOW, 0), 100, 100, later)
+    assert (pace, eta) == (10, later)

@@ -1,0 +1,463 @@
+"""How a plan is made, published, verified and executed, and how a purge can end."""
+
+import dataclasses
+import gzip
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from delegation.operations.purge.choose import estimate
+from delegation.operations.purge.context import PurgeOptions, PurgeSettings
+from delegation.operations.purge.errors import (
+    CredentialsCannotDelete,
+    GcDisabled,
+    MetadataReplaced,
+    PlanOfAnotherTable,
+    PlanOutdated,
+    TableGone,
+    TableUuidMismatch,
+)
+from delegation.operations.purge.inline import purge_table
+from delegation.polaris.errors import NoSuchTable
+from delegation.storage.locations import parse
+from delegation.storage.memory import Faults, Killed, MemoryObjectStore
+from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver, AttemptLost, MemoryAttempt, PlanSegment
+from delegation.worksets.chunks import Phase
+from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanTampered
+from delegation.worksets.index import load_index, read_index
+from tests.unit.operations.purge.lake import FAST, NOW, Bench, Lake, busy_table, rows
+
+
+@pytest.fixture(scope="module")
+def world() -> Lake:
+    lake = Lake()
+    busy_table(lake, "t")
+    busy_table(lake, "sibling")
+    return lake
+
+
+@pytest.fixture
+def bench(world: Lake) -> Bench:
+    bench = Bench(lake=world.copy())
+    bench.uuid("t")
+    return bench
+
+
+def ours(bench: Bench) -> set[str]:
+    return bench.lake.below("s3://lake/wh/t/")
+
+
+def plan_dry(bench: Bench, **options: Any) -> str:
+    ctx = bench.context("t", options=PurgeOptions(dry_run=True), task_id="dry", **options)
+    ctx = dataclasses.replace(ctx, attempt=MemoryAttempt("dry"))
+    return purge_table(ctx).plan_ids[0]
+
+
+def test_the_plan_can_be_read_with_standard_tools(bench: Bench) -> None:
+    plan_id = plan_dry(bench)
+    index = json.loads(bench.plans.objects[f"{plan_id}/index.json"])
+    assert index["format"] == 1
+    assert (index["table_uuid"], index["metadata_location"]) == (bench.uuid("t"), bench.lake.pointers["t"])
+    listed: list[str] = []
+    for chunk in index["chunks"]:
+        data = bench.plans.objects[f"{plan_id}/{chunk['name']}"]
+        assert hashlib.sha256(data).hexdigest() == chunk["sha256"]
+        lines = [json.loads(line) for line in gzip.decompress(data).splitlines()]
+        paths = [line["path"] for line in lines]
+        assert paths == sorted(set(paths))
+        assert (len(paths), sum(line["size"] for line in lines)) == (chunk["count"], chunk["bytes"])
+        listed.extend(paths)
+    assert sorted(listed) == sorted(ours(bench))
+    assert index["counts"]["data"]["files"] == 5
+    assert index["counts"]["metadata"]["files"] == 1
+
+
+def test_a_dry_run_deletes_nothing_and_says_what_would_be(bench: Bench) -> None:
+    before = set(bench.lake.uris())
+    ctx = bench.context("t", options=PurgeOptions(dry_run=True))
+    result = purge_table(ctx)
+    assert set(bench.lake.uris()) == before
+    assert (result.status, result.files_planned, result.files_deleted) == ("PLANNED", len(ours(bench)), 0)
+    assert result.receipt is None
+    assert not ctx.attempt.deleting
+    assert "delete" not in ctx.store.faults.names
+    assert "probe" not in ctx.store.faults.names
+
+
+def test_a_plan_made_before_is_executed_as_it_is(bench: Bench) -> None:
+    plan_id = plan_dry(bench)
+    faults = Faults()
+    result = purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan_id), faults=faults))
+    assert result.plan_ids == (plan_id,)
+    assert "read" not in faults.names
+    assert ours(bench) == set()
+
+
+def test_a_plan_made_before_a_commit_is_not_stretched(bench: Bench) -> None:
+    plan_id = plan_dry(bench)
+    bench.lake.table("t").append(rows(9))
+    before = set(bench.lake.uris())
+    with pytest.raises(PlanOutdated) as refused:
+        purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan_id)))
+    assert refused.value.code == "PLAN_OUTDATED"
+    assert set(bench.lake.uris()) == before
+
+
+def test_another_tables_plan_is_refused(bench: Bench) -> None:
+    plan_id = plan_dry(bench)
+    before = set(bench.lake.uris())
+    with pytest.raises(PlanOfAnotherTable):
+        purge_table(bench.context("sibling", options=PurgeOptions(execute_plan=plan_id)))
+    with pytest.raises(PlanTampered):
+        purge_table(bench.context("t", options=PurgeOptions(execute_plan="no/such/plan")))
+    assert set(bench.lake.uris()) == before
+
+
+def published(bench: Bench) -> str:
+    """Stop an attempt after publishing and before the first delete."""
+    with pytest.raises(CredentialsCannotDelete):
+        purge_table(bench.context("t", denied=["s3://lake/"]))
+    return bench.head.read()[0].id
+
+
+def stranger_in(data: bytes, victim: str) -> bytes:
+    lines = gzip.decompress(data).splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "path": victim}).encode()
+    return gzip.compress(b"\n".join(lines) + b"\n", mtime=0)
+
+
+@pytest.mark.parametrize("part", ["DATA-00000", "META-00001", "ROOT-00000"])
+@pytest.mark.parametrize("how", ["changed", "truncated", "missing"])
+def test_a_tampered_chunk_deletes_nothing_of_it(bench: Bench, part: str, how: str) -> None:
+    plan_id = published(bench)
+    key = f"{plan_id}/{part}.jsonl.gz"
+    victims = bench.lake.below("s3://lake/wh/sibling/")
+    if how == "missing":
+        del bench.plans.objects[key]
+    else:
+        change = {"changed": lambda data: stranger_in(data, min(victims)), "truncated": lambda data: data[:-9]}[how]
+        bench.plans.objects[key] = change(bench.plans.objects[key])
+    with pytest.raises(PlanTampered):
+        purge_table(bench.context("t"))
+    assert bench.lake.below("s3://lake/wh/sibling/") == victims
+    assert bench.lake.pointers["t"] in set(bench.lake.uris())
+
+
+@pytest.mark.parametrize("how", ["changed", "not json", "missing"])
+def test_a_tampered_index_deletes_nothing(bench: Bench, how: str) -> None:
+    plan_id = published(bench)
+    before = set(bench.lake.uris())
+    key = f"{plan_id}/index.json"
+    if how == "missing":
+        del bench.plans.objects[key]
+    else:
+        bench.plans.objects[key] = b"{" if how == "not json" else bench.plans.objects[key].replace(b"keep", b"delete")
+    with pytest.raises(PlanTampered):
+        purge_table(bench.context("t"))
+    assert set(bench.lake.uris()) == before
+
+
+def test_paths_are_checked_again_even_when_every_hash_fits(bench: Bench) -> None:
+    """Whoever writes to the plan bucket and to the task still cannot make us delete beyond the plan's own roots."""
+    plan_id = published(bench)
+    index = read_index(bench.plans, plan_id)
+    (name,) = [chunk.name for chunk in index.chunks if chunk.kind is Phase.ROOT]
+    victim = bench.lake.pointers["sibling"]
+    data = stranger_in(bench.plans.objects[f"{plan_id}/{name}"], victim)
+    bench.plans.objects[f"{plan_id}/{name}"] = data
+    chunks = [
+        chunk.model_copy(update={"sha256": hashlib.sha256(data).hexdigest()}) if chunk.name == name else chunk
+        for chunk in index.chunks
+    ]
+    raw = index.model_copy(update={"chunks": tuple(chunks)}).model_dump_json().encode()
+    bench.plans.objects[f"{plan_id}/index.json"] = raw
+    bench.head._segments = (PlanSegment(plan_id, hashlib.sha256(raw).hexdigest()),)
+    with pytest.raises(PlanTampered):
+        purge_table(bench.context("t"))
+    assert victim in set(bench.lake.uris())
+
+
+def test_two_planners_one_plan(bench: Bench) -> None:
+    """A planner that sleeps through another's publication executes the other's plan."""
+    slow, quick = bench.context("t"), bench.context("t")
+    publish = slow.attempt.publish
+
+    def late(segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        with pytest.raises(Killed):
+            purge_table(dataclasses.replace(quick, store=MemoryObjectStoreThatDies(bench)))
+        return publish(segment, files_planned=files_planned)
+
+    slow.attempt.publish = late
+    result = purge_table(slow)
+    assert result.plan_ids == (bench.head.read()[0].id,)
+    assert result.plan_ids[0].startswith("task/2/")
+    assert ours(bench) == set()
+    assert bench.lake.below("s3://lake/wh/sibling/") != set()
+
+
+class MemoryObjectStoreThatDies(MemoryObjectStore):
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self.objects = bench.lake.objects
+
+    def delete(self, bucket: str, keys: Any) -> Any:
+        super().delete(bucket, keys)
+        raise Killed("after the first delete")
+
+
+def test_gc_disabled_is_honoured(bench: Bench) -> None:
+    bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
+    before = set(bench.lake.uris())
+    with pytest.raises(GcDisabled) as refused:
+        purge_table(bench.context("t"))
+    assert refused.value.code == "GC_DISABLED"
+    assert set(bench.lake.uris()) == before
+
+
+def test_gc_disabled_after_planning_is_honoured_too(bench: Bench) -> None:
+    published(bench)
+    bench.lake.table("t").transaction().set_properties(**{"gc.enabled": "false"}).commit_transaction()
+    before = set(bench.lake.uris())
+    with pytest.raises(GcDisabled):
+        purge_table(bench.context("t"))
+    assert set(bench.lake.uris()) == before
+
+
+def test_another_table_under_the_name_is_refused(bench: Bench) -> None:
+    published(bench)
+    bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
+    before = set(bench.lake.uris())
+    with pytest.raises(TableUuidMismatch) as refused:
+        purge_table(bench.context("t"))
+    assert (refused.value.expected, refused.value.found) == (bench.uuid("t"), bench.uuid("sibling"))
+    assert set(bench.lake.uris()) == before
+
+
+def test_older_metadata_than_planned_is_refused(bench: Bench) -> None:
+    older = bench.lake.metadata("t")["metadata-log"][0]["metadata-file"]
+    published(bench)
+    bench.lake.pointers["t"] = older
+    before = set(bench.lake.uris())
+    with pytest.raises(MetadataReplaced):
+        purge_table(bench.context("t"))
+    assert set(bench.lake.uris()) == before
+
+
+def test_credentials_that_cannot_delete_are_found_before_the_first_delete(bench: Bench) -> None:
+    before = set(bench.lake.uris())
+    ctx = bench.context("t", denied=["s3://lake/"])
+    with pytest.raises(CredentialsCannotDelete) as refused:
+        purge_table(ctx)
+    assert refused.value.code == "CREDENTIALS_CANNOT_DELETE"
+    assert set(bench.lake.uris()) == before
+    assert not ctx.attempt.deleting
+    assert "delete" not in ctx.store.faults.names
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("AccessDenied", FilesNotDeleted), ("InternalError", FilesNotDeletedYet), ("SlowDown", FilesThrottled)],
+)
+def test_a_file_that_stays_fails_the_purge_and_keeps_the_map(bench: Bench, code: str, error: type[Exception]) -> None:
+    stubborn = sorted(uri for uri in ours(bench) if uri.endswith(".parquet"))[1]
+    refuse = lambda _bucket, key, _nth: code if stubborn.endswith(key) else None  # noqa: E731
+    ctx = bench.context("t", refuse=refuse)
+    with pytest.raises(FilesNotDeleted) as failed:
+        purge_table(ctx)
+    assert type(failed.value) is error
+    assert (failed.value.count, failed.value.sample) == (1, ((stubborn, code),))
+    assert failed.value.retryable == (code != "AccessDenied")
+    left = ours(bench)
+    assert stubborn in left
+    assert [uri for uri in left if uri.endswith(".parquet")] == [stubborn]
+    assert bench.lake.pointers["t"] in left
+    assert len([uri for uri in left if uri.endswith(".avro")]) > 5
+    assert ctx.attempt.reported.files_failed == 1
+    (failures,) = [data for key, data in bench.plans.objects.items() if "/failed/" in key]
+    assert json.loads(gzip.decompress(failures)) == {"path": stubborn, "code": code}
+    (told,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
+    assert (told["status"], told["files_failed"], told["files_deleted"]) == ("INCOMPLETE", 1, told_deleted(ctx))
+    assert told["failures"]["sample"] == [{"path": stubborn, "code": code}]
+    assert [key for key in bench.plans.objects if "/failed/" in key] == told["failures"]["lists"]
+    result = purge_table(bench.context("t"))
+    assert ours(bench) == set()
+    assert result.files_deleted == result.files_planned
+    (told,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
+    assert (told["status"], told["files_failed"], told["attempts"]) == ("PURGED", 0, 2)
+
+
+def told_deleted(ctx: Any) -> int:
+    return int(ctx.attempt.reported.files_deleted)
+
+
+def test_a_root_that_stays_is_no_success(bench: Bench) -> None:
+    root = bench.lake.pointers["t"]
+    refuse = lambda _bucket, key, _nth: "AccessDenied" if root.endswith(key) else None  # noqa: E731
+    with pytest.raises(FilesNotDeleted):
+        purge_table(bench.context("t", refuse=refuse))
+    assert ours(bench) == {root}
+    assert purge_table(bench.context("t")).status == "PURGED"
+    assert ours(bench) == set()
+
+
+def test_a_table_dropped_in_the_middle_is_not_success(bench: Bench) -> None:
+    published(bench)
+    del bench.lake.pointers["t"]
+    with pytest.raises(TableGone):
+        purge_table(bench.context("t"))
+    assert ours(bench)
+
+
+def test_a_table_that_never_was(bench: Bench) -> None:
+    del bench.lake.pointers["t"]
+    with pytest.raises(NoSuchTable):
+        purge_table(bench.context("t"))
+
+
+def test_run_again_after_success_and_after_the_drop(bench: Bench) -> None:
+    first = purge_table(bench.context("t"))
+    assert purge_table(bench.context("t")).files_deleted == first.files_deleted
+    del bench.lake.pointers["t"]
+    assert purge_table(bench.context("t")).files_deleted == first.files_deleted
+
+
+def test_the_name_taken_again_after_the_purge_is_none_of_ours(bench: Bench) -> None:
+    first = purge_table(bench.context("t"))
+    bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
+    others = set(bench.lake.uris())
+    assert purge_table(bench.context("t")).files_deleted == first.files_deleted
+    assert set(bench.lake.uris()) == others
+
+
+def test_a_catalog_that_answers_from_a_cache_after_root(bench: Bench) -> None:
+    ctx = bench.context("t")
+    loaded = ctx.tables.load()
+    cached = dataclasses.replace(ctx, tables=type("Cached", (), {"load": lambda _self: loaded})())
+    assert purge_table(cached).status == "PURGED"
+    assert ours(bench) == set()
+
+
+@pytest.mark.parametrize("ending", [AttemptLost, AttemptCancelled, AttemptHandedOver])
+def test_what_ends_an_attempt_stops_it_before_the_next_batch(bench: Bench, ending: type[Exception]) -> None:
+    ctx = bench.context("t")
+    store = ctx.store
+
+    def checkpoint() -> None:
+        if "delete" in store.faults.names:
+            raise ending("stop")
+
+    ctx.attempt.on_checkpoint = checkpoint
+    whole = len(ours(bench))
+    with pytest.raises(ending):
+        purge_table(ctx)
+    assert whole - FAST.batch <= len(ours(bench)) < whole
+    purge_table(bench.context("t"))
+    assert ours(bench) == set()
+
+
+def test_a_versioned_bucket_frees_nothing_and_says_so(bench: Bench) -> None:
+    result = purge_table(bench.context("t", versioned_buckets=["lake"]))
+    assert result.bytes_freed is None
+    assert result.bytes_deleted > 0
+    assert [(one.code, one.sample) for one in result.findings] == [("VERSIONED_BUCKET", ("s3://lake/",))]
+
+
+def test_markers_seen_by_an_attempt_that_died_are_remembered(bench: Bench) -> None:
+    faults = Faults()
+    probe = bench.context("t", versioned_buckets=["lake"], faults=faults)
+    probe.store.versioned = lambda _bucket: None  # type: ignore[method-assign]
+    probe.store._refuse = lambda _bucket, key, _nth: "AccessDenied" if key.endswith("m0.avro") else None
+    with pytest.raises(FilesNotDeleted):
+        purge_table(probe)
+    assert purge_table(bench.context("t")).bytes_freed is None
+
+
+def test_the_receipt_lies_beside_the_plan(bench: Bench) -> None:
+    result = purge_table(bench.context("t"))
+    assert result.receipt == f"{result.plan_ids[-1]}/receipt.json"
+    receipt = json.loads(bench.plans.objects[result.receipt])
+    assert receipt["files_deleted"] == result.files_deleted == sum(one["files"] for one in receipt["by_type"].values())
+    assert receipt["plan"] == [dataclasses.asdict(segment) for segment in bench.head.read()]
+    assert receipt["options"]["outside"] == "keep"
+    assert receipt["finished_at"] == NOW.isoformat()
+    assert receipt["snapshots"] == 5
+    assert (receipt["status"], receipt["attempts"], receipt["files_failed"], receipt["failures"]) == (
+        "PURGED",
+        1,
+        0,
+        None,
+    )
+    assert receipt["seconds_since_planned"] == 0.0
+    assert receipt["request"] == {}
+    assert "secret" not in json.dumps(receipt)
+
+
+def test_nothing_stored_holds_a_credential(bench: Bench) -> None:
+    purge_table(bench.context("t"))
+    everything = b"".join(
+        gzip.decompress(data) if key.endswith(".gz") else data
+        for key, data in bench.plans.objects.items()
+        if "/done/" not in key
+    )
+    assert b"secret" not in everything
+    assert b"token" not in everything
+
+
+def test_estimate_counts_entries_without_reading_a_manifest(bench: Bench) -> None:
+    faults = Faults()
+    small = estimate(bench.context("t", faults=faults))
+    entries = sum(
+        manifest.added_files_count + manifest.existing_files_count + manifest.deleted_files_count
+        for manifest in {
+            manifest.manifest_path: manifest
+            for snapshot in bench.lake.table("t").snapshots()
+            for manifest in snapshot.manifests(bench.lake.io)
+        }.values()
+    )
+    assert (small.files, small.manifests, small.engine, small.planned) == (entries, 7, "inline", False)
+    assert faults.names.count("read") == 5  # manifest lists
+    large = estimate(bench.context("t", settings=PurgeSettings(inline_max_files=entries - 1)))
+    assert large.engine == "spark"
+    hasty = Faults()
+    assert (
+        estimate(bench.context("t", settings=PurgeSettings(inline_max_files=0, read_threads=1), faults=hasty)).engine
+        == "spark"
+    )
+    assert hasty.names.count("read") == 1
+
+
+def test_estimate_of_a_planned_purge_is_what_is_left(bench: Bench) -> None:
+    whole = len(ours(bench))
+    published(bench)
+    assert estimate(bench.context("t")).files == whole
+    purge_table(bench.context("t"))
+    assert estimate(bench.context("t")).nothing_left
+
+
+def test_estimate_of_a_plan_by_id_is_that_plans_and_no_job_is_started_for_an_outdated_one(bench: Bench) -> None:
+    asked = PurgeOptions(execute_plan=plan_dry(bench))
+    faults = Faults()
+    told = estimate(bench.context("t", options=asked, faults=faults))
+    assert (told.files, told.planned) == (len(ours(bench)), True)
+    assert "read" not in faults.names
+    bench.lake.table("t").append(rows(9))
+    with pytest.raises(PlanOutdated):
+        estimate(bench.context("t", options=asked))
+
+
+def test_a_table_that_must_not_be_purged_is_not_estimated(bench: Bench) -> None:
+    bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
+    with pytest.raises(GcDisabled):
+        estimate(bench.context("t"))
+
+
+def test_segments_name_what_is_stored(bench: Bench) -> None:
+    purge_table(bench.context("t"))
+    (segment,) = bench.head.read()
+    index = load_index(bench.plans, segment)
+    assert index.files_planned == bench.head.files_planned
+    assert parse(index.metadata_location).key.endswith(".metadata.json")
+    with pytest.raises(PlanTampered):
+        load_index(bench.plans, dataclasses.replace(segment, sha256="0" * 64))

@@ -1,0 +1,158 @@
+"""Guards that an operator or a request can set: what each setting makes of the same table."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from delegation.errors import GuardRefused
+from delegation.operations.purge.choose import estimate
+from delegation.operations.purge.context import PurgeOptions
+from delegation.operations.purge.errors import (
+    GcDisabled,
+    PathsOutsideTable,
+    PlanNotAllowed,
+    PlanOfAnotherTable,
+    VersionedBucket,
+)
+from delegation.operations.purge.inline import purge_table
+from delegation.storage.locations import UnsupportedLocation
+from delegation.worksets.attempt import MemoryAttempt, PlanHead
+from delegation.worksets.errors import FilesNotDeleted
+from tests.paths import ROOT
+from tests.unit.operations.purge.lake import Bench, Lake, busy_table
+
+ALL = ("s3://lake/",)
+ELSEWHERE = "s3://lake/elsewhere/stats.puffin"
+
+
+@pytest.fixture(scope="module")
+def world() -> Lake:
+    lake = Lake()
+    busy_table(lake, "t")
+    busy_table(lake, "sibling")
+    return lake
+
+
+@pytest.fixture
+def bench(world: Lake) -> Bench:
+    bench = Bench(lake=world.copy())
+    bench.uuid("t")
+    return bench
+
+
+def ours(bench: Bench) -> set[str]:
+    return bench.lake.below("s3://lake/wh/t/")
+
+
+def planned(bench: Bench, name: str = "t", **options: Any) -> str:
+    """The id of a dry run's plan."""
+    ctx = bench.context(name, options=PurgeOptions(dry_run=True, **options), prefixes=ALL)
+    return purge_table(dataclasses.replace(ctx, attempt=MemoryAttempt("dry", head=PlanHead()))).plan_ids[0]
+
+
+def with_a_file_outside(bench: Bench) -> None:
+    bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": ELSEWHERE, "file-size-in-bytes": 3}]})
+    bench.lake.objects["lake", "elsewhere/stats.puffin"] = b"abc"
+
+
+def test_gc_disabled_is_ignored_where_the_operator_says_so(bench: Bench) -> None:
+    bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
+    with pytest.raises(GcDisabled):
+        purge_table(bench.context("t"))
+    ignoring = PurgeOptions(gc_disabled="ignore")
+    assert estimate(bench.context("t", options=ignoring)).files
+    assert purge_table(bench.context("t", options=ignoring)).status == "PURGED"
+    assert ours(bench) == set()
+
+
+def test_a_versioned_bucket_can_be_refused_before_the_first_delete(bench: Bench) -> None:
+    before = set(bench.lake.uris())
+    ctx = bench.context("t", options=PurgeOptions(versioned="refuse"), versioned_buckets=["lake"])
+    with pytest.raises(VersionedBucket, match="frees nothing in s3://lake/") as refused:
+        purge_table(ctx)
+    assert (refused.value.code, refused.value.buckets) == ("VERSIONED_BUCKET", ("s3://lake/",))
+    assert set(bench.lake.uris()) == before
+    assert not ctx.attempt.deleting
+
+
+def test_without_the_probe_what_cannot_be_deleted_is_told_key_by_key(bench: Bench) -> None:
+    before = set(bench.lake.uris())
+    ctx = bench.context("t", options=PurgeOptions(probe=False), denied=["s3://lake/"])
+    with pytest.raises(FilesNotDeleted):
+        purge_table(ctx)
+    assert "probe" not in ctx.store.faults.names
+    assert set(bench.lake.uris()) == before
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "ObjectLocked", "InvalidRequest"])
+def test_objects_under_a_lock_are_told_key_by_key(bench: Bench, code: str) -> None:
+    locked = sorted(uri for uri in ours(bench) if uri.endswith(".parquet"))[:2]
+    lock = lambda _bucket, key, _nth: code if f"s3://lake/{key}" in locked else None  # noqa: E731
+    with pytest.raises(FilesNotDeleted) as failed:
+        purge_table(bench.context("t", refuse=lock))
+    assert failed.value.sample == tuple((uri, code) for uri in locked)
+    assert not failed.value.retryable
+
+
+def test_a_plan_made_with_outside_delete_is_not_executed_by_a_request_without_it(bench: Bench) -> None:
+    with_a_file_outside(bench)
+    plan = planned(bench, outside="delete")
+    before = set(bench.lake.uris())
+    with pytest.raises(PlanNotAllowed) as refused:
+        purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan), prefixes=ALL))
+    assert refused.value.code == "PLAN_NOT_ALLOWED"
+    assert set(bench.lake.uris()) == before
+    purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, outside="delete"), prefixes=ALL))
+    assert ours(bench) == set()
+    assert ELSEWHERE not in set(bench.lake.uris())
+
+
+def test_a_plan_with_directory_markers_is_not_executed_by_a_request_without_them(bench: Bench) -> None:
+    bench.lake.objects["lake", "wh/t/data/"] = b""
+    plan = planned(bench, delete_markers=True)
+    before = set(bench.lake.uris())
+    with pytest.raises(PlanNotAllowed):
+        purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan)))
+    assert set(bench.lake.uris()) == before
+    purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, delete_markers=True)))
+    assert ours(bench) == set()
+
+
+def test_what_a_plan_kept_is_refused_by_a_request_that_refuses_it(bench: Bench) -> None:
+    with_a_file_outside(bench)
+    plan = planned(bench)
+    before = set(bench.lake.uris())
+    with pytest.raises(PathsOutsideTable) as refused:
+        purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, outside="refuse")))
+    assert refused.value.sample == (ELSEWHERE,)
+    assert set(bench.lake.uris()) == before
+
+
+@pytest.mark.parametrize("path", ["file:///etc/passwd", "file:/etc/passwd"])
+def test_outside_delete_does_not_reach_into_another_kind_of_storage(bench: Bench, path: str) -> None:
+    bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": path, "file-size-in-bytes": 3}]})
+    before = set(bench.lake.uris())
+    settings = dataclasses.replace(bench.context("t").settings, vended=False)
+    with pytest.raises(UnsupportedLocation):
+        purge_table(bench.context("t", options=PurgeOptions(outside="delete"), settings=settings))
+    assert set(bench.lake.uris()) == before
+
+
+def test_a_clones_plan_is_another_tables_although_the_uuid_is_the_same(bench: Bench) -> None:
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    before = set(bench.lake.uris())
+    with pytest.raises(PlanOfAnotherTable, match=r"cat\.ns\.clone"):
+        purge_table(bench.context("t", options=PurgeOptions(execute_plan=planned(bench, "clone"))))
+    assert set(bench.lake.uris()) == before
+
+
+def test_every_refusal_of_a_guard_is_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert {kind.code for kind in GuardRefused.__subclasses__() if f"`{kind.code}`" not in page} == set()
+
+
+def test_every_setting_of_a_guard_is_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    settings = {"outside", "uncovered", "shared", "overlap-scan", "versioned", "delete-marker-files", "gc-disabled"}
+    assert {name for name in settings | {"delete-probe", "experimental-format"} if name not in page} == set()

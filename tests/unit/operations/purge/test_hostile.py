@@ -1,0 +1,315 @@
+"""Hostile tables, by name: each is refused with a typed error before the first delete, or purged exactly.
+
+Whatever a table says, the files of its neighbour and of another bucket stay. The credentials reach the whole bucket
+here unless a case says otherwise, so that only the guards stand between a lie and a stranger's file.
+"""
+
+import gzip
+import io
+from collections.abc import Callable
+from typing import Any, Final
+
+import fastavro
+import pytest
+
+from delegation.errors import DelegationError
+from delegation.operations.purge.inline import purge_table
+from delegation.storage.locations import parse
+from tests.unit.iceberg.manifest_files import zigzag
+from tests.unit.operations.purge.lake import Bench, Lake, busy_table
+
+EXACT: Final = "EXACT"
+WIDE: Final = ("s3://lake/",)
+TABLE: Final = "s3://lake/wh/t"
+VICTIM: Final = "s3://lake/wh/victim"
+
+Spoil = Callable[[Lake], object]
+Rows = list[dict[str, Any]]
+
+
+def where(uri: str) -> tuple[str, str]:
+    found = parse(uri)
+    return found.bucket, found.key
+
+
+def meta(**changes: Any) -> Spoil:
+    return lambda lake: lake.rewrite_metadata("t", {name.replace("_", "-"): value for name, value in changes.items()})
+
+
+def without(name: str) -> Spoil:
+    return meta(**{name: None})
+
+
+def snapshot(**changes: Any) -> Spoil:
+    def spoil(lake: Lake) -> None:
+        first, *rest = lake.metadata("t")["snapshots"]
+        changed = {**first, **{name.replace("_", "-"): value for name, value in changes.items()}}
+        lake.rewrite_metadata("t", {"snapshots": [changed, *rest]})
+
+    return spoil
+
+
+def log(*paths: str) -> Spoil:
+    """Further entries of the metadata log."""
+
+    def spoil(lake: Lake) -> None:
+        entries = [{"timestamp-ms": 1, "metadata-file": path} for path in paths]
+        lake.rewrite_metadata("t", {"metadata-log": [*lake.metadata("t")["metadata-log"], *entries]})
+
+    return spoil
+
+
+def former(data: bytes) -> Spoil:
+    def spoil(lake: Lake) -> None:
+        lake.objects["lake", "wh/t/metadata/former.metadata.json"] = data
+        log(f"{TABLE}/metadata/former.metadata.json")(lake)
+
+    return spoil
+
+
+def cycle(lake: Lake) -> None:
+    """Former metadata that names the current one, which names it."""
+    text = '{"location": "%s", "table-uuid": "%s", "metadata-log": [{"metadata-file": "%s"}]}'
+    former((text % (TABLE, lake.metadata("t")["table-uuid"], lake.pointers["t"])).encode())(lake)
+
+
+def names_the_victims_history(lake: Lake) -> None:
+    log(lake.pointers["victim"])(lake)
+
+
+def statistics(path: Any, size: Any = 1) -> Spoil:
+    return meta(statistics=[{"statistics-path": path, "file-size-in-bytes": size}])
+
+
+def _rewritten(data: bytes, change: Callable[[Rows], Rows | None]) -> bytes:
+    reader = fastavro.reader(io.BytesIO(data))
+    records = [dict(record) for record in reader if isinstance(record, dict)]
+    changed = change(records)
+    schema = reader.writer_schema
+    assert schema is not None
+    out = io.BytesIO()
+    keep = {name: value for name, value in reader.metadata.items() if not name.startswith("avro.")}
+    fastavro.writer(out, schema, records if changed is None else changed, codec="null", metadata=keep)
+    return out.getvalue()
+
+
+def lists(change: Callable[[Rows], Rows | None]) -> Spoil:
+    """Every manifest list of the table, rewritten."""
+
+    def spoil(lake: Lake) -> None:
+        for one in lake.metadata("t")["snapshots"]:
+            at = where(one["manifest-list"])
+            lake.objects[at] = _rewritten(lake.objects[at], change)
+
+    return spoil
+
+
+def bytes_of_a_manifest(change: Callable[[bytes], bytes], *, listed: bool = True) -> Spoil:
+    """One manifest, and (`listed`) its length in every list that names it."""
+
+    def spoil(lake: Lake) -> None:
+        path = min(uri for uri in lake.below(f"{TABLE}/") if uri.endswith("-m0.avro"))
+        data = change(lake.objects[where(path)])
+        lake.objects[where(path)] = data
+
+        def measure(records: Rows) -> None:
+            for record in records:
+                if record["manifest_path"] == path and listed:
+                    record["manifest_length"] = len(data)
+
+        lists(measure)(lake)
+
+    return spoil
+
+
+def entries(change: Callable[[dict[str, Any]], object]) -> Spoil:
+    """The first entry of a manifest, changed; everything else about it is consistent."""
+
+    def rewrite(records: Rows) -> None:
+        change(records[0])
+
+    return bytes_of_a_manifest(lambda data: _rewritten(data, rewrite))
+
+
+def file_path(path: str) -> Spoil:
+    return entries(lambda entry: entry["data_file"].update(file_path=path))
+
+
+def listed(**changes: Any) -> Spoil:
+    """Every record of every manifest list, changed; a callable gets the value that is there."""
+
+    def change(records: Rows) -> None:
+        for record in records:
+            for name, value in changes.items():
+                record[name] = value(record[name]) if callable(value) else value
+
+    return lists(change)
+
+
+def stray_manifest(path: str) -> Spoil:
+    """One list names a further manifest."""
+
+    def spoil(lake: Lake) -> None:
+        at = where(lake.metadata("t")["snapshots"][0]["manifest-list"])
+        lake.objects[at] = _rewritten(
+            lake.objects[at], lambda records: [*records, {**records[0], "manifest_path": path}]
+        )
+
+    return spoil
+
+
+def two_lengths(lake: Lake) -> None:
+    lists(lambda records: [*records, {**records[0], "manifest_length": records[0]["manifest_length"] + 1}])(lake)
+
+
+def list_is(data: bytes) -> Spoil:
+    def spoil(lake: Lake) -> None:
+        lake.objects[where(lake.metadata("t")["snapshots"][0]["manifest-list"])] = data
+
+    return spoil
+
+
+def list_names_itself(lake: Lake) -> None:
+    path = lake.metadata("t")["snapshots"][0]["manifest-list"]
+    lists(lambda records: [*records, {**records[0], "manifest_path": path}])(lake)
+
+
+def victims_list(lake: Lake) -> None:
+    snapshot(manifest_list=lake.metadata("victim")["snapshots"][0]["manifest-list"])(lake)
+
+
+def own_metadata_as_list(lake: Lake) -> None:
+    snapshot(manifest_list=lake.pointers["t"])(lake)
+
+
+def victims_data(lake: Lake) -> None:
+    file_path(next(uri for uri in sorted(lake.below(VICTIM)) if uri.endswith(".parquet")))(lake)
+
+
+def root_as_data(lake: Lake) -> None:
+    file_path(lake.pointers["t"])(lake)
+
+
+def flip(at: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :]
+
+
+HUGE: Final = zigzag(1 << 62)
+
+CASES: Final[dict[str, tuple[Spoil, str]]] = {
+    # What the metadata says of the table itself
+    "another uuid": (meta(table_uuid="00000000-0000-4000-8000-000000000000"), "TABLE_UUID_MISMATCH"),
+    "a uuid that is none": (meta(table_uuid="../victim"), "CORRUPT_METADATA"),
+    "garbage collection off in capitals": (meta(properties={"gc.enabled": "FALSE"}), "GC_DISABLED"),
+    "a future format": (meta(format_version=4), "UNSUPPORTED_FORMAT_VERSION"),
+    "a format of minus one": (meta(format_version=-1), "UNSUPPORTED_FORMAT_VERSION"),
+    "a format as text": (meta(format_version="2"), "CORRUPT_METADATA"),
+    "no last update": (without("last-updated-ms"), "CORRUPT_METADATA"),
+    "a location with ..": (meta(location=f"{TABLE}/../victim"), "AMBIGUOUS_PATH"),
+    "a location cut off at #": (meta(location=f"{TABLE}#x"), "AMBIGUOUS_PATH"),
+    "a location without a bucket": (meta(location="s3:///wh/t"), "AMBIGUOUS_PATH"),
+    "a location on a disk": (meta(location="file:///etc"), "UNSUPPORTED_LOCATION"),
+    "a location of S3 Tables": (meta(location="s3://x--table-s3/t"), "UNSUPPORTED_LOCATION"),
+    "a write path elsewhere on disk": (meta(properties={"write.data.path": "/etc"}), "UNSUPPORTED_LOCATION"),
+    "properties that are a list": (meta(properties=["a"]), "CORRUPT_METADATA"),
+    "a property that is a number": (meta(properties={"a": 1}), "CORRUPT_METADATA"),
+    # Snapshots and their lists
+    "snapshots that are an object": (meta(snapshots={"a": 1}), "CORRUPT_METADATA"),
+    "a snapshot without manifests": (snapshot(manifest_list=None), "CORRUPT_METADATA"),
+    "a snapshot id as text": (snapshot(snapshot_id="1"), "CORRUPT_METADATA"),
+    "a manifest list that is missing": (snapshot(manifest_list=f"{TABLE}/metadata/none.avro"), "MANIFEST_MISSING"),
+    "a manifest list with ..": (snapshot(manifest_list=f"{TABLE}/../victim/x.avro"), "AMBIGUOUS_PATH"),
+    "a manifest list in another bucket": (snapshot(manifest_list="s3://other/x.avro"), "CREDENTIALS_DO_NOT_COVER"),
+    "the metadata as manifest list": (own_metadata_as_list, "CORRUPT_MANIFEST"),
+    "the victim's manifest list": (victims_list, EXACT),
+    "an empty manifest list": (list_is(b""), "CORRUPT_MANIFEST"),
+    "a manifest list of zeros": (list_is(bytes(4096)), "CORRUPT_MANIFEST"),
+    "a manifest list with an endless header": (list_is(b"Obj\x01" + HUGE), "CORRUPT_MANIFEST"),
+    "a manifest list that names itself": (list_names_itself, "CORRUPT_MANIFEST"),
+    "two lengths for one manifest": (two_lengths, "CORRUPT_MANIFEST"),
+    "a manifest length one too small": (listed(manifest_length=lambda n: n - 1), "MANIFEST_MISMATCH"),
+    "a manifest length beyond belief": (listed(manifest_length=1 << 62), "MANIFEST_MISMATCH"),
+    "a negative manifest length": (listed(manifest_length=-1), "CORRUPT_MANIFEST"),
+    "one entry too many counted": (listed(added_files_count=lambda n: n + 1), "MANIFEST_MISMATCH"),
+    "entries counted as none": (
+        listed(added_files_count=0, existing_files_count=0, deleted_files_count=0),
+        "MANIFEST_MISMATCH",
+    ),
+    "a negative count": (listed(added_files_count=-1), "CORRUPT_MANIFEST"),
+    "a manifest in another bucket": (stray_manifest("s3://other/m.avro"), "CREDENTIALS_DO_NOT_COVER"),
+    "a manifest path that is empty": (stray_manifest(""), "CORRUPT_MANIFEST"),
+    # Manifests
+    "a manifest cut short": (bytes_of_a_manifest(lambda data: data[:-1], listed=False), "MANIFEST_MISMATCH"),
+    "a manifest cut short and listed so": (bytes_of_a_manifest(lambda data: data[:-1]), "CORRUPT_MANIFEST"),
+    "a manifest with something behind": (bytes_of_a_manifest(lambda data: data + b"x"), "CORRUPT_MANIFEST"),
+    "a manifest without bytes": (bytes_of_a_manifest(lambda _data: b""), "CORRUPT_MANIFEST"),
+    "a manifest of another kind of file": (bytes_of_a_manifest(lambda _data: b"PAR1" * 99), "CORRUPT_MANIFEST"),
+    "a manifest with its magic bent": (bytes_of_a_manifest(flip(2)), "CORRUPT_MANIFEST"),
+    "a manifest with its last marker bent": (
+        bytes_of_a_manifest(lambda data: data[:-1] + bytes([data[-1] ^ 1])),
+        "CORRUPT_MANIFEST",
+    ),
+    # Entries
+    "the victim's data file": (victims_data, EXACT),
+    "a data file in another bucket": (file_path("s3://other/kept"), EXACT),
+    "a data file with ..": (file_path(f"{TABLE}/data/../../victim/x"), "AMBIGUOUS_PATH"),
+    "a data file cut off at ?": (file_path(f"{TABLE}/data/x?versionId=1"), "AMBIGUOUS_PATH"),
+    "a data file without a name": (file_path(""), "CORRUPT_MANIFEST"),
+    "a data file that is a bucket": (file_path("s3://lake"), "AMBIGUOUS_PATH"),
+    "a data file on a disk": (file_path("/etc/passwd"), "UNSUPPORTED_LOCATION"),
+    "a data file on a disk by URI": (file_path("file:///etc/passwd"), "UNSUPPORTED_LOCATION"),
+    "statistics on a disk": (statistics("file:/etc/passwd"), "UNSUPPORTED_LOCATION"),
+    "a write path on a disk by URI": (meta(properties={"write.data.path": "file:///etc"}), "UNSUPPORTED_LOCATION"),
+    "a data file with a nul": (file_path(f"{TABLE}/data/a\0b"), EXACT),
+    "the current metadata as data": (root_as_data, EXACT),
+    "a content that nobody knows": (entries(lambda one: one["data_file"].update(content=7)), "CORRUPT_MANIFEST"),
+    "a status that nobody knows": (entries(lambda one: one.update(status=9)), "CORRUPT_MANIFEST"),
+    "a negative file size": (entries(lambda one: one["data_file"].update(file_size_in_bytes=-1)), "CORRUPT_MANIFEST"),
+    # Former metadata and statistics
+    "a metadata log in a circle": (cycle, EXACT),
+    "the victim's metadata in the log": (names_the_victims_history, EXACT),
+    "former metadata that is no JSON": (former(b"{"), "CORRUPT_METADATA"),
+    "former metadata nested without end": (former(b"[" * 200_000), "CORRUPT_METADATA"),
+    "former metadata in broken gzip": (former(gzip.compress(b"{}")[:-6]), "CORRUPT_METADATA"),
+    "former metadata without a location": (former(b"{}"), "CORRUPT_METADATA"),
+    "the victim's file as statistics": (statistics(f"{VICTIM}/metadata/kept.puffin"), EXACT),
+    "statistics of a negative size": (statistics(f"{TABLE}/s.puffin", -1), "CORRUPT_METADATA"),
+    "statistics at no path": (statistics(7), "CORRUPT_METADATA"),
+}
+
+
+@pytest.fixture(scope="module")
+def world() -> Lake:
+    lake = Lake()
+    busy_table(lake, "t")
+    busy_table(lake, "victim")
+    lake.objects["lake", "wh/victim/metadata/kept.puffin"] = b"x"
+    lake.objects["other", "kept"] = b"x"
+    return lake
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hostile_table_is_refused_or_purged_exactly(world: Lake, name: str) -> None:
+    spoil, expected = CASES[name]
+    bench = Bench(lake=world.copy())
+    bench.uuid("t")
+    strangers = bench.lake.below(VICTIM) | bench.lake.below("s3://other/")
+    spoil(bench.lake)
+    before = dict(bench.lake.objects)
+    ctx = bench.context("t", prefixes=WIDE)
+    if expected == EXACT:
+        purge_table(ctx)
+        left = set(bench.lake.uris())
+        assert strangers <= left
+        assert len(left - strangers) <= 1  # what the table itself no longer names since it was spoilt
+        assert bench.lake.pointers["t"] not in left
+    else:
+        with pytest.raises(DelegationError) as refused:
+            purge_table(ctx)
+        assert (refused.value.code, refused.value.retryable) == (expected, False)
+        assert bench.lake.objects == before
+        assert not ctx.attempt.deleting
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CASES) >= 40

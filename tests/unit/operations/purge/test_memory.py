@@ -1,0 +1,87 @@
+"""The inline engine's memory does not grow with the table: no process holds the list of files."""
+
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.context import PurgeContext, PurgeSettings
+from delegation.operations.purge.direct import MetadataFile
+from delegation.operations.purge.inline import purge_table
+from delegation.storage.base import BatchResult, ObjectNotFound
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.file_plans import FilePlanStore
+from delegation.storage.locations import ObjectLocation
+from delegation.storage.rate import RatePolicy
+from delegation.worksets import sorting
+from delegation.worksets.attempt import MemoryAttempt
+from tests.bench.big_table import UUID, BigTable
+
+SETTINGS = PurgeSettings(
+    chunk_paths=1_000,
+    run_records=2_000,
+    read_threads=2,
+    vended=False,
+    delete=DeletePolicy(threads=1, rate=RatePolicy(start=1e9)),
+)
+
+
+class Folder:
+    """An ObjectStore over a big table's folder; what is deleted is only counted, but for metadata.json."""
+
+    def __init__(self, table: BigTable) -> None:
+        self._table = table
+        self.deleted = 0
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        try:
+            return (self._table.folder / location.key).read_bytes()
+        except FileNotFoundError as error:
+            raise ObjectNotFound(location.uri) from error
+
+    def exists(self, location: ObjectLocation) -> bool:
+        return (self._table.folder / location.key).exists()
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        self.deleted += len(keys)
+        if self._table.metadata_key in keys:
+            (self._table.folder / self._table.metadata_key).unlink()
+        return BatchResult(tuple(keys))
+
+    def probe_delete(self, prefix: str) -> str | None:
+        return None
+
+    def versioned(self, bucket: str) -> bool | None:
+        return False
+
+
+def peak(folder: Path, entries: int) -> int:
+    """The most bytes that Python held at once during a purge of so many files."""
+    table = BigTable(folder / "lake", entries, entries // 1_000).write()
+    store = Folder(table)
+    ctx = PurgeContext(
+        attempt=MemoryAttempt("task"),
+        identifier=TableIdentifier("lake", ("sales",), "orders"),
+        table_uuid=UUID,
+        tables=MetadataFile(table.metadata_location, store),
+        store=store,
+        plans=FilePlanStore(folder / "plans"),
+        settings=SETTINGS,
+    )
+    tracemalloc.start()
+    try:
+        result = purge_table(ctx)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert result.files_deleted == table.files == store.deleted
+    return held
+
+
+def test_a_table_five_times_as_large_takes_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "_FAN_IN", 4)  # merged in passes, as at millions
+    peak(tmp_path / "first", 2_000)  # what is made once per process: decoders, models
+    small, large = peak(tmp_path / "small", 8_000), peak(tmp_path / "large", 40_000)
+    assert large < small * 1.1 + 100_000, (small, large)

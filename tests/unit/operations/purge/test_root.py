@@ -1,0 +1,97 @@
+"""A purge that died between its mark "ROOT next" and the end; what the catalog says of the table since (DESIGN §5)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from delegation.operations.purge.context import PurgeContext
+from delegation.operations.purge.errors import TableGone
+from delegation.operations.purge.inline import purge_table
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import BatchResult
+from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
+from delegation.worksets.attempt import PlanHead
+from tests.unit.operations.purge.lake import Bench, busy_table
+
+TABLE = "s3://lake/wh/t/"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    for name in ("t", "sibling"):
+        busy_table(bench.lake, name)
+        bench.uuid(name)
+    return bench
+
+
+def died_at_root(bench: Bench, *, root_deleted: bool) -> str:
+    """Kill a purge just before or just after it deletes metadata.json; the answer is that file."""
+    root = bench.lake.pointers["t"]
+    whole = dict(bench.lake.objects)
+    undisturbed = Faults()
+    purge_table(bench.context("t", faults=undisturbed))
+    last_delete = len(undisturbed.names) - undisturbed.names[::-1].index("delete")
+    bench.lake.objects.update(whole)
+    bench.plans, bench.head = MemoryPlanStore(), PlanHead()
+    with pytest.raises(Killed):
+        purge_table(bench.context("t", faults=Faults(kill_at=last_delete, after=root_deleted)))
+    assert bench.lake.below(TABLE) == (set() if root_deleted else {root})
+    return root
+
+
+def unreachable(ctx: PurgeContext) -> PurgeContext:
+    """As a new process finds it: no credential is in memory, and only loading the table would vend one."""
+
+    def no_credential(_bucket: str, _keys: Sequence[str]) -> BatchResult:
+        raise NoSuchTable("no table t", status=404)
+
+    assert isinstance(ctx.store, MemoryObjectStore)
+    ctx.store.delete = no_credential  # type: ignore[method-assign]
+    return ctx
+
+
+def test_dropped_before_its_root_was_deleted_the_plan_is_enough_to_finish(bench: Bench) -> None:
+    died_at_root(bench, root_deleted=False)
+    del bench.lake.pointers["t"]
+    sibling = bench.lake.below("s3://lake/wh/sibling/")
+    result = purge_table(bench.context("t"))
+    assert (result.status, result.files_deleted) == ("PURGED", result.files_planned)
+    assert bench.lake.below(TABLE) == set()
+    assert bench.lake.below("s3://lake/wh/sibling/") == sibling
+
+
+def test_dropped_before_its_root_was_deleted_and_out_of_reach_is_no_success(bench: Bench) -> None:
+    root = died_at_root(bench, root_deleted=False)
+    del bench.lake.pointers["t"]
+    with pytest.raises(TableGone, match=root):
+        purge_table(unreachable(bench.context("t")))
+    assert bench.lake.below(TABLE) == {root}
+    assert purge_table(bench.context("t")).status == "PURGED"
+    assert bench.lake.below(TABLE) == set()
+
+
+@pytest.mark.parametrize("reach", [lambda ctx: ctx, unreachable])
+def test_a_missing_metadata_file_counts_as_root_done(
+    bench: Bench, reach: Callable[[PurgeContext], PurgeContext]
+) -> None:
+    died_at_root(bench, root_deleted=True)
+    result = purge_table(reach(bench.context("t")))
+    assert (result.status, result.files_deleted) == ("PURGED", result.files_planned)
+
+
+def test_gone_from_the_catalog_is_success_once_the_plan_says_root_was_done(bench: Bench) -> None:
+    purge_table(bench.context("t"))
+    del bench.lake.pointers["t"]
+    assert purge_table(unreachable(bench.context("t"))).status == "PURGED"
+
+    class Nowhere:
+        def load(self) -> LoadedTable:
+            raise NoSuchNamespace("no namespace ns", status=404)
+
+    assert purge_table(replace(bench.context("t"), tables=Nowhere())).status == "PURGED"
+    bench.head = PlanHead()
+    with pytest.raises(NoSuchNamespace):
+        purge_table(replace(bench.context("t"), tables=Nowhere()))

@@ -1,0 +1,109 @@
+"""One task and the steps that drive it: a job service that remembers, and a clock moved by hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun
+from delegation.orchestration.steps import Step, Steps
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.stores.base import Create
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.service import TaskService
+from tests.unit.tasks.builders import MINUTE, Clock, submitted
+
+KINDS = frozenset({"TABLE_PURGE"})
+
+
+@dataclass
+class Jobs:
+    """A JobService; `runs` may be changed by a test, `refuses` makes every start fail."""
+
+    runs: dict[str, JobRun] = field(default_factory=dict)
+    started: list[tuple[str, list[str]]] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    refuses: bool = False
+
+    def start(self, name: str, arguments: Sequence[str]) -> str:
+        if self.refuses:
+            raise JobRefused("EMR Serverless answered ValidationException to start_job_run")
+        self.started.append((name, list(arguments)))
+        self.runs.setdefault(name, JobRun(name, name, "SUBMITTED"))
+        return name
+
+    def get(self, run_id: str) -> JobRun | None:
+        return self.runs.get(run_id)
+
+    def active(self, prefix: str) -> Sequence[JobRun]:
+        return [run for run in self.runs.values() if run.name.startswith(prefix) and not run.has_ended]
+
+    def cancel(self, run_id: str) -> None:
+        self.cancelled.append(run_id)
+
+    def become(self, name: str, state: str) -> None:
+        self.runs[name] = JobRun(name, name, state, "the driver was killed" if state == "FAILED" else "")
+
+
+@dataclass
+class Chooses:
+    """A TaskBehavior that always finds the same engine right."""
+
+    engine: str
+    kinds: frozenset[str] = KINDS
+    asked: int = 0
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        self.asked += 1
+        return self.engine
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        raise NotImplementedError
+
+
+class Driven:
+    """One accepted task, its steps and a clock."""
+
+    trouble: Exception | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        self.clock = Clock()
+        self.sent: list[tuple[str, int]] = []
+        self.store = MemoryTaskStore()
+        self.jobs = Jobs()
+        self.tasks = TaskService(
+            self.store,
+            Policies.from_properties(default_properties()),
+            self,
+            clock=self.clock,
+            external_jobs=ExternalJobRuns(self.jobs),
+        )
+        self.steps = Steps(self.tasks, KINDS, jobs=self.jobs)
+        self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
+        self.step = Step(self.task_id, 1)
+
+    def send(self, task_id: str, n: int) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.sent.append((task_id, n))
+
+    @property
+    def task(self) -> Task:
+        return self.tasks.get(self.task_id)
+
+    def acquire(self, n: int = 1) -> dict[str, Any]:
+        answer = self.steps.acquire(Step(self.task_id, n), self.clock() + MINUTE)
+        self.step = Step.of(answer)
+        return answer
+
+    def start(self) -> dict[str, Any]:
+        return self.steps.start_job(self.step)
+
+    def beat(self) -> dict[str, Any]:
+        answer = self.steps.heartbeat(self.step)
+        self.step = Step.of(answer)
+        return answer
+
+    def progress(self) -> None:
+        self.tasks.note(self.task_id, self.step.attempt, progress_ts=self.clock())

@@ -1,0 +1,155 @@
+"""A worker sees a Spark job through by the steps of the state machine."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from delegation.orchestration.job_engine import JobEngine
+from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
+from delegation.tasks.life.model import Status, Task
+from tests.unit.orchestration.driven import Driven, Jobs
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
+
+
+class Site(Driven):
+    """A held task, its job engine, and what happens at each wait of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+        self.script: list[Callable[[], object]] = []
+        self.stopping = threading.Event()
+        self.engine = JobEngine(self.tasks, self.jobs, wait=self.wait)
+        self.held = self.tasks.acquire(self.task_id, "worker:a:1:1", self.steps._lasting)
+
+    def wait(self, _event: threading.Event, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.clock.advance(seconds * SECOND)
+        if self.script:
+            self.script.pop(0)()
+
+    def drive(self) -> Task:
+        return self.engine.drive(self.held, self.stopping)
+
+    @property
+    def job(self) -> str:
+        return f"{self.task_id}-1"
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_a_job_is_started_watched_and_its_outcome_read(site: Site) -> None:
+    def succeeds() -> None:
+        site.tasks.succeed(site.task_id, 1, "purged")
+        site.jobs.become(site.job, "SUCCESS")
+
+    site.script = [lambda: site.jobs.become(site.job, "RUNNING"), succeeds]
+    assert site.drive().status is Status.SUCCESS
+    assert site.jobs.started == [(site.job, ["--task-id", site.task_id, "--attempt", "1"])]
+
+
+def test_the_lease_is_kept_while_the_job_waits_to_start(site: Site) -> None:
+    def waits_on() -> None:
+        site.clock.advance(50 * MINUTE)
+
+    site.script = [waits_on] * 4 + [site.stopping.set]
+    leases: list[object] = []
+    ask = site.jobs.get
+
+    def asked(run_id: str) -> JobRun | None:
+        leases.append(site.task.lost_not_before)
+        return ask(run_id)
+
+    site.jobs.get = asked
+    after = site.drive()
+    assert after.error_code == "HANDED_OVER"
+    assert len(set(leases)) == 4
+    assert leases[-1] > site.held.lost_not_before + 2 * HOUR
+
+
+def test_a_job_that_ends_without_an_outcome_is_retried(site: Site) -> None:
+    site.script = [lambda: site.jobs.become(site.job, "FAILED")]
+    after = site.drive()
+    assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
+
+
+def test_a_hung_job_is_lost_and_its_worker_free_again(site: Site) -> None:
+    site.script = [lambda: site.jobs.become(site.job, "RUNNING"), lambda: site.clock.advance(HOUR)]
+    after = site.drive()
+    assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "LOST")
+
+
+def test_a_former_attempts_job_is_ended_before_this_ones_starts(site: Site) -> None:
+    former = f"{site.task_id}-0"
+    site.jobs.become(former, "RUNNING")
+
+    def ended() -> None:
+        assert site.jobs.started == []
+        site.jobs.become(former, "CANCELLED")
+
+    site.script = [ended, site.stopping.set]
+    site.drive()
+    assert site.jobs.cancelled[0] == former
+    assert len(site.jobs.started) == 1
+
+
+def test_a_worker_that_stops_ends_the_job_and_hands_the_task_over(site: Site) -> None:
+    site.script = [lambda: site.jobs.become(site.job, "RUNNING"), site.stopping.set]
+    after = site.drive()
+    assert (after.status, after.error_code, after.unexcused_attempts) == (Status.RETRY_SCHEDULED, "HANDED_OVER", 0)
+    assert site.jobs.cancelled == [site.job]
+
+
+def test_a_job_service_that_is_away_is_asked_again(site: Site) -> None:
+    class Away(Jobs):
+        def get(self, run_id: str):
+            raise JobServiceUnavailable("EMR Serverless answered ThrottlingException to get_job_run")
+
+    there = site.jobs.get
+    site.jobs.get = Away().get
+
+    def back() -> None:
+        site.jobs.get = there
+        site.jobs.become(site.job, "FAILED")
+
+    site.script = [lambda: None, lambda: None, back]
+    assert site.drive().error_code == "JOB_FAILED"
+
+
+def test_a_worker_that_stops_while_the_job_service_is_away_keeps_the_task(site: Site) -> None:
+    """The next attempt may look for no former job; who finds this one lost ends its job first."""
+
+    def away(_run_id: str) -> None:
+        raise JobServiceUnavailable("EMR Serverless: ReadTimeoutError")
+
+    site.jobs.cancel = away
+    site.script = [site.stopping.set]
+    after = site.drive()
+    assert (after.is_held, after.attempt_count) == (True, 1)
+
+
+def test_a_worker_that_stops_and_may_not_end_the_job_hands_over_all_the_same(site: Site) -> None:
+    def refuses(_run_id: str) -> None:
+        raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
+
+    site.jobs.cancel = refuses
+    site.script = [site.stopping.set]
+    assert site.drive().error_code == "HANDED_OVER"
+
+
+def test_a_job_that_is_refused_fails_the_task(site: Site) -> None:
+    site.jobs.refuses = True
+    after = site.drive()
+    assert (after.status, after.error_code) == (Status.FAILURE, "JOB_REFUSED")
+
+
+def test_a_task_that_somebody_else_holds_by_now_is_left_to_him(site: Site) -> None:
+    site.clock.advance(2 * HOUR)
+    site.tasks.acquire(site.task_id, "worker:b:1:1", site.steps._lasting)
+    after = site.drive()
+    assert (after.lease_owner, after.attempt_count) == ("worker:b:1:1", 2)
+    assert site.jobs.started == []

@@ -1,0 +1,182 @@
+"""For how long a job keeps its lease, and when it is hung."""
+
+from dataclasses import replace
+
+import pytest
+
+from delegation.orchestration.job_runs import JobRefused, JobRun
+from delegation.tasks.life.model import Status
+from delegation.tasks.life.policy import LeasePolicy
+from tests.unit.orchestration.driven import Driven
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
+
+
+@pytest.fixture
+def driven() -> Driven:
+    return Driven()
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])
+def test_a_job_that_waits_keeps_its_lease(driven: Driven, state: str) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", state)
+    for _ in range(3):
+        driven.clock.advance(50 * MINUTE)
+        assert driven.beat()["next"] == "heartbeat"
+    assert driven.task.lost_not_before == driven.clock() + HOUR
+
+
+def test_a_running_job_keeps_its_lease_as_far_as_it_shows_progress(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.clock.advance(30 * MINUTE)
+    driven.progress()
+    shown = driven.clock()
+    driven.clock.advance(40 * MINUTE)
+    assert driven.beat()["next"] == "heartbeat"
+    assert driven.task.lost_not_before == shown + HOUR
+
+
+def test_a_lease_that_lasts_beyond_the_next_look_costs_no_write(driven: Driven) -> None:
+    """Renewed as a worker does it: at a quarter of the lease, so that three more quarters may fail to."""
+    driven.acquire()
+    driven.start()
+    job = f"{driven.task_id}-1"
+    for state in ("PENDING", "RUNNING"):
+        driven.jobs.become(job, state)
+        renewed, revision = driven.clock(), driven.task.revision
+        while driven.task.revision == revision:
+            assert driven.task.lost_not_before == renewed + HOUR
+            driven.clock.advance(MINUTE)
+            if state == "RUNNING":
+                driven.jobs.runs[job] = replace(driven.jobs.runs[job], started_at=driven.clock())
+            assert driven.beat()["next"] == "heartbeat"
+        assert 13 * MINUTE <= driven.clock() - renewed <= 15 * MINUTE
+        assert driven.task.lost_not_before == driven.clock() + HOUR
+
+
+@pytest.mark.parametrize("seconds", [15, 30, 60, 150])
+def test_a_short_lease_is_renewed_before_a_sweeper_can_find_it_over(driven: Driven, seconds: int) -> None:
+    lease = replace(driven.tasks._policies.lease, lost_timeout=seconds * SECOND)
+    driven.tasks._policies = replace(driven.tasks._policies, lease=lease)
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    while driven.clock() < driven.task.created_ts + 15 * MINUTE:
+        driven.progress()
+        answer = driven.beat()
+        for _ in range(answer["wait_seconds"]):
+            driven.clock.advance(SECOND)
+            driven.tasks.reconcile(driven.task_id)
+        assert driven.task.is_held
+
+
+def test_a_job_has_a_whole_lease_from_its_start_to_show_progress(driven: Driven) -> None:
+    """However long it waited, and whenever the lease was last renewed while it did."""
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "PENDING")
+    driven.clock.advance(10 * MINUTE)
+    driven.beat()
+    started = driven.clock()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.jobs.runs[f"{driven.task_id}-1"] = replace(driven.jobs.runs[f"{driven.task_id}-1"], started_at=started)
+    for _ in range(59):
+        driven.clock.advance(MINUTE)
+        assert driven.beat()["next"] == "heartbeat"
+    assert driven.task.lost_not_before == started + HOUR
+    driven.clock.advance(MINUTE)
+    assert driven.beat()["next"] == "complete"
+    assert driven.task.error_code == "LOST"
+
+
+def test_a_start_that_the_job_services_clock_puts_ahead_is_no_later_than_now(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    ahead = driven.clock() + HOUR
+    driven.jobs.runs[f"{driven.task_id}-1"] = JobRun("job", f"{driven.task_id}-1", "RUNNING", started_at=ahead)
+    driven.clock.advance(30 * MINUTE)
+    driven.beat()
+    assert driven.task.lost_not_before == driven.clock() + HOUR
+
+
+def test_a_lease_too_short_for_the_pauses_is_renewed_at_each_look(driven: Driven) -> None:
+    short = LeasePolicy(lost_timeout=MINUTE, clock_drift=5 * SECOND)
+    driven.tasks._policies = replace(driven.tasks._policies, lease=short)
+    driven.acquire()
+    driven.clock.advance(MINUTE)
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "PENDING")
+    for _ in range(5):
+        driven.clock.advance(10 * SECOND)
+        driven.beat()
+        assert driven.task.lost_not_before == driven.clock() + MINUTE
+
+
+def test_a_hung_job_is_lost_and_its_task_retried(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.clock.advance(10 * MINUTE)
+    driven.progress()
+    driven.beat()
+    driven.clock.advance(HOUR)
+    assert driven.beat()["next"] == "complete"
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
+    assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
+    assert driven.steps.complete(driven.step)["next"] == "wait"
+
+
+def test_a_hung_job_that_cannot_be_cancelled_is_lost_all_the_same(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_run_id: str) -> None:
+        raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
+
+    monkeypatch.setattr(driven.jobs, "cancel", refuse)
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.clock.advance(2 * HOUR)
+    assert driven.beat()["next"] == "complete"
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
+
+
+def test_a_killed_job_is_retried(driven: Driven) -> None:
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "FAILED")
+    assert driven.beat()["next"] == "complete"
+    answer = driven.steps.complete(driven.step)
+    assert answer["next"] == "wait"
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
+    assert "the driver was killed" in (driven.task.result_summary or "")
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])
+def test_a_cancelled_task_does_not_wait_for_its_job_to_start(driven: Driven, state: str) -> None:
+    """Where there is no capacity it may wait for hours, its lease renewed all the while."""
+    driven.acquire()
+    driven.start()
+    job = f"{driven.task_id}-1"
+    driven.jobs.become(job, state)
+    driven.tasks.cancel(driven.task_id)
+    assert driven.beat()["next"] == "heartbeat"
+    assert driven.jobs.cancelled == [job]
+    assert driven.task.is_held
+    driven.jobs.become(job, "CANCELLED")
+    assert driven.beat()["next"] == "complete"
+    assert driven.steps.complete(driven.step)["next"] == "failed"
+    assert driven.task.error_code == "CANCELLED"
+
+
+def test_a_cancelled_task_whose_job_runs_is_left_to_the_job(driven: Driven) -> None:
+    """It stops before its next batch and tells what it did."""
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
+    driven.tasks.cancel(driven.task_id)
+    assert driven.beat()["next"] == "heartbeat"
+    assert driven.jobs.cancelled == []

@@ -1,0 +1,135 @@
+"""EMR Serverless behind the seam, over a client that answers from a script."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from delegation.orchestration.job_runs import EmrServerless, JobConfiguration, JobRefused, JobServiceUnavailable
+from delegation.tasks.errors import LeaseLost
+from delegation.tasks.life.lease import Lease
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+from tests.unit.tasks.builders import HOUR
+
+
+class Client:
+    """A boto3 client for one run that goes through `states`, one for each look; cancelling is refused if so told."""
+
+    def __init__(self, *states: str, refuses: bool = False) -> None:
+        self._states = list(states)
+        self._refuses = refuses
+        self.cancelled = 0
+
+    def get_job_run(self, **arguments: Any) -> dict[str, Any]:
+        state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        return {"jobRun": {"jobRunId": arguments["jobRunId"], "name": "task-1", "state": state}}
+
+    def cancel_job_run(self, **_arguments: Any) -> dict[str, Any]:
+        self.cancelled += 1
+        if self._refuses:
+            raise ClientError({"Error": {"Code": "ValidationException", "Message": "no"}}, "CancelJobRun")
+        return {}
+
+
+@pytest.mark.parametrize("started", [None, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)])
+def test_a_run_tells_when_it_started(started: datetime | None) -> None:
+    class Started(Client):
+        def get_job_run(self, **arguments: Any) -> dict[str, Any]:
+            answer = super().get_job_run(**arguments)
+            return {"jobRun": answer["jobRun"] | ({} if started is None else {"startedAt": started})}
+
+    run = EmrServerless(Started("RUNNING"), "app").get("run")
+    assert run is not None
+    assert (run.started_at, run.state) == (started, "RUNNING")
+
+
+def test_a_job_begins_only_while_its_attempt_holds_the_task() -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    world.submit(world.body("orders"), None)
+    task_id, _n = world.queue.sent[-1]
+    held = world.tasks.acquire(task_id, "worker", lambda now: Lease.lasting(HOUR, now))
+    world.clock.advance(2 * HOUR)
+    world.tasks.reconcile(task_id)
+    before, ran = world.tasks.get(task_id), []
+
+    with pytest.raises(LeaseLost):
+        world.behavior.run_job(ran.append, task_id, held.attempt_count)
+    assert ran == []
+    assert world.tasks.get(task_id) == before
+
+
+def cancel(client: Client) -> None:
+    EmrServerless(client, "app").cancel("run")
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING"])
+def test_a_live_run_is_cancelled(state: str) -> None:
+    client = Client(state)
+    cancel(client)
+    assert client.cancelled == 1
+
+
+@pytest.mark.parametrize("state", ["CANCELLING", "SUCCESS", "FAILED", "CANCELLED"])
+def test_a_run_that_is_ending_or_has_ended_is_left(state: str) -> None:
+    """Start looks every five seconds until a former attempt's run has ended: only its first look has to cancel it."""
+    client = Client(state, refuses=True)
+    cancel(client)
+    assert client.cancelled == 0
+
+
+@pytest.mark.parametrize("then", ["CANCELLING", "CANCELLED", "SUCCESS"])
+def test_a_refusal_because_somebody_else_was_faster_is_none(then: str) -> None:
+    client = Client("RUNNING", then, refuses=True)
+    cancel(client)
+    assert client.cancelled == 1
+
+
+def test_a_refusal_of_a_run_that_goes_on_is_told() -> None:
+    with pytest.raises(JobRefused):
+        cancel(Client("RUNNING", refuses=True))
+
+
+class Application:
+    """A boto3 client whose application refuses to start a job run while it is in `state`."""
+
+    def __init__(self, state: str, code: str) -> None:
+        self._state = state
+        self._code = code
+
+    def start_job_run(self, **_arguments: Any) -> dict[str, Any]:
+        raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, "StartJobRun")
+
+    def get_application(self, **_arguments: Any) -> dict[str, Any]:
+        return {"application": {"applicationId": "app", "state": self._state}}
+
+
+def start(state: str, code: str = "ValidationException") -> None:
+    configuration = JobConfiguration("app", "arn:role", "s3://code/purge_table.py", "")
+    EmrServerless(Application(state, code), "app", configuration).start("task-1", [])
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "ConflictException"])
+@pytest.mark.parametrize("state", ["CREATING", "STOPPING"])
+def test_an_application_on_its_way_to_another_state_is_asked_again(state: str, code: str) -> None:
+    """It stops by itself after minutes without a job: the next purge may come just then."""
+    with pytest.raises(JobServiceUnavailable):
+        start(state, code)
+
+
+@pytest.mark.parametrize("state", ["STARTED", "STOPPED", "TERMINATED"])
+def test_any_other_refusal_is_for_a_person(state: str) -> None:
+    with pytest.raises(JobRefused):
+        start(state)
+
+
+def test_who_may_not_ask_for_the_state_is_told_of_the_refusal_itself() -> None:
+    class Blind(Application):
+        def get_application(self, **_arguments: Any) -> dict[str, Any]:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetApplication")
+
+    configuration = JobConfiguration("app", "arn:role", "s3://code/purge_table.py", "")
+    with pytest.raises(JobRefused, match="start_job_run"):
+        EmrServerless(Blind("STOPPING", "ValidationException"), "app", configuration).start("task-1", [])

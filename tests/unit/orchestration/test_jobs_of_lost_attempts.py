@@ -1,0 +1,309 @@
+"""The job of a lost attempt is ended before its loss is on record, whatever becomes of the task then."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from delegation.orchestration.dispatch import Swept, sweep
+from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun, JobServiceUnavailable
+from delegation.orchestration.steps import SPARK, Step, Steps
+from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Policies, default_properties
+from delegation.tasks.stores.base import Create
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.claim import lease_next_available_task
+from delegation.tasks.work.external_jobs import INLINE, LeftToSweeper, NoExternalJobs
+from delegation.tasks.work.service import TaskService
+from tests.unit.orchestration.driven import Jobs
+from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
+from tests.unit.tasks.racing import Queue
+
+KIND = "TABLE_PURGE"
+
+
+@dataclass
+class WatchedJobs(Jobs):
+    """Calls `at_cancel` at each cancellation, and can be away or refuse."""
+
+    at_cancel: Callable[[], object] = lambda: None
+    trouble: Exception | None = None
+    listed: list[str] = field(default_factory=list)
+
+    def active(self, prefix: str) -> list[JobRun]:
+        self.listed.append(prefix)
+        if self.trouble is not None:
+            raise self.trouble
+        return list(super().active(prefix))
+
+    def cancel(self, run_id: str) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.at_cancel()
+        super().cancel(run_id)
+
+
+class Site:
+    """One task whose first attempt has a job that hangs, a sweeper and a worker."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.clock = Clock()
+        self.store = MemoryTaskStore()
+        self.jobs = WatchedJobs()
+        self.tasks = TaskService(
+            self.store,
+            Policies.from_properties(default_properties()),
+            Queue(),
+            clock=self.clock,
+            external_jobs=ExternalJobRuns(self.jobs, rest_seconds=30, now=lambda: self.clock().timestamp()),
+        )
+        self.steps = Steps(self.tasks, frozenset({KIND}), jobs=self.jobs)
+        self.task_id = self.store.apply(Create(submitted(dispatch_count=1, **fields))).task_id
+        self.job = f"{self.task_id}-1"
+        self.step = Step.of(self.steps.acquire(Step(self.task_id, 1), self.clock() + MINUTE))
+
+    @property
+    def task(self) -> Task:
+        return self.tasks.get(self.task_id)
+
+    def hangs(self) -> None:
+        self.steps.start_job(self.step)
+        self.jobs.become(self.job, "RUNNING")
+        self.clock.advance(2 * HOUR)
+
+    def sweep(self, **asked: Any) -> list[Swept]:
+        deadline = self.clock() + MINUTE
+        return list(sweep(self.tasks, {KIND}, deadline=deadline, clock=self.clock, **asked))
+
+    def lease(self) -> Task | None:
+        return lease_next_available_task(self.tasks, "worker:b:1:1", {KIND}, lambda now: Lease.lasting(HOUR, now))
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def last_attempt(site: Site) -> None:
+    most = site.tasks._policies.retry(KIND)
+    site.tasks._policies = replace(site.tasks._policies, default=replace(most, max_attempts=1), by_type={})
+
+
+def fails_when_lost(site: Site) -> None:
+    site.tasks._policies = replace(site.tasks._policies, fail_when_lost=frozenset({KIND}))
+
+
+def cancelled(site: Site) -> None:
+    site.tasks.cancel(site.task_id)
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "code"),
+    [
+        (lambda _site: None, Status.RETRY_SCHEDULED, "LOST"),
+        (last_attempt, Status.FAILURE, "LOST"),
+        (fails_when_lost, Status.FAILURE, "LOST"),
+        (cancelled, Status.FAILURE, "CANCELLED"),
+    ],
+    ids=["retried", "exhausted", "not-retried-when-lost", "cancelled"],
+)
+def test_the_sweeper_ends_the_job_of_a_lost_attempt_first(
+    site: Site, ends: Callable[[Site], None], status: Status, code: str
+) -> None:
+    held: list[bool] = []
+    site.jobs.at_cancel = lambda: held.append(site.task.is_held)
+    site.hangs()
+    ends(site)
+    site.sweep()
+    assert (site.task.status, site.task.error_code) == (status, code)
+    assert site.jobs.cancelled == [site.job]
+    assert held == [True]
+
+
+def test_a_worker_ends_the_job_before_it_takes_the_task_over(site: Site) -> None:
+    """Its own attempt may run inline, and look for no former job."""
+    held: list[int] = []
+    site.jobs.at_cancel = lambda: held.append(site.task.attempt_count)
+    site.hangs()
+    leased = site.lease()
+    assert leased is not None
+    assert (leased.attempt_count, leased.job_run_id, leased.engine) == (2, None, None)
+    assert site.jobs.cancelled == [site.job]
+    assert held == [1]
+
+
+def test_a_crash_between_the_cancellation_and_the_record_is_made_up_for(site: Site) -> None:
+    site.hangs()
+
+    def crashes(point: str) -> None:
+        if point == "before apply":
+            raise StoreUnavailable("the process died here")
+
+    site.store.fault = crashes
+    assert [type(one.error) for one in site.sweep()] == [StoreUnavailable]
+    assert site.task.is_held
+    site.store.fault = lambda _point: None
+    site.sweep()
+    assert site.task.error_code == "LOST"
+    assert site.jobs.cancelled == [site.job, site.job]
+
+
+def test_a_job_whose_id_was_not_stored_is_found(site: Site) -> None:
+    """StartJob died after it had started the job, and before it could say so."""
+    site.jobs.start(site.job, [])
+    site.clock.advance(2 * HOUR)
+    last_attempt(site)
+    site.sweep()
+    assert site.task.status is Status.FAILURE
+    assert site.jobs.cancelled == [site.job]
+
+
+def test_while_the_job_service_is_away_no_loss_is_recorded_and_nobody_is_hidden(site: Site) -> None:
+    site.hangs()
+    others = [site.store.apply(Create(submitted(dispatch_count=1))).task_id for _ in range(3)]
+    site.clock.advance(HOUR)
+    site.jobs.trouble = JobServiceUnavailable("EMR Serverless answered ThrottlingException to list_job_runs")
+    swept = site.sweep(limit=1)
+    assert {one.after.task_id for one in swept if one.after} == {site.task_id, *others}
+    assert [one.after.task_id for one in swept if one.after and one.unsettled] == [site.task_id]
+    assert site.task.is_held
+    assert site.lease() is None or site.task.is_held
+    assert [site.tasks.get(task_id).dispatch_count for task_id in others] == [2, 2, 2]
+    site.jobs.trouble = None
+    site.clock.advance(MINUTE)
+    site.sweep()
+    assert site.task.error_code == "LOST"
+    assert site.jobs.cancelled == [site.job]
+
+
+def test_a_job_service_that_is_away_is_not_waited_for_once_per_lost_task(site: Site) -> None:
+    """Each of these waits is a time-out, and a few of them are all the time that a sweep has."""
+    site.hangs()
+    for _ in range(5):
+        other = site.store.apply(Create(submitted(dispatch_count=1))).task_id
+        site.steps.acquire(Step(other, 1), site.clock() + MINUTE)
+    site.clock.advance(2 * HOUR)
+    site.jobs.listed.clear()
+    site.jobs.trouble = JobServiceUnavailable("EMR Serverless: ConnectTimeoutError")
+    site.sweep()
+    assert len(site.jobs.listed) == 1
+    site.clock.advance(MINUTE)
+    site.jobs.trouble = None
+    assert {one.after.error_code for one in site.sweep() if one.after} == {"LOST"}
+    assert len(site.jobs.listed) == 1 + 6
+
+
+def test_what_the_job_service_refuses_stops_no_recovery(site: Site) -> None:
+    site.hangs()
+    site.jobs.trouble = JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
+    site.sweep()
+    assert site.task.error_code == "LOST"
+
+
+def test_no_job_is_looked_for_where_none_can_be(site: Site) -> None:
+    site.tasks.note(site.task_id, 1, engine=INLINE)
+    site.clock.advance(2 * HOUR)
+    site.sweep()
+    assert site.task.error_code == "LOST"
+    assert site.jobs.listed == []
+
+
+def test_a_lease_that_is_renewed_at_the_last_moment_stands(site: Site) -> None:
+    site.hangs()
+    site.jobs.at_cancel = lambda: site.tasks.heartbeat(site.task_id, 1, lambda now: Lease.lasting(HOUR, now))
+    site.sweep()
+    assert (site.task.is_held, site.task.attempt_count) == (True, 1)
+
+
+def test_a_successor_that_is_lost_at_once_is_looked_at_anew(site: Site) -> None:
+    """The attempt that was ended is not the one that is lost by the time of the write: its job runs still."""
+    site.hangs()
+
+    def overtaken() -> None:
+        site.jobs.at_cancel = lambda: None
+        site.tasks.acquire(site.task_id, "worker:c:1:1", lambda now: Lease.lasting(HOUR, now))
+        site.jobs.start(f"{site.task_id}-2", [])
+        site.tasks.note(site.task_id, 2, engine=SPARK, job_run_id=f"{site.task_id}-2")
+        site.clock.advance(2 * HOUR)
+
+    site.jobs.at_cancel = overtaken
+    site.tasks.reconcile(site.task_id)
+    assert (site.task.is_held, site.task.attempt_count) == (True, 2)
+    site.sweep()
+    assert site.task.error_code == "LOST"
+    assert f"{site.task_id}-2" in site.jobs.cancelled
+
+
+EXECUTION, WORKER = "{task_id}-1", "worker:a:1:1"
+
+
+@pytest.mark.parametrize(
+    ("outside", "owner", "engine", "run_id", "lost"),
+    [
+        (NoExternalJobs(), EXECUTION, None, None, True),
+        (NoExternalJobs(), EXECUTION, INLINE, None, True),
+        (NoExternalJobs(), EXECUTION, SPARK, None, False),
+        (NoExternalJobs(), EXECUTION, SPARK, "job", False),
+        (LeftToSweeper(), EXECUTION, None, None, False),
+        (LeftToSweeper(), EXECUTION, INLINE, None, True),
+        (LeftToSweeper(), EXECUTION, SPARK, "job", False),
+        (LeftToSweeper(), WORKER, None, None, True),
+        (LeftToSweeper(), WORKER, None, "job", False),
+    ],
+)
+def test_who_cannot_end_jobs_leaves_attempts_that_may_have_one(
+    site: Site,
+    outside: NoExternalJobs | LeftToSweeper,
+    owner: str,
+    engine: str | None,
+    run_id: str | None,
+    *,
+    lost: bool,
+) -> None:
+    owner = owner.format(task_id=site.task_id)
+    site.tasks.note(site.task_id, 1, lease_owner=owner, engine=engine, job_run_id=run_id)
+    site.tasks._external_jobs = outside
+    site.clock.advance(2 * HOUR)
+    assert (site.lease() is not None) is lost
+    assert site.task.attempt_count == (2 if lost else 1)
+
+
+def test_a_job_that_was_started_too_late_is_ended_by_who_started_it(site: Site) -> None:
+    """The step stood still between its look at the task and the start, and was found lost meanwhile."""
+    begin = site.jobs.start
+
+    def starts_late(name: str, arguments: list[str]) -> str:
+        site.clock.advance(2 * HOUR)
+        site.sweep()
+        return begin(name, arguments)
+
+    site.jobs.start = starts_late  # type: ignore[method-assign]
+    assert site.steps.start_job(site.step)["next"] == "complete"
+    assert site.task.error_code == "LOST"
+    assert site.jobs.cancelled == [site.job]
+
+
+def test_a_repeated_start_of_a_lost_attempt_ends_its_job(site: Site) -> None:
+    """The call that started it died before it could end it, and Step Functions asks again."""
+    site.clock.advance(2 * HOUR)
+    site.sweep()
+    site.jobs.start(site.job, [])
+    site.jobs.start(f"{site.job}0", [])
+    assert site.steps.start_job(site.step)["next"] == "complete"
+    assert site.jobs.cancelled == [site.job]
+
+
+def test_make_due_ends_the_job_before_it_gives_the_task_back(site: Site) -> None:
+    site.steps.start_job(site.step)
+    site.jobs.trouble = JobServiceUnavailable("EMR Serverless: ReadTimeoutError")
+    with pytest.raises(JobServiceUnavailable):
+        site.steps.make_due(site.step)
+    assert site.task.is_held
+    site.jobs.trouble = None
+    site.clock.advance(MINUTE)
+    site.steps.make_due(site.step)
+    assert site.task.error_code == "EXECUTION_INTERRUPTED"
+    assert site.jobs.cancelled == [site.job]

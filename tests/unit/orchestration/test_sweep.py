@@ -1,0 +1,60 @@
+"""Sweeping: what is due is looked at, whatever else is due."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+from delegation.orchestration.dispatch import sweep
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Create
+from tests.unit.edge.world import World
+from tests.unit.tasks.builders import submitted
+
+HOUR = timedelta(hours=1)
+
+
+def accepted(world: World, kind: str) -> Task:
+    now = world.clock()
+    world.clock.advance(timedelta(seconds=1))
+    times = dict.fromkeys(("received_timestamp", "created_ts", "last_status_change_ts"), now)
+    task = submitted(
+        str(uuid4()), task_type=kind, next_scheduled_run_ts=now, due_at=now + timedelta(minutes=1), **times
+    )
+    return world.store.apply(Create(task))
+
+
+def test_tasks_of_a_newer_release_hide_none_of_ours() -> None:
+    world = World()
+    for _ in range(12):
+        accepted(world, "NEWER")
+    ours = [accepted(world, "TABLE_PURGE").task_id for _ in range(7)]
+    world.clock.advance(HOUR)
+    swept = list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5))
+    assert [one.after.task_id for one in swept if one.after] == ours
+    assert [task_id for task_id, _ in world.queue.sent] == ours
+
+
+def test_only_tasks_of_a_newer_release() -> None:
+    world = World()
+    for _ in range(5):
+        accepted(world, "NEWER")
+    world.clock.advance(HOUR)
+    assert list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5)) == []
+
+
+def test_records_that_cannot_be_read_hide_none_of_the_others(monkeypatch) -> None:
+    world = World()
+    unreadable = {accepted(world, "TABLE_PURGE").task_id for _ in range(12)}
+    ours = [accepted(world, "TABLE_PURGE").task_id for _ in range(7)]
+    world.clock.advance(HOUR)
+    read = world.store.get
+
+    def get(task_id: str) -> Task | None:
+        if task_id in unreadable:
+            raise MalformedRecord(f"task {task_id}: format: 9")
+        return read(task_id)
+
+    monkeypatch.setattr(world.store, "get", get)
+    swept = list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5))
+    assert [one.after.task_id for one in swept if one.after] == ours
+    assert len([one for one in swept if one.error]) == len(unreadable)

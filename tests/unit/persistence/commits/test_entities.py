@@ -1,0 +1,449 @@
+"""Named entities, realms and catalogs, and references after a disaster."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from delegation.persistence.backends.base import SYSTEM, Locator, ObjectKey
+from delegation.persistence.catalogs.realms import CATALOG_TYPE, MAIN, REALM_TYPE, Realms, RealmStatus
+from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.entities import HEAD_TYPE, Directory, EntityChanges, EntityHead, directory_of, seal
+from delegation.persistence.errors import (
+    BackendUnavailable,
+    EntityExists,
+    EntityNotFound,
+    HeadIncomplete,
+    HeadNotListed,
+    OutcomeUnknown,
+    RealmNotReady,
+    ReferenceNotFound,
+    StaleObject,
+)
+from delegation.persistence.index.errors import InvalidPageToken
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.index.stripes import STRIPES
+from delegation.persistence.maintenance.coordination import TASK_TYPE
+from delegation.persistence.maintenance.recovery import recent_heads, reset
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy
+from delegation.persistence.objects.objects import ObjectRef
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+
+TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, FILTER_TYPE, TASK_TYPE])
+SMALL = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
+KEYS = [IndexKey.of("ns", f"t{number}") for number in range(40)]
+
+
+class World:
+    def __init__(self, policy: IndexPolicy = SMALL) -> None:
+        self.backend = CountingBackend()
+        self.clock = FakeClock()
+        self._ids = itertools.count(1)
+        self.policy = policy
+        self.store = self.store_of("r", "c")
+        self.store.create_reference(MAIN)
+        self.committer = self.committer_of(self.store)
+
+    def store_of(self, realm: str, catalog: str) -> CatalogStore:
+        return store_on(self.backend, self.clock, ids=self._ids.__next__, realm=realm, catalog=catalog, types=TYPES)
+
+    def settings(self) -> dict[str, Any]:
+        retry = CommitRetries(tries=50, seconds=1e9)
+        return {"sleep": self.clock.sleep, "clock": self.clock.seconds, "draw": lambda: 0.5, "retry": retry}
+
+    def committer_of(self, store: CatalogStore, **more: Any) -> Committer[EntityHead]:
+        return Committer(store, MAIN, EntityHead, seal=seal(self.policy), **self.settings(), **more)
+
+    def realms(self) -> Realms:
+        return Realms(self.backend, self.store_of, policy=self.policy, **self.settings())
+
+    def directory(self) -> Directory[Entity]:
+        return directory_of(self.store_of("r", "c"), MAIN, Entity, policy=self.policy, **self.settings())
+
+    def content(self) -> dict[str, int]:
+        """All entities of the head as a new process reads them."""
+        store = self.store_of("r", "c")
+        head = self.committer_of(store).head()
+        if head is None:
+            return {}
+        items = dict(head.value.working_index(store.fetch_many).items())
+        found = store.fetch_many(items.values())
+        return {
+            key.elements()[-1]: one.value.number
+            for key, one in zip(items, found, strict=True)
+            if one is not None and isinstance(one.value, Entity)
+        }
+
+    def sweep(self) -> int:
+        policy = MaintenancePolicy(grace=100, expected=1_000)
+        return Maintenance(self.backend, self.store_of, now_us=self.clock.now_us, policy=policy).run().deleted
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def changing(**changes: int | None) -> Any:
+    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, list[bool]]:
+        entities = EntityChanges(attempt)
+        done = []
+        for name, number in changes.items():
+            key = IndexKey.of("ns", name)
+            if number is None:
+                done.append(entities.remove(key))
+            else:
+                entities.put(key, Entity(name=name, number=number))
+        return Changed(entities.head, done)
+
+    return change
+
+
+class Entities(RuleBasedStateMachine):
+    """A catalog against a dict: several changes a commit, several processes, spilling all the time, swept at times."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.world = World()
+        self.others = [self.world.committer_of(self.world.store_of("r", "c")) for _ in range(2)]
+        self.model: dict[str, int] = {}
+
+    @rule(
+        changes=st.dictionaries(
+            st.sampled_from([f"t{n}" for n in range(30)]), st.none() | st.integers(0, 9), max_size=6
+        ),
+        who=st.integers(0, 1),
+    )
+    def commit(self, changes: dict[str, int | None], who: int) -> None:
+        removed = self.others[who].commit(changing(**changes)).result
+        assert removed == [name in self.model for name, number in changes.items() if number is None]
+        for name, number in changes.items():
+            if number is None:
+                self.model.pop(name, None)
+            else:
+                self.model[name] = number
+
+    @rule()
+    def sweep(self) -> None:
+        self.world.clock.advance(1_000)
+        self.world.sweep()
+
+    @invariant()
+    def same(self) -> None:
+        if hasattr(self, "world"):
+            assert self.world.content() == self.model
+
+
+TestEntities = Entities.TestCase
+TestEntities.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+
+
+def test_put_after_remove_in_one_commit(world: World) -> None:
+    world.committer.commit(changing(a=1))
+
+    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        key = IndexKey.of("ns", "a")
+        assert entities.remove(key)
+        assert entities.get(key) is None
+        assert list(entities.items()) == []
+        ref = entities.put(key, Entity(name="a", number=2))
+        assert entities.get(key) == ref
+        assert dict(entities.items()) == {key: ref}
+        return Changed(entities.head, None)
+
+    world.committer.commit(change)
+    assert world.content() == {"a": 2}
+
+
+def test_a_renamed_entity_keeps_its_object(world: World) -> None:
+    world.committer.commit(changing(a=1))
+
+    def rename(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        ref = entities.get(IndexKey.of("ns", "a"))
+        assert ref
+        entities.link(IndexKey.of("ns", "b"), ref)
+        entities.remove(IndexKey.of("ns", "a"))
+        return Changed(entities.head, None)
+
+    world.committer.commit(rename)
+    assert world.content() == {"b": 1}
+    assert len(world.backend.stored_ids("entity")) == 1
+
+
+def test_an_uncontended_commit_that_spills_takes_two_round_trips_too(world: World) -> None:
+    world.committer.commit(changing(**{f"t{n}": n for n in range(200)}))
+    before = world.backend.stored_ids(STRIPES.name)
+    assert len(before) > 1
+    world.backend.calls.clear()
+    for number in range(100):
+        world.committer.commit(changing(**{f"t{number}": 50}))
+    assert world.backend.stored_ids(STRIPES.name) > before
+    assert world.backend.calls == ["put_many", "replace_reference"] * 100
+
+
+def test_grouped_changes_see_each_other_and_the_index_is_stored_once(world: World) -> None:
+    world.committer.commit(changing(n=0))
+
+    def raised(attempt: Attempt[EntityHead]) -> Changed[EntityHead, int]:
+        entities = EntityChanges(attempt)
+        done = entities.update(
+            IndexKey.of("ns", "n"), lambda old: old.model_copy(update={"number": old.number + 1}), Entity
+        )
+        return Changed(entities.head, done.value.number)
+
+    with ThreadPoolExecutor(8) as pool:
+        results = [done.result for done in pool.map(lambda _: world.committer.commit(raised), range(80))]
+    assert sorted(results) == list(range(1, 81))
+    assert world.content() == {"n": 80}
+
+
+def test_grouped_changes_of_different_names_are_all_stored(world: World) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: world.committer.commit(changing(**{f"t{number}": number})), range(60)))
+    assert world.content() == {f"t{number}": number for number in range(60)}
+    head = world.committer.head()
+    assert head
+    assert dict(head.value.waiting) == {}
+
+
+def test_a_directory_creates_updates_removes(world: World) -> None:
+    directory = world.directory()
+    with pytest.raises(EntityNotFound):
+        directory.get("a")
+    directory.create("a", Entity(name="a", number=1))
+    with pytest.raises(EntityExists):
+        world.directory().create("a", Entity(name="a", number=2))
+    updated = directory.update("a", lambda old: old.model_copy(update={"number": 5}))
+    assert world.directory().get("a") == updated
+    with pytest.raises(ZeroDivisionError):
+        directory.remove("a", check=lambda value: 1 // 0)
+    assert directory.get("a").value.number == 5
+    directory.remove("a")
+    for missing in (lambda: directory.remove("a"), lambda: directory.update("a", lambda old: old)):
+        with pytest.raises(EntityNotFound):
+            missing()
+
+
+def test_paging_sees_one_state_while_others_commit(world: World) -> None:
+    directory, other = world.directory(), world.directory()
+    for number in range(25):
+        directory.create(f"n{number:02}", Entity(name="x", number=number))
+    seen: list[int] = []
+    token: str | None = None
+    while True:
+        page = directory.page(limit=4, token=token)
+        seen += [one.value.number for _, one in page.entities]
+        token = page.next_token
+        if token is None:
+            break
+        other.create(f"n{len(seen):02}x", Entity(name="y", number=-1))
+        other.remove(f"n{len(seen):02}")
+    assert seen == list(range(25))
+    with pytest.raises(InvalidPageToken):
+        directory.page(limit=4, token="bm9uZQ")
+
+
+def test_a_listing_that_took_too_long_is_begun_again(world: World) -> None:
+    directory = world.directory()
+    assert directory.page(limit=2).entities == ()
+    for number in range(5):
+        directory.create(f"n{number}", Entity(name="x", number=number))
+    token = directory.page(limit=2).next_token
+    for number in range(25):
+        directory.update("n0", lambda old, n=number: old.model_copy(update={"number": n}))
+    world.clock.advance(1_000)
+    world.sweep()
+    with pytest.raises(InvalidPageToken, match="no longer kept"):
+        world.directory().page(limit=2, token=token)
+
+
+def test_realms_and_catalogs_are_entities(world: World) -> None:
+    realms = world.realms()
+    realms.create("acme", {"tier": "gold"})
+    with pytest.raises(EntityExists):
+        world.realms().create("acme", {})
+    with pytest.raises(ValueError, match="name"):
+        realms.create("", {})
+    realms.update("acme", {"tier": "silver"})
+    assert world.realms().get("acme").properties == {"tier": "silver"}
+    assert [key.elements() for key, _ in realms.page(limit=10).entities] == [("acme",)]
+    store = realms.create_catalog("acme", "sales", {"owner": "x"})
+    assert realms.open("acme", "sales").catalog == store.catalog
+    assert realms.catalogs("acme").get("sales").value.properties == {"owner": "x"}
+    with pytest.raises(EntityExists):
+        realms.create_catalog("acme", "sales", {})
+    for absent in (lambda: realms.open("acme", "none"), lambda: realms.get("none"), lambda: realms.catalogs("none")):
+        with pytest.raises(EntityNotFound):
+            absent()
+
+
+def test_a_catalog_name_used_again_finds_nothing_of_the_old_catalog(world: World) -> None:
+    realms = world.realms()
+    realms.create("acme", {})
+    old = realms.create_catalog("acme", "sales", {})
+    world.committer_of(old).commit(changing(a=1))
+    realms.drop_catalog("acme", "sales")
+    with pytest.raises(EntityNotFound):
+        realms.open("acme", "sales")
+    with pytest.raises(ReferenceNotFound):
+        world.committer_of(old).commit(changing(b=1))
+    new = realms.create_catalog("acme", "sales", {})
+    assert world.committer_of(new).head() is None
+    with pytest.raises(ReferenceNotFound):
+        world.committer_of(old).commit(changing(b=1))
+    world.clock.advance(1_000)
+    world.sweep()
+    assert world.backend.stored_ids("entity") == set()
+
+
+def test_a_drop_that_was_interrupted_is_gone_on_with(world: World) -> None:
+    realms = world.realms()
+    realms.create("acme", {})
+    realms.create_catalog("acme", "sales", {})
+    world.backend.meanwhile["delete_reference"] = [lambda: 1 // 0]
+    with pytest.raises(ZeroDivisionError):
+        realms.drop_catalog("acme", "sales")
+    with pytest.raises(EntityNotFound, match="being dropped"):
+        world.realms().open("acme", "sales")
+    with pytest.raises(EntityExists):
+        realms.create_catalog("acme", "sales", {})
+    world.realms().drop_catalog("acme", "sales")
+    assert {one.key.realm for one in world.backend.references() if one.key.catalog not in {SYSTEM, "c"}} == set()
+
+
+def test_realm_status_moves_only_where_it_may(world: World) -> None:
+    realms = world.realms()
+    realms.create("acme", {})
+    for wrong in (RealmStatus.PURGING, RealmStatus.ACTIVE):
+        with pytest.raises(RealmNotReady):
+            realms.set_status("acme", wrong)
+    realms.set_status("acme", RealmStatus.INACTIVE)
+    with pytest.raises(RealmNotReady):
+        realms.catalogs("acme")
+    realms.set_status("acme", RealmStatus.ACTIVE)
+    assert realms.catalogs("acme").page(limit=5).entities == ()
+
+
+def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: World) -> None:
+    realms = world.realms()
+    for realm in ("acme", "other", "acm"):
+        realms.create(realm, {})
+        for catalog in ("one", "two"):
+            committer = world.committer_of(realms.create_catalog(realm, catalog, {}))
+            for number in range(15):
+                committer.commit(changing(**{f"t{number}": number}))
+    with pytest.raises(RealmNotReady):
+        realms.purge("acme")
+    realms.set_status("acme", RealmStatus.INACTIVE)
+    done = realms.purge("acme", page=7)
+    assert done.references == 3
+    assert done.objects > 60
+    assert not [key for key in world.backend._objects if key.realm == "acme"]
+    assert [key.elements()[0] for key, _ in realms.page(limit=9).entities] == ["acm", "other"]
+    assert world.committer_of(realms.open("other", "two")).head()
+    with pytest.raises(EntityNotFound):
+        realms.purge("acme")
+    realms.create("acme", {})
+    assert realms.catalogs("acme").page(limit=5).entities == ()
+
+
+def test_a_purge_that_was_interrupted_is_gone_on_with(world: World) -> None:
+    realms = world.realms()
+    realms.create("acme", {})
+    committer = world.committer_of(realms.create_catalog("acme", "one", {}))
+    for number in range(20):
+        committer.commit(changing(**{f"t{number}": number}))
+    realms.set_status("acme", RealmStatus.INACTIVE)
+    for step in ("delete_reference", "scan", "delete_many"):
+        world.backend.fail_before[step] = [BackendUnavailable("down")]
+        with pytest.raises(BackendUnavailable):
+            world.realms().purge("acme", page=5)
+        with pytest.raises(RealmNotReady):
+            realms.set_status("acme", RealmStatus.ACTIVE)
+    world.realms().purge("acme")
+    assert not [key for key in world.backend._objects if key.realm == "acme"]
+
+
+def test_refs_list_shows_which_recent_heads_are_complete_and_reset_goes_back(world: World) -> None:
+    ids = [world.committer.commit(changing(**{f"t{n}": n})).commit_id or 0 for n in range(5)]
+    reference = world.store.current_reference(MAIN)
+    heads = list(recent_heads(world.store, reference))
+    assert [(one.id, one.current, one.problem) for one in heads] == [
+        (id_, position == 0, None) for position, id_ in enumerate(ids[::-1])
+    ]
+    # The newest head did not arrive, and of the one before an entity did not.
+    last = max(world.backend.stored_ids("entity") - {max(world.backend.stored_ids("entity"))})
+    world.backend.delete_many(
+        [Locator(ObjectKey("r", "c", "catalog-head", ids[4])), Locator(ObjectKey("r", "c", "entity", last))]
+    )
+    fresh = world.store_of("r", "c")
+    heads = list(recent_heads(fresh, reference))
+    assert [one.problem is None for one in heads] == [False, False, True, True, True]
+    with pytest.raises(HeadIncomplete, match=str(ids[3])):
+        reset(fresh, MAIN, ids[3])
+    moved = reset(fresh, MAIN, ids[2])
+    assert moved.heads == (ids[2], *ids[::-1])
+    assert world.content() == {"t0": 0, "t1": 1, "t2": 2}
+    world.committer_of(world.store_of("r", "c")).commit(changing(new=1))
+    assert world.content() == {"t0": 0, "t1": 1, "t2": 2, "new": 1}
+
+
+def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: World) -> None:
+    ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
+    with pytest.raises(HeadNotListed, match="recent heads"):
+        reset(world.store, MAIN, 10**9)
+    with pytest.raises(ReferenceNotFound):
+        reset(world.store, "other", ids[0])
+    world.backend.meanwhile["replace_reference"] = [
+        lambda: world.committer_of(world.store_of("r", "c")).commit(changing(b=1))
+    ]
+    with pytest.raises(StaleObject):
+        reset(world.store, MAIN, ids[0])
+    assert world.content() == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_reset_without_an_answer_is_done_once(world: World, applied: bool) -> None:
+    ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
+    faults = world.backend.fail_after if applied else world.backend.fail_before
+    faults["replace_reference"] = [OutcomeUnknown("cut off")]
+    assert reset(world.store, MAIN, ids[0]).heads == (ids[0], *ids[::-1])
+    assert world.content() == {"a": 0}
+
+
+def test_a_commit_prepared_before_a_reset_does_not_undo_it(world: World) -> None:
+    ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
+    world.backend.meanwhile["replace_reference"] = [lambda: reset(world.store_of("r", "c"), MAIN, ids[0])]
+    world.committer.commit(changing(b=1))
+    assert world.content() == {"a": 0, "b": 1}
+
+
+def test_a_reset_keeps_a_head_without_its_objects_only_if_told_so(world: World) -> None:
+    done = world.committer.commit(changing(a=1))
+    world.committer.commit(changing(a=2))
+    first = done.commit_id or 0
+    lowest = min(world.backend.stored_ids("entity"))
+    world.backend.delete_many([Locator(ObjectKey("r", "c", "entity", lowest))])
+    fresh = world.store_of("r", "c")
+    with pytest.raises(HeadIncomplete):
+        reset(fresh, MAIN, first)
+    assert reset(fresh, MAIN, first, even_if_incomplete=True).head == first
+
+
+def test_heads_are_values(world: World) -> None:
+    one = EntityHead()
+    other = one.with_changes({KEYS[0]: ObjectRef("entity", 1)})
+    assert dict(one.waiting) == {}
+    again = other.with_changes({KEYS[1]: ObjectRef("entity", 2), KEYS[2]: None})
+    assert dict(other.waiting) == {KEYS[0]: ObjectRef("entity", 1)}
+    assert dict(again.waiting) == {KEYS[0]: ObjectRef("entity", 1), KEYS[1]: ObjectRef("entity", 2), KEYS[2]: None}

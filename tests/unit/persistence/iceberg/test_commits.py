@@ -1,0 +1,173 @@
+"""Managed metadata in a catalog: committed with its table's name in two round trips, whole under threads and sweeps."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from delegation.persistence.iceberg.errors import IcebergConflict
+from delegation.persistence.iceberg.layout import TABLE, Json
+from delegation.persistence.iceberg.metadata import ManagedMetadata
+from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
+from delegation.persistence.iceberg.updates import add_snapshot, remove_snapshots, set_ref
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.index.spill import IndexPolicy
+from delegation.persistence.index.stripes import STRIPES
+from delegation.persistence.maintenance.coordination import TASK_TYPE
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
+from tests.unit.persistence.builders import CountingBackend, FakeClock, store_on
+from tests.unit.persistence.iceberg.iceberg_fixtures import as_json, document_of, pyiceberg_table, snapshot_of
+
+TYPES = ObjectTypes([HEAD_TYPE, STRIPES, FILTER_TYPE, TASK_TYPE, *ICEBERG_TYPES])
+POLICY = IndexPolicy(min_embedded=200, max_embedded=2_000, stripe=1_000)
+NAME = IndexKey.of("ns", "t")
+Change = Any
+
+
+class Tables:
+    """One process with tables in a catalog."""
+
+    def __init__(self, backend: CountingBackend, clock: FakeClock, ids: Any) -> None:
+        self.backend = backend
+        self.clock = clock
+        self.store = store_on(backend, clock, ids=ids, types=TYPES)
+        self.committer: Committer[EntityHead] = Committer(
+            self.store, "main", EntityHead, seal=seal(POLICY), retry=CommitRetries(tries=100, seconds=1e9),
+            sleep=clock.sleep, clock=clock.seconds, draw=lambda: 0.5,
+        )  # fmt: skip
+
+    def create(self, key: IndexKey, document: Json) -> None:
+        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+            entities = EntityChanges(attempt)
+            new = ManagedMetadata.of(document, TABLE, attempt.fetch_many)
+            entities.put(key, new.finish(POLICY, attempt.write))
+            return Changed(entities.head, None)
+
+        self.committer.commit(change)
+
+    def update(self, key: IndexKey, change: Change) -> None:
+        def changed(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, IcebergMetadata)
+            assert found is not None
+            table = ManagedMetadata(found.value, attempt.fetch_many)
+            change(table)
+            entities.put(key, table.finish(POLICY, attempt.write))
+            return Changed(entities.head, None)
+
+        self.committer.commit(changed)
+
+    def document(self, key: IndexKey) -> Json:
+        head = self.committer.head()
+        assert head is not None
+        ref = head.value.working_index(self.store.fetch_many).get(key)
+        assert ref is not None
+        found = self.store.fetch(ref, IcebergMetadata)
+        assert found is not None
+        return ManagedMetadata(found.value, self.store.fetch_many).document()
+
+
+@pytest.fixture
+def tables() -> Tables:
+    first = process(CountingBackend(), FakeClock(), itertools.count(1 << 40).__next__)
+    first.store.create_reference("main")
+    return first
+
+
+def process(backend: CountingBackend, clock: FakeClock, ids: Any) -> Tables:
+    return Tables(backend, clock, ids)
+
+
+def appended(table: ManagedMetadata, *, snapshot_id: int) -> None:
+    """As a fine-granular append: the catalog assigns the sequence number and the parent."""
+    current = table.field("current-snapshot-id")
+    add_snapshot(
+        table,
+        {
+            "snapshot-id": snapshot_id,
+            **({"parent-snapshot-id": current} if current not in (None, -1) else {}),
+            "sequence-number": table.field("last-sequence-number") + 1,
+            "timestamp-ms": 1_700_000_000_000,
+            "manifest-list": f"s3://lake/{snapshot_id}.avro",
+            "summary": {"operation": "append"},
+            "schema-id": 0,
+        },
+    )
+    set_ref(table, "main", {"snapshot-id": snapshot_id, "type": "branch"}, now_ms=0)
+
+
+def test_a_snapshot_is_added_in_two_round_trips(tables: Tables) -> None:
+    tables.create(NAME, document_of(pyiceberg_table(2, 100)))
+    tables.update(NAME, lambda table: appended(table, snapshot_id=1))
+    tables.backend.calls.clear()
+    tables.update(NAME, lambda table: appended(table, snapshot_id=2))
+    assert tables.backend.calls == ["put_many", "replace_reference"]
+
+
+def test_appends_of_many_threads_and_processes_are_all_kept_in_one_line(tables: Tables) -> None:
+    tables.create(NAME, document_of(pyiceberg_table(2, 0)))
+    ids = itertools.count(1 << 50)
+    others = [tables, process(tables.backend, tables.clock, ids.__next__)]
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [
+            pool.submit(others[number % 2].update, NAME, lambda table, n=number + 1: appended(table, snapshot_id=n))
+            for number in range(64)
+        ]
+        for job in jobs:
+            job.result()
+    document = others[0].document(NAME)
+    assert {one["snapshot-id"] for one in document["snapshots"]} == set(range(1, 65))
+    assert [one["sequence-number"] for one in document["snapshots"]] == list(range(1, 65))
+    line = [one["snapshot-id"] for one in document["snapshots"]]
+    assert [one.get("parent-snapshot-id") for one in document["snapshots"]] == [None, *line[:-1]]
+    assert [entry["snapshot-id"] for entry in document["snapshot-log"]] == line
+
+
+def test_several_tables_change_in_one_commit_or_none_does(tables: Tables) -> None:
+    other = IndexKey.of("ns", "u")
+    for key in (NAME, other):
+        tables.create(key, document_of(pyiceberg_table(2, 1)))
+    before = as_json(tables.document(NAME))
+
+    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        for key, snapshot_id in ((NAME, 5), (other, snapshot_of(0).snapshot_id)):
+            found = entities.fetch(key, IcebergMetadata)
+            assert found is not None
+            table = ManagedMetadata(found.value, attempt.fetch_many)
+            appended(table, snapshot_id=snapshot_id)
+            entities.put(key, table.finish(POLICY, attempt.write))
+        return Changed(entities.head, None)
+
+    with pytest.raises(IcebergConflict, match="exists already"):
+        tables.committer.commit(change)
+    assert as_json(tables.document(NAME)) == before
+
+
+def test_a_sweep_deletes_what_was_expired_and_nothing_that_is_needed(tables: Tables) -> None:
+    tables.create(NAME, document_of(pyiceberg_table(2, 120)))
+    gone = [snapshot_of(number).snapshot_id for number in range(1, 100)]
+    tables.update(NAME, lambda table: remove_snapshots(table, gone))
+    expected = tables.document(NAME) | {"last-updated-ms": 29}
+    assert len(tables.backend.stored_ids("iceberg-snapshot")) == 120
+    # More commits than a reference keeps recent heads, all before the grace period.
+    for number in range(30):
+        tables.clock.advance(10)
+        tables.update(NAME, lambda table, now=number: table.set_field("last-updated-ms", now))
+    tables.clock.advance(1_000)
+
+    def store_of(realm: str, catalog: str) -> CatalogStore:
+        return store_on(tables.backend, tables.clock, realm=realm, catalog=catalog, types=TYPES)
+
+    policy = MaintenancePolicy(grace=100, expected=1_000)
+    Maintenance(tables.backend, store_of, policy=policy, now_us=tables.clock.now_us).run()
+    fresh = process(tables.backend, tables.clock, itertools.count(1 << 55).__next__)
+    assert as_json(fresh.document(NAME)) == as_json(expected)
+    # Up to a spill, stripes name some that the embedded index hides.
+    assert 21 <= len(tables.backend.stored_ids("iceberg-snapshot")) < 40

@@ -1,0 +1,71 @@
+"""Keys sort as their elements do and give them back, whatever the elements hold."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.index.keys import MAX_KEY_BYTES, IndexKey
+from tests.unit.persistence.index.index_fixtures import key_elements
+
+
+def in_utf8(elements: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(element.encode() for element in elements)
+
+
+@settings(deadline=None)
+@given(key_elements)
+def test_elements_come_back(elements: tuple[str, ...]) -> None:
+    assert IndexKey.of(*elements).elements() == elements
+
+
+@settings(deadline=None)
+@given(key_elements, key_elements)
+def test_keys_sort_as_their_elements_do(left: tuple[str, ...], right: tuple[str, ...]) -> None:
+    assert (IndexKey.of(*left) < IndexKey.of(*right)) == (in_utf8(left) < in_utf8(right))
+    assert (IndexKey.of(*left) == IndexKey.of(*right)) == (left == right)
+
+
+@settings(deadline=None)
+@given(key_elements, key_elements)
+def test_what_begins_with_a_key_lies_between_its_bounds_and_nothing_else_does(
+    prefix: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    lowest, beyond = IndexKey.of(*prefix).below()
+    for elements in (other, prefix + other, prefix):
+        assert (lowest <= IndexKey.of(*elements) < beyond) == (elements[: len(prefix)] == prefix)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_key_or_refused(data: bytes) -> None:
+    try:
+        elements = IndexKey(data).elements()
+    except CorruptIndexError:
+        return
+    assert IndexKey.of(*elements) == data
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x01", b"a\x01\x00b", b"\x01\x03", b"\x01\x01\x01", b"\xff", b"\xe2\x82", b"a\x00\xed\xa0\x80"]
+)
+def test_bytes_that_no_elements_make_are_refused(data: bytes) -> None:
+    with pytest.raises(CorruptIndexError):
+        IndexKey(data).elements()
+
+
+def test_the_order_is_that_of_code_points_across_surrogates() -> None:
+    """UTF-16 would put U+1F600 (surrogates D83D DE00) before U+FFFF."""
+    assert IndexKey.of("\uffff") < IndexKey.of("\U0001f600")
+
+
+def test_a_key_is_limited_and_not_empty() -> None:
+    assert len(IndexKey.of("x" * MAX_KEY_BYTES)) == MAX_KEY_BYTES
+    for refused in ((), ("x" * (MAX_KEY_BYTES + 1),), ("\x00" * (MAX_KEY_BYTES // 2 + 1),), ("\ud800",)):
+        with pytest.raises(ValueError):
+            IndexKey.of(*refused)
+
+
+def test_a_key_shows_its_elements_and_a_broken_one_its_bytes() -> None:
+    assert repr(IndexKey.of("a", "\x00")) == "IndexKey.of('a', '\\x00')"
+    assert repr(IndexKey(b"\x01")) == "IndexKey(b'\\x01')"

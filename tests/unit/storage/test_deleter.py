@@ -1,0 +1,302 @@
+"""Deleting: every key accounted for, retries by kind, and a rate that finds the store's limit."""
+
+import threading
+from collections.abc import Sequence
+from threading import Lock
+
+import pytest
+
+from delegation.iceberg.files import TableFile
+from delegation.storage.base import BatchResult, KeyFailure
+from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.memory import MemoryObjectStore
+from delegation.storage.rate import RatePolicy
+from delegation.worksets.attempt import AttemptHandedOver, AttemptLost
+
+QUICK = DeletePolicy(batch=4, threads=2, pause=0.0, longest_pause=0.0)
+
+
+def records(count: int, bucket: str = "b") -> list[TableFile]:
+    return [TableFile(f"s3://{bucket}/k{number:05d}", 8, 10) for number in range(count)]
+
+
+def store_with(files: Sequence[TableFile], **options: object) -> MemoryObjectStore:
+    objects = {tuple(file.path[5:].split("/", 1)): b"x" for file in files}
+    return MemoryObjectStore(objects, **options)  # type: ignore[arg-type]
+
+
+def nothing() -> None:
+    """A checkpoint that lets everything pass."""
+
+
+def deleter(store: MemoryObjectStore, policy: DeletePolicy = QUICK) -> Deleter:
+    return Deleter(store, policy, now=lambda: 0.0, sleep=lambda _seconds: None)
+
+
+def test_all_gone_and_counted_absent_ones_too() -> None:
+    files = [*records(10, "a"), *records(9, "b")]
+    store = store_with(files[3:])
+    with deleter(store) as run:
+        outcome = run.delete(files, nothing)
+    assert store.objects == {}
+    assert (outcome.files, outcome.bytes, outcome.failures) == (19, 190, [])
+
+
+@pytest.mark.parametrize(
+    "code", ["SlowDown", "InternalError", "ServiceUnavailable", "ConnectionFailed", "ExpiredToken"]
+)
+def test_what_can_pass_is_tried_again(code: str) -> None:
+    files = records(10)
+    store = store_with(files, refuse=lambda _bucket, key, nth: code if key.endswith("3") and nth < 4 else None)
+    with deleter(store) as run:
+        outcome = run.delete(files, nothing)
+    assert store.objects == {}
+    assert (outcome.files, outcome.failures) == (10, [])
+    assert store.tries["b", "k00003"] == 4
+    assert store.tries["b", "k00004"] == 1
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "InvalidRequest", "SomethingNew"])
+def test_what_cannot_pass_is_not_tried_again(code: str) -> None:
+    files = records(10)
+    store = store_with(files, refuse=lambda _bucket, key, _nth: code if key.endswith(("3", "7")) else None)
+    with deleter(store) as run:
+        outcome = run.delete(files, nothing)
+    assert sorted((failure.path, failure.code) for failure in outcome.failures) == [
+        ("s3://b/k00003", code),
+        ("s3://b/k00007", code),
+    ]
+    assert not any(failure.passing for failure in outcome.failures)
+    assert (outcome.files, outcome.bytes) == (8, 80)
+    assert store.tries["b", "k00003"] == 1
+
+
+def test_tries_end_and_the_failure_is_known_to_be_passing() -> None:
+    store = store_with(records(3), refuse=lambda _bucket, _key, _nth: "InternalError")
+    with deleter(store) as run:
+        outcome = run.delete(records(3), nothing)
+    assert len(outcome.failures) == 3
+    assert all(failure.passing for failure in outcome.failures)
+    assert store.tries["b", "k00000"] == QUICK.tries
+
+
+class Silent(MemoryObjectStore):
+    """A store that answers for other keys than it was asked for."""
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        super().delete(bucket, keys)
+        return BatchResult(("unasked",), (KeyFailure("never-asked", "AccessDenied"),))
+
+
+def test_silence_is_not_success() -> None:
+    store = Silent({("b", "k00000"): b""})
+    with deleter(store) as run:
+        outcome = run.delete(records(1), nothing)
+    assert outcome.files == 0
+    assert [(failure.path, failure.code) for failure in outcome.failures] == [("s3://b/k00000", "NoAnswer")]
+
+
+def test_a_checkpoint_that_raises_stops_before_the_next_batch() -> None:
+    files = records(40)
+    store = store_with(files)
+
+    def checkpoint() -> None:
+        if len(store.objects) <= 40 - 3 * 4:
+            raise AttemptLost("another attempt holds the task")
+
+    with deleter(store, DeletePolicy(batch=4, threads=1)) as run:
+        with pytest.raises(AttemptLost):
+            run.delete(files, checkpoint)
+        assert len(store.objects) == 40 - 3 * 4
+        assert run.delete(files, nothing).files == 40
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"batch": 0}, {"batch": 1001}, {"threads": 0}, {"tries": 0}, {"throttled_tries": 0}]
+)
+def test_numbers_that_cannot_work_are_refused(numbers: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="1"):
+        DeletePolicy(**numbers)  # type: ignore[arg-type]
+
+
+def test_delete_markers_are_noticed() -> None:
+    store = store_with(records(2), versioned_buckets=["b"])
+    with deleter(store) as run:
+        assert run.delete(records(2), nothing).markers
+
+
+class Limited:
+    """A store that takes `limit` keys a second of a virtual clock and answers SlowDown beyond."""
+
+    def __init__(self, limit: float, clock: "Clock") -> None:
+        self.limit, self.clock = limit, clock
+        self.tokens = limit
+        self.at = 0.0
+        self.done = 0
+        self.refused = 0
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        del bucket
+        self.tokens = min(self.limit, self.tokens + (self.clock.now - self.at) * self.limit)
+        self.at = self.clock.now
+        if self.tokens < len(keys):
+            self.refused += 1
+            return BatchResult((), tuple(KeyFailure(key, "SlowDown") for key in keys))
+        self.tokens -= len(keys)
+        self.done += len(keys)
+        return BatchResult(tuple(keys))
+
+
+class Clock:
+    """Time that passes only by waiting."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._lock = Lock()
+
+    def read(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        with self._lock:
+            self.now += seconds
+
+
+def test_the_rate_settles_around_the_limit_and_leaves_nothing() -> None:
+    clock = Clock()
+    store = Limited(3500, clock)
+    policy = DeletePolicy(batch=250, threads=1, pause=0.0, longest_pause=0.0)
+    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:  # type: ignore[arg-type]
+        outcome = run.delete(records(200_000), nothing)
+    assert (outcome.files, outcome.failures) == (200_000, [])
+    assert store.done / clock.now > 0.97 * 3500
+
+
+def test_told_to_stop_while_the_store_throttles_it_stops_within_a_look_up() -> None:
+    clock = Clock()
+    store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: "SlowDown")
+
+    def checkpoint() -> None:
+        if clock.now > 20:
+            raise AttemptHandedOver("time is up")
+
+    policy = DeletePolicy(threads=16)
+    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run, pytest.raises(AttemptHandedOver):
+        run.delete(records(20_000), checkpoint)
+    assert 20 < clock.now <= 20 + policy.look_up
+    assert len(store.objects) == 20_000
+
+
+@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
+def test_a_store_that_only_refuses_is_left_for_later(code: str) -> None:
+    clock = Clock()
+    store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: code)
+    policy = DeletePolicy(tries=1_000_000, throttled_tries=1_000_000)
+
+    def goes_on() -> None:
+        assert clock.now < policy.patience + 10
+
+    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:
+        outcome = run.delete(records(20_000), goes_on)
+    assert len(outcome.failures) == len({failure.path for failure in outcome.failures}) == 20_000
+    assert {failure.code for failure in outcome.failures} == {code}
+    assert all(failure.passing for failure in outcome.failures)
+    assert policy.patience < clock.now < policy.patience + 10
+
+
+class Ailing(MemoryObjectStore):
+    """Answers every delete with `code` from the key number `since` on, and counts what it was sent."""
+
+    def __init__(self, objects: dict[tuple[str, str], bytes], code: str, since: int) -> None:
+        super().__init__(objects)
+        self._code, self._since = code, since
+        self.sent = 0
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        self.sent += len(keys)
+        if self.sent > self._since:
+            return BatchResult((), tuple(KeyFailure(key, self._code) for key in keys))
+        return super().delete(bucket, keys)
+
+
+@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
+def test_a_store_in_trouble_is_not_stormed(code: str) -> None:
+    """Whatever a store says while it takes nothing: it is asked less and less, and what waits does not pile up."""
+    clock = Clock()
+    files = records(100_000)
+    store = Ailing({}, code, since=20_000)
+    with Deleter(store, DeletePolicy(), now=clock.read, sleep=clock.sleep) as run:
+        lots = ((number, files[number : number + 10_000]) for number in range(0, 100_000, 10_000))
+        ended = [outcome for _, outcome in run.delete_each(lots, nothing)]
+    assert sum(outcome.files + len(outcome.failures) for outcome in ended) == 100_000
+    assert store.sent < 100_000
+
+
+def test_a_single_answer_of_trouble_takes_a_single_part_of_the_rate() -> None:
+    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
+    store = store_with(records(60), refuse=lambda _bucket, _key, nth: "InternalError" if nth == 1 else None)
+    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
+    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
+        assert run.delete(records(60), nothing).failures == []
+        assert run.keys_per_second == pytest.approx(2_000 * (1 - policy.decrease))
+
+
+def test_one_key_in_trouble_among_others_does_not_slow_the_rest() -> None:
+    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
+    store = store_with(
+        records(60), refuse=lambda _bucket, key, nth: "InternalError" if nth == 1 and key.endswith("7") else None
+    )
+    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
+    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
+        assert run.delete(records(60), nothing).failures == []
+        assert run.keys_per_second == 2_000
+
+
+def test_an_expired_token_is_not_the_stores_trouble() -> None:
+    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
+    store = store_with(records(60), refuse=lambda _bucket, _key, nth: "ExpiredToken" if nth == 1 else None)
+    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
+    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
+        assert run.delete(records(60), nothing).failures == []
+        assert run.keys_per_second == 2_000
+
+
+def test_after_being_told_to_stop_nothing_is_sent() -> None:
+    sent = threading.Event()
+    told = threading.Event()
+
+    class Slow(MemoryObjectStore):
+        def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+            sent.set()
+            assert told.wait(30)
+            return super().delete(bucket, keys)
+
+    store = Slow({("b", f"k{number:05d}"): b"" for number in range(100)})
+
+    def checkpoint() -> None:
+        if sent.is_set():
+            told.set()
+            raise AttemptLost("another attempt holds the task")
+
+    policy = DeletePolicy(batch=4, threads=8, rate=RatePolicy(start=1.0))
+    with Deleter(store, policy, now=lambda: 0.0) as run, pytest.raises(AttemptLost):
+        run.delete(records(100), checkpoint)
+    assert len(store.objects) == 99
+
+
+def test_a_batch_refused_for_its_size_is_cut() -> None:
+    most: list[int] = []
+
+    class Small(MemoryObjectStore):
+        def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+            most.append(len(keys))
+            if len(keys) > 20:
+                return BatchResult((), tuple(KeyFailure(key, "SlowDown") for key in keys))
+            return super().delete(bucket, keys)
+
+    clock = Clock()
+    store = Small({("b", f"k{number:05d}"): b"" for number in range(3_000)})
+    with Deleter(store, DeletePolicy(rate=RatePolicy(start=1e6)), now=clock.read, sleep=clock.sleep) as run:
+        outcome = run.delete(records(3_000), nothing)
+    assert (outcome.files, outcome.failures, store.objects) == (3_000, [], {})
+    assert most[0] == 1_000

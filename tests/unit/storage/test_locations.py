@@ -1,0 +1,173 @@
+"""Object URIs: one spelling per object, containment by components, and what is refused."""
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from delegation.errors import GuardRefused
+from delegation.storage.locations import (
+    LOCAL,
+    AmbiguousPath,
+    ObjectLocation,
+    Root,
+    Roots,
+    UnsupportedLocation,
+    canonical,
+    parse,
+    split,
+)
+
+KEYS = st.text(st.characters(exclude_characters="#?", exclude_categories=["Cs"]), min_size=1).filter(
+    lambda key: ".." not in key.split("/")
+)
+COMPONENTS = st.text(st.characters(exclude_characters="#?/", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
+    lambda text: text != ".."
+)
+BUCKETS = st.from_regex(r"[a-z0-9][a-z0-9.\-]{1,20}[a-z0-9]", fullmatch=True).filter(
+    lambda bucket: not bucket.endswith("--table-s3")
+)
+
+
+@given(BUCKETS, KEYS, st.sampled_from(["s3", "s3a", "s3n", "S3"]))
+def test_any_scheme_is_the_same_object_and_the_key_stays_to_the_letter(bucket: str, key: str, scheme: str) -> None:
+    path = f"{scheme}://{bucket}/{key}"
+    assert parse(path) == ObjectLocation(bucket, key)
+    assert canonical(path) == f"s3://{bucket}/{key}"
+    assert split(canonical(path)) == (bucket, key)
+
+
+@given(BUCKETS, KEYS, BUCKETS, KEYS)
+def test_canonical_paths_are_equal_exactly_when_the_objects_are(b1: str, k1: str, b2: str, k2: str) -> None:
+    assert (canonical(f"s3a://{b1}/{k1}") == canonical(f"s3n://{b2}/{k2}")) == ((b1, k1) == (b2, k2))
+
+
+@given(BUCKETS, st.text())
+def test_whatever_passes_is_canonical_and_whatever_does_not_is_refused(bucket: str, rest: str) -> None:
+    path = f"s3://{bucket}/{rest}"
+    try:
+        found = canonical(path)
+    except GuardRefused:
+        assert not rest or "#" in rest or "?" in rest or ".." in rest.split("/") or not _is_text(rest)
+    else:
+        assert found == path
+        assert canonical(found) == found
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@given(BUCKETS, st.lists(COMPONENTS, min_size=1, max_size=4), st.lists(COMPONENTS, min_size=1, max_size=3))
+@example("bucket", ["."], ["."])
+def test_containment_is_by_whole_components(bucket: str, root: list[str], rest: list[str]) -> None:
+    assume(root[-1] + rest[0] != "..")
+    location = f"s3a://{bucket}/{'/'.join(root)}"
+    below = canonical(f"s3://{bucket}/{'/'.join([*root, *rest])}")
+    beside = canonical(f"s3://{bucket}/{'/'.join(root)}{rest[0]}/x")
+    for spelled in (location, location + "/"):
+        assert Root.of(spelled).contains(below)
+        assert not Root.of(spelled).contains(beside)
+        assert not Root.of(spelled).contains(canonical(location))
+        assert Roots([spelled]).contains(below)
+        assert not Roots([spelled]).contains(beside)
+
+
+@given(BUCKETS, st.lists(st.lists(COMPONENTS, min_size=1, max_size=3), min_size=1, max_size=5), KEYS)
+def test_roots_contain_what_any_of_them_contains(bucket: str, roots: list[list[str]], key: str) -> None:
+    locations = [f"s3://{bucket}/{'/'.join(parts)}" for parts in roots]
+    path = canonical(f"s3://{bucket}/{key}")
+    assert Roots(locations).contains(path) == any(Root.of(location).contains(path) for location in locations)
+    nested = canonical(f"{locations[0]}/{key}")
+    assert Roots(locations).contains(nested)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://bucket/a#b",
+        "s3://bucket/a?b",
+        "s3://bucket/a/../b",
+        "s3://bucket/..",
+        "s3:///key",
+        "s3://bucket/",
+        "s3://bucket",
+        "s3://bu cket/key",
+        "s3://user@bucket/key",
+        "s3://bucket:80/key",
+        "s3://bucket/\ud800",
+    ],
+)
+def test_ambiguous_paths_are_refused(path: str) -> None:
+    with pytest.raises(AmbiguousPath) as refused:
+        canonical(path)
+    assert refused.value.code == "AMBIGUOUS_PATH"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "gs://bucket/key",
+        "hdfs://host/key",
+        "file://host/tmp/x",
+        "//tmp/x",
+        "relative/x",
+        "",
+        "s3://63a8e430-6e0b-46f5--table-s3/data/x",
+        "s3a://x--table-s3/data/x",
+    ],
+)
+def test_other_storage_is_refused(path: str) -> None:
+    with pytest.raises(UnsupportedLocation) as refused:
+        canonical(path)
+    assert refused.value.code == "UNSUPPORTED_LOCATION"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "a%2Fb",
+        "a b",
+        "a+b",
+        "a=b&c",
+        "ünï/ço dé",
+        "trail/",
+        "a//b",
+        "./a",
+        "a/.../b",
+        "a..b",
+        "\x01\n",
+        "x--table-s3/y",
+    ],
+)
+def test_odd_keys_are_kept_as_they_are(key: str) -> None:
+    assert parse(f"s3n://bucket/{key}").key == key
+
+
+@pytest.mark.parametrize("path", ["file:///wh/t/a b", "file:/wh/t/a b", "FILE:///wh/t/a b", "/wh/t/a b"])
+def test_local_files_have_one_spelling(path: str) -> None:
+    assert parse(path) == ObjectLocation(LOCAL, "wh/t/a b")
+    assert canonical(path) == "file:///wh/t/a b"
+    assert split(canonical(path)) == (LOCAL, "wh/t/a b")
+    assert Root.of("file:/wh/t/").contains(canonical(path))
+    assert not Root.of("s3://wh/t").overlaps(Root.of("file:///wh/t"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["file:///a//b", "file:////a", "file:///a/./b", "file:///a/../b", "file:///a/", "file:///", "file:///a#b"],
+)
+def test_a_second_spelling_of_a_local_file_is_refused(path: str) -> None:
+    with pytest.raises(AmbiguousPath):
+        parse(path)
+
+
+def test_a_whole_bucket_is_a_root_and_overlap_goes_both_ways() -> None:
+    assert Root.of("s3://bucket").contains("s3://bucket/x")
+    assert Root.of("s3://bucket/").overlaps(Root.of("s3a://bucket/wh/t"))
+    assert Root.of("s3://bucket/wh/t").overlaps(Root.of("s3://bucket/wh"))
+    assert not Root.of("s3://bucket/wh/t").overlaps(Root.of("s3://bucket/wh/t2"))
+    assert not Root.of("s3://bucket").overlaps(Root.of("s3://bucket2"))

@@ -1,0 +1,283 @@
+"""What S3 answers, turned into our words: errors, expired credentials, silence."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+from botocore.parsers import ResponseParserError
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.storage.base import (
+    KeyFailure,
+    ObjectNotFound,
+    ObjectStoreDenied,
+    ObjectStoreError,
+    ObjectStoreUnavailable,
+    ObjectTooLarge,
+)
+from delegation.storage.credentials import S3Settings, StorageCredential
+from delegation.storage.locations import ObjectLocation
+from delegation.storage.s3 import S3ObjectStore
+from delegation.storage.s3_plans import S3PlanStore
+
+
+def refusal(code: str, status: int = 400) -> ClientError:
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, "AnyCall")
+
+
+class Client:
+    """Answers each call with the next of its answers; an exception is raised, a function is called."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            self.calls.append((name, arguments))
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+class Vended:
+    """Credentials `one`, `two`, … by how often they were replaced; `split` keys need another."""
+
+    def __init__(self, *prefixes: str) -> None:
+        self.version = 0
+        self.prefixes = prefixes or ("s3://b/",)
+
+    def for_uri(self, uri: str) -> StorageCredential:
+        number = next(number for number, prefix in enumerate(self.prefixes) if uri.startswith(prefix))
+        return StorageCredential(self.prefixes[number], f"key-{number}-{self.version}", "very-secret", "tok", None)
+
+    def replace(self, uri: str, refused: StorageCredential) -> StorageCredential:
+        assert refused == self.for_uri(uri)
+        self.version += 1
+        return self.for_uri(uri)
+
+    def table(self) -> LoadedTable:
+        credentials = tuple(self.for_uri(prefix) for prefix in self.prefixes)
+        return LoadedTable(TableIdentifier("c", ("n",), "t"), "s3://b/m", {"location": "s3://b"}, {}, credentials)
+
+
+def store_with(clients: dict[str, Client], vended: Vended | None = None) -> S3ObjectStore:
+    store = S3ObjectStore(vended or Vended())
+    store._build = lambda credential, deleting: clients[credential.access_key_id]  # type: ignore[method-assign]
+    return store
+
+
+def body(data: bytes) -> dict[str, Any]:
+    return {"ContentLength": len(data), "Body": io.BytesIO(data)}
+
+
+WHERE = ObjectLocation("b", "k")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (refusal("NoSuchKey", 404), ObjectNotFound),
+        (refusal("404", 404), ObjectStoreUnavailable),
+        (refusal("Unknown", 404), ObjectStoreUnavailable),
+        (refusal("AccessDenied", 403), ObjectStoreDenied),
+        (refusal("InvalidAccessKeyId", 403), ObjectStoreDenied),
+        (refusal("SlowDown", 503), ObjectStoreUnavailable),
+        (refusal("InternalError", 500), ObjectStoreUnavailable),
+        (refusal("InvalidBucketName", 400), ObjectStoreError),
+        (EndpointConnectionError(endpoint_url="http://x"), ObjectStoreUnavailable),
+        (ReadTimeoutError(endpoint_url="http://x"), ObjectStoreUnavailable),
+        (NoCredentialsError(), ObjectStoreError),
+        (refusal("429", 429), ObjectStoreUnavailable),
+        (ResponseParserError("mismatched tag: line 1, column 12"), ObjectStoreUnavailable),
+    ],
+)
+def test_reading(answer: Exception, error: type[ObjectStoreError]) -> None:
+    with pytest.raises(ObjectStoreError) as raised:
+        store_with({"key-0-0": Client(answer)}).read(WHERE, limit=1)
+    assert type(raised.value) is error
+    assert "very-secret" not in str(raised.value)
+    plans = S3PlanStore(Client(answer, answer), "plans")  # type: ignore[arg-type]
+    with pytest.raises(error):
+        plans.get("k")
+    with pytest.raises(error):
+        plans.put("k", b"")
+
+
+def test_the_answer_to_head_is_a_status_alone() -> None:
+    absent = ClientError({"Error": {"Code": "404"}, "ResponseMetadata": {"HTTPStatusCode": 404}}, "HeadObject")
+    assert not store_with({"key-0-0": Client(absent)}).exists(WHERE)
+    assert store_with({"key-0-0": Client({})}).exists(WHERE)
+
+
+def test_a_404_that_quotes_what_xml_cannot_carry_is_one_of_the_store() -> None:
+    with pytest.raises(ObjectNotFound):
+        store_with({"key-0-0": Client(refusal("404", 404))}).read(ObjectLocation("b", "k\x1f"), limit=1)
+
+
+def test_an_expired_credential_is_replaced_once_and_the_read_repeated() -> None:
+    clients = {"key-0-0": Client(refusal("ExpiredToken")), "key-0-1": Client(body(b"x"))}
+    assert store_with(clients).read(WHERE, limit=1) == b"x"
+    clients = {"key-0-0": Client(refusal("ExpiredToken")), "key-0-1": Client(refusal("ExpiredToken"))}
+    with pytest.raises(ObjectStoreDenied):
+        store_with(clients).read(WHERE, limit=1)
+
+
+class Breaking(io.BytesIO):
+    """A body that breaks off."""
+
+    def read(self, *_: Any) -> bytes:
+        raise IncompleteReadError(actual_bytes=1, expected_bytes=2)
+
+
+def test_a_body_that_breaks_off_is_read_again_but_not_for_ever() -> None:
+    broken = {"ContentLength": 2, "Body": Breaking()}
+    assert store_with({"key-0-0": Client(broken, broken, body(b"xy"))}).read(WHERE, limit=2) == b"xy"
+    with pytest.raises(ObjectStoreUnavailable):
+        store_with({"key-0-0": Client(broken, broken, broken, body(b"xy"))}).read(WHERE, limit=2)
+
+
+def test_a_body_of_unstated_length_is_read_to_the_limit_and_no_further() -> None:
+    assert store_with({"key-0-0": Client({"Body": io.BytesIO(b"xy")})}).read(WHERE, limit=2) == b"xy"
+    endless = io.BytesIO(b"x" * 100)
+    with pytest.raises(ObjectTooLarge):
+        store_with({"key-0-0": Client({"Body": endless})}).read(WHERE, limit=2)
+    assert endless.closed
+
+
+def test_questions_about_a_bucket_go_with_a_credential_for_a_prefix_in_it() -> None:
+    client = Client({"Status": "Suspended"})
+    assert store_with({"key-1-0": client}, Vended("s3://a/t/", "s3://b/t/")).versioned("b") is True
+
+
+def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
+    return tuple(KeyFailure(key, code) for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (refusal("SlowDown", 503), "SlowDown"),
+        (refusal("AccessDenied", 403), "AccessDenied"),
+        (ReadTimeoutError(endpoint_url="http://x"), "ConnectionFailed"),
+        ({}, "NoAnswer"),
+        (ResponseParserError("no element found: line 1, column 0"), "NoAnswer"),
+        # What a load balancer or an ingress says in the store's place, as botocore reads it.
+        (refusal("404", 404), "NoAnswer"),
+        (refusal("Unknown", 404), "NoAnswer"),
+        (refusal("502", 502), "InternalError"),
+        (refusal("Unknown", 504), "InternalError"),
+        (refusal("503", 503), "ServiceUnavailable"),
+        (refusal("429", 429), "SlowDown"),
+        (refusal("TooManyRequests", 429), "SlowDown"),
+        (refusal("NotImplemented", 501), "NotImplemented"),
+    ],
+)
+def test_a_call_that_fails_as_a_whole_fails_for_each_key(answer: Any, code: str) -> None:
+    result = store_with({"key-0-0": Client(answer)}).delete("b", ["k1", "k2"])
+    assert (result.deleted, result.failed) == ((), failures(["k1", "k2"], code))
+    if answer:
+        alone = store_with({"key-0-0": Client(answer)}).delete("b", ["\x01"])
+        assert (alone.deleted, alone.failed) == ((), failures(["\x01"], code))
+
+
+def test_each_key_has_its_own_verdict() -> None:
+    answer = {
+        "Deleted": [{"Key": "gone"}, {"Key": "someone-elses"}],
+        "Errors": [{"Key": "locked", "Code": "AccessDenied"}, {"Key": "absent", "Code": "NoSuchKey"}],
+    }
+    result = store_with({"key-0-0": Client(answer)}).delete("b", ["gone", "locked", "absent", "silent"])
+    assert set(result.deleted) == {"gone", "absent"}
+    assert result.failed == (KeyFailure("locked", "AccessDenied"), KeyFailure("silent", "NoAnswer"))
+
+
+def test_a_delete_marker_is_noticed() -> None:
+    answer = {"Deleted": [{"Key": "k", "DeleteMarker": True}]}
+    assert store_with({"key-0-0": Client(answer)}).delete("b", ["k"]).markers
+    assert store_with({"key-0-0": Client({"DeleteMarker": True})}).delete("b", ["\x01"]).markers
+
+
+def test_keys_that_xml_cannot_carry_go_alone() -> None:
+    client = Client({"Deleted": [{"Key": "plain"}]}, {}, refusal("SlowDown", 503))
+    result = store_with({"key-0-0": client}).delete("b", ["\x01", "plain", "\n"])
+    assert [name for name, _ in client.calls] == ["delete_objects", "delete_object", "delete_object"]
+    assert set(result.deleted) == {"plain", "\x01"}
+    assert result.failed == (KeyFailure("\n", "SlowDown"),)
+
+
+def test_an_expired_token_in_a_batch_is_replaced_for_the_next_try() -> None:
+    clients = {"key-0-0": Client(refusal("ExpiredToken")), "key-0-1": Client({"Deleted": [{"Key": "k"}]})}
+    store = store_with(clients)
+    assert store.delete("b", ["k"]).failed == failures(["k"], "ExpiredToken")
+    assert store.delete("b", ["k"]).deleted == ("k",)
+
+
+def test_a_missing_bucket_holds_nothing() -> None:
+    for key in ("k", "\x01"):
+        assert store_with({"key-0-0": Client(refusal("NoSuchBucket", 404))}).delete("b", [key]).deleted == (key,)
+
+
+def test_keys_of_different_prefixes_go_with_their_own_credentials() -> None:
+    one, two = Client({"Deleted": [{"Key": "x/1"}, {"Key": "x/2"}]}), Client({"Deleted": [{"Key": "y/1"}]})
+    store = store_with({"key-0-0": one, "key-1-0": two}, Vended("s3://b/x/", "s3://b/y/"))
+    assert set(store.delete("b", ["x/1", "y/1", "x/2"]).deleted) == {"x/1", "x/2", "y/1"}
+    assert two.calls == [("delete_objects", {"Bucket": "b", "Delete": {"Objects": [{"Key": "y/1"}]}})]
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict"),
+    [
+        ([{}], None),
+        ([refusal("PreconditionFailed", 412)], None),
+        ([refusal("NoSuchKey", 404)], None),
+        ([refusal("AccessDenied", 403)], "AccessDenied"),
+        ([refusal("SignatureDoesNotMatch", 403)], "SignatureDoesNotMatch"),
+        ([refusal("NotImplemented", 501), {}, {}], None),
+        ([refusal("NotImplemented", 501), {}, refusal("AccessDenied", 403)], "AccessDenied"),
+    ],
+)
+def test_probing(answers: list[Any], verdict: str | None) -> None:
+    client = Client(*answers)
+    assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == verdict
+    name, arguments = client.calls[0]
+    assert name == "delete_object"
+    assert arguments["Key"].startswith("t/.delegation-probe-")
+    assert arguments["IfMatch"]
+
+
+def test_probing_without_a_verdict_is_not_a_verdict() -> None:
+    with pytest.raises(ObjectStoreUnavailable):
+        store_with({"key-0-0": Client(refusal("SlowDown", 503))}).probe_delete("s3://b/t/")
+
+
+def test_a_versioned_bucket_is_not_probed_without_a_condition() -> None:
+    client = Client(refusal("NotImplemented", 501), {"Status": "Enabled"})
+    assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == "NotImplemented"
+    assert [name for name, _ in client.calls] == ["delete_object", "get_bucket_versioning"]
+
+
+@pytest.mark.parametrize("answer", [refusal("AccessDenied", 403), ResponseParserError("mismatched tag")])
+def test_not_being_allowed_to_ask_for_versioning_is_no_answer(answer: Exception) -> None:
+    assert store_with({"key-0-0": Client(answer)}).versioned("b") is None
+
+
+def test_the_real_client_neither_retries_nor_validates_deletes() -> None:
+    store = S3ObjectStore(Vended(), settings=S3Settings(region="us-east-1"))
+    deleting = store._client(Vended().for_uri("s3://b/k"), deleting=True)
+    reading = store._client(Vended().for_uri("s3://b/k"))
+    assert deleting.meta.config.retries["total_max_attempts"] == 1
+    assert reading.meta.config.retries["total_max_attempts"] == 5
+    assert type(deleting._serializer) is not type(reading._serializer)
+    assert type(reading._serializer).__name__ == "ParamValidationDecorator"

@@ -1,0 +1,129 @@
+"""What a record of each status may hold, and how it is shown."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from delegation.tasks.life.model import Status, Task
+from delegation.timestamps import isoformat
+from tests.unit.tasks.builders import HOUR, NOW, in_status, submitted
+
+PROPOSAL_FIELDS = {
+    "task_id",
+    "version",
+    "parent_id",
+    "task_type",
+    "task_payload",
+    "status",
+    "received_timestamp",
+    "last_status_change_ts",
+    "attempt_count",
+    "created_ts",
+    "lease_acquired_ts",
+    "result_summary",
+    "result_extended",
+}
+DESIGN_FIELDS = {
+    "revision",
+    "nonce",
+    "lease_owner",
+    "lost_not_before",
+    "recheck_not_before",
+    "next_scheduled_run_ts",
+    "attempts_excused",
+    "dispatch_count",
+    "dispatch_base",
+    "cancel_requested",
+    "error_code",
+    "synchronous",
+    "first_delete_ts",
+    "engine",
+    "job_run_id",
+    "progress_ts",
+    "eta_ts",
+}
+HELD = ("ACQUIRING_RESOURCES", "RUNNING")
+NOT_HELD = ("SUBMITTED", "RETRY_SCHEDULED", "SUCCESS", "FAILURE")
+WAITING = ("SUBMITTED", "RETRY_SCHEDULED")
+NOT_WAITING = ("ACQUIRING_RESOURCES", "RUNNING", "SUCCESS", "FAILURE")
+
+IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
+    *((status, {"lease_owner": None}, "lease") for status in HELD),
+    *((status, {"lost_not_before": None}, "lease") for status in HELD),
+    *((status, {"recheck_not_before": None}, "lease") for status in HELD),
+    *((status, {"lease_acquired_ts": None}, "lease") for status in HELD),
+    *((status, {"attempt_count": 0}, "attempt") for status in HELD),
+    *((status, {"lease_owner": "worker-1"}, "lease_owner") for status in NOT_HELD),
+    *((status, {"lost_not_before": NOW}, "lease_owner") for status in NOT_HELD),
+    *((status, {"recheck_not_before": NOW}, "lease_owner") for status in NOT_HELD),
+    *((status, {"next_scheduled_run_ts": None}, "next_scheduled_run_ts") for status in WAITING),
+    *((status, {"next_scheduled_run_ts": NOW}, "next_scheduled_run_ts") for status in NOT_WAITING),
+    *((status, {"due_at": NOW}, "due_at") for status in ("SUCCESS", "FAILURE")),
+    ("FAILURE", {"error_code": None}, "error_code"),
+    *((status, {"attempts_excused": 2}, "attempts_excused") for status in Status),
+    *((status, {"dispatch_base": 1}, "dispatch_base") for status in Status),
+    ("SUBMITTED", {"version": 0}, "version"),
+    ("SUBMITTED", {"revision": 0}, "revision"),
+]
+
+
+@pytest.mark.parametrize(("status", "changes", "named"), IMPOSSIBLE, ids=str)
+def test_a_record_that_cannot_be_is_refused_naming_the_field(status: str, changes: dict[str, Any], named: str) -> None:
+    task = in_status(Status(status))
+    with pytest.raises(ValidationError, match=named):
+        task.evolve(**changes)
+
+
+@pytest.mark.parametrize("status", Status, ids=lambda status: status.value)
+def test_the_record_of_every_status_can_be(status: Status) -> None:
+    task = in_status(status)
+    assert task.status is status
+    assert task.is_held == (status.value in HELD)
+    assert task.is_terminal == (status.value in {"SUCCESS", "FAILURE"})
+
+
+def test_a_naive_timestamp_is_refused() -> None:
+    with pytest.raises(ValidationError, match="created_ts"):
+        submitted(created_ts=datetime(2026, 11, 21))  # noqa: DTZ001
+
+
+def test_timestamps_are_kept_in_utc() -> None:
+    task = submitted(created_ts=NOW.astimezone(timezone(timedelta(hours=9))))
+    assert task.created_ts == NOW
+    assert task.created_ts.utcoffset() == timedelta(0)
+
+
+def test_an_unknown_field_is_refused_and_a_record_is_not_changed_in_place() -> None:
+    with pytest.raises(ValidationError, match="priority"):
+        submitted().evolve(priority=1)
+    with pytest.raises(ValidationError, match="frozen"):
+        submitted().status = Status.RUNNING
+
+
+def test_timestamps_as_text_are_ordered_like_time() -> None:
+    moments = [NOW, NOW + timedelta(microseconds=1), NOW + HOUR, datetime(1999, 12, 31, 23, tzinfo=UTC)]
+    assert sorted(moments) == sorted(moments, key=isoformat)
+    assert isoformat(NOW) == "2026-11-21T12:00:00.000000Z"
+    assert isoformat(NOW.astimezone(timezone(timedelta(hours=-8)))) == "2026-11-21T12:00:00.000000Z"
+
+
+def test_the_public_record_has_the_fields_of_proposal_and_design() -> None:
+    shown = in_status(Status.RUNNING, plan_segments=[{"id": "1/0", "sha256": "ab"}]).public()
+    assert set(shown) >= PROPOSAL_FIELDS | DESIGN_FIELDS
+    assert not set(shown) & {"due_at", "due_bucket", "details", "format", "effects_began_ts"}
+    assert shown["status"] == "RUNNING"
+    assert shown["version"] == 3
+    assert shown["lost_not_before"] == "2026-11-21T13:00:00.000000Z"
+    assert shown["plan_segments"] == [{"id": "1/0", "sha256": "ab"}]
+    assert json.loads(json.dumps(shown)) == shown
+
+
+def test_evolve_checks_what_it_makes() -> None:
+    task = submitted()
+    assert task.evolve(attempt_count=3).attempt_count == 3
+    assert task.evolve() == task
+    assert task.evolve() is not task
+    assert isinstance(task.evolve(), Task)

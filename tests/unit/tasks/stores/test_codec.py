@@ -1,0 +1,124 @@
+"""The stored format: what is written is read again, by this release and for ever."""
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from delegation.dynamodb import from_item, to_item
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import STORED_NAMES, Status, Task
+from delegation.tasks.stores import codec
+from delegation.wire.tasks import shown
+from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
+from tests.unit.tasks.strategies import tasks
+
+GOLDEN = Path(__file__).parent / "golden"
+FORMAT_1 = sorted((GOLDEN / "format-1").glob("*.json"))
+
+
+def through_dynamodb(item: dict[str, Any]) -> dict[str, Any]:
+    """As DynamoDB gives an item back, JSON text in between."""
+    return from_item(json.loads(json.dumps(to_item(item))))
+
+
+@given(task=tasks())
+def test_heads_and_rows_are_read_as_they_were_written(task: Task) -> None:
+    assert codec.task_of(through_dynamodb(codec.head_item(task))) == task
+    assert codec.task_of(through_dynamodb(codec.row_item(task))) == task.evolve(due_at=None)
+
+
+@given(task=tasks())
+def test_only_heads_that_somebody_has_to_look_at_are_in_the_index(task: Task) -> None:
+    head, row = codec.head_item(task), codec.row_item(task)
+    assert ("due_bucket" in head, "due_at" in head) == (task.due_at is not None,) * 2
+    assert not {"due_bucket", "due_at"} & set(row)
+    assert (head["version"], head["current_version"], row["version"]) == (0, task.version, task.version)
+    assert head["format"] == row["format"] == 1
+
+
+def test_an_item_is_plain_text_and_numbers() -> None:
+    item = codec.head_item(in_status(Status.RUNNING, plan_segments=[{"id": "1/0", "sha256": "ab"}]))
+    assert item["status"] == "RUNNING"
+    assert item["lost_not_before"] == "2026-11-21T13:00:00.000000Z"
+    assert item["plan_segments"] == [{"id": "1/0", "sha256": "ab"}]
+    assert "carried" not in item
+    assert "next_scheduled_run_ts" not in item
+
+
+def test_what_is_carried_cannot_replace_what_is_known() -> None:
+    task = submitted(details={"status": "SUCCESS", "format": 9, "tier": "gold"})
+    item = codec.row_item(task)
+    assert (item["status"], item["format"], item["tier"]) == ("SUBMITTED", 1, "gold")
+
+
+@pytest.mark.parametrize("stated", [2, 0, "1", None])
+def test_another_format_is_refused(stated: object) -> None:
+    with pytest.raises(MalformedRecord, match="format"):
+        codec.task_of({**codec.head_item(submitted()), "format": stated})
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"status": "PAUSED"}, "status"),
+        ({"created_ts": "yesterday"}, "created_ts"),
+        ({"created_ts": "2026-11-21T12:00:00"}, "created_ts"),
+        ({"attempt_count": "many"}, "attempt_count"),
+        ({"lease_owner": "worker-1"}, "lease_owner"),
+    ],
+)
+def test_an_item_that_makes_no_task_is_refused_naming_the_field(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(MalformedRecord, match=named):
+        codec.task_of({**codec.head_item(submitted()), **changes})
+
+
+def test_a_refusal_does_not_show_the_payload() -> None:
+    item = {**codec.head_item(submitted(task_payload="s3cr3t")), "task_payload": ["s3cr3t"]}
+    with pytest.raises(MalformedRecord, match="task_payload") as refusal:
+        codec.task_of(item)
+    assert "s3cr3t" not in str(refusal.value)
+
+
+def test_shards_are_stable_and_all_in_use() -> None:
+    ids = [f"task-{n}" for n in range(1000)]
+    assert [codec.due_bucket(task_id) for task_id in ids] == [f"due-{zlib.crc32(i.encode()) % 16:02d}" for i in ids]
+    assert {codec.due_bucket(task_id) for task_id in ids} == set(codec.due_buckets())
+    assert len(codec.due_buckets()) == 16
+
+
+# ---- items as former releases stored them
+
+
+@pytest.mark.parametrize("path", FORMAT_1, ids=lambda path: path.stem)
+def test_golden_items_are_read_for_ever(path: Path) -> None:
+    golden = json.loads(path.read_text())
+    task = codec.task_of(from_item(golden["item"]))
+    public = shown(task.public())
+    assert {name: public[name] for name in golden["task"]} == golden["task"]
+    assert golden["carried"].items() <= task.details.items()
+    assert (task.due_at is not None) == ("due_at" in golden["item"])
+
+
+@pytest.mark.parametrize("path", FORMAT_1, ids=lambda path: path.stem)
+def test_golden_items_are_written_again_without_loss(path: Path) -> None:
+    """A later release may add attributes; it may not drop, rename or reword one while it says `format: 1`."""
+    golden = json.loads(path.read_text())["item"]
+    task = codec.task_of(from_item(golden))
+    written = to_item(codec.head_item(task) if golden["version"] == {"N": "0"} else codec.row_item(task))
+    assert {name: written.get(name) for name in golden} == golden
+
+
+def test_there_is_a_golden_head_and_row_of_every_status() -> None:
+    stored = [from_item(json.loads(path.read_text())["item"]) for path in FORMAT_1]
+    seen = {(item["status"], item["version"] == 0) for item in stored}
+    assert seen == {(status.value, is_head) for status in Status for is_head in (True, False)}
+
+
+def test_every_stored_field_occurs_in_a_golden_item() -> None:
+    occurring = {name for path in FORMAT_1 for name in json.loads(path.read_text())["item"]}
+    full = codec.head_item(in_status(Status.RUNNING).evolve(due_at=NOW + MINUTE))
+    assert occurring >= set(full) | {STORED_NAMES.get(name, name) for name in Task.model_fields if name != "details"}

@@ -1,0 +1,136 @@
+"""How the DynamoDB store reads, what its operations cost in calls, and how a write of another store joins its own."""
+
+from collections.abc import Callable
+
+import pytest
+
+from delegation.tasks.errors import OutcomeUnknown, StaleTask, StoreUnavailable
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Advance, Create, Expect
+from delegation.tasks.stores.dynamodb import CompanionRefused, DynamoDbTaskStore
+from tests.unit.tasks.builders import acquired, submitted
+from tests.unit.tasks.stores.dynamodb_bench import (
+    REFUSALS,
+    TRIES,
+    UNCLEAR,
+    Bench,
+    Case,
+    advancing,
+    creating,
+    errors,
+    revising,
+    rival_of,
+)
+from tests.unit.tasks.stores.faulty_client import Fault, answered, read_timeout
+
+# ---- reading
+
+
+READS = {
+    "get": lambda store, task: store.get(task.task_id),
+    "get_version": lambda store, task: store.get_version(task.task_id, 1),
+    "history": lambda store, task: store.history(task.task_id),
+    "due": lambda store, task: store.due(task.due_at),
+    "heads": lambda store, task: store.heads(),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+@errors({**REFUSALS, **UNCLEAR})
+def test_a_read_is_tried_again(
+    bench: Bench, read: Callable[[DynamoDbTaskStore, Task], object], error: Callable[[str], Exception]
+) -> None:
+    task = bench.rival.apply(Create(submitted()))
+    bench.client.reads = [Fault(error)] * (TRIES - 1)
+    assert read(bench.store, task) == read(bench.rival, task)
+    assert len(bench.waits) == TRIES - 1
+
+
+def test_what_is_due_is_read_to_its_end_however_small_the_pages_are(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is 1 MB: what stays due in a shard, a newer release's tasks for example, hides nothing behind it."""
+    tasks = [bench.rival.apply(Create(submitted())) for _ in range(24)]
+    query = bench.client.query
+    monkeypatch.setattr(bench.client, "query", lambda **asked: query(**{**asked, "Limit": 1}), raising=False)
+    now = max(task.due_at for task in tasks if task.due_at)
+    assert {entry.task_id for entry in bench.store.due(now)} == {task.task_id for task in tasks}
+    assert len(bench.store.due(now, limit=7)) == 7
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+@errors(
+    {"throttled": answered("ThrottlingException"), "denied": answered("AccessDeniedException"), "none": read_timeout}
+)
+def test_a_table_that_cannot_be_read_is_unavailable(
+    bench: Bench, read: Callable[[DynamoDbTaskStore, Task], object], error: Callable[[str], Exception]
+) -> None:
+    task = bench.rival.apply(Create(submitted()))
+    bench.client.reads = [Fault(error)] * 1000
+    with pytest.raises(StoreUnavailable):
+        read(bench.store, task)
+
+
+# ---- what each operation costs
+
+
+@pytest.mark.parametrize(
+    ("make", "calls"),
+    [(creating, ["transact_write_items"]), (advancing, ["transact_write_items"]), (revising, ["put_item"])],
+)
+def test_an_uncontended_change_is_one_call(bench: Bench, make: Callable[[Bench], Case], calls: list[str]) -> None:
+    case = make(bench)
+    bench.store.apply(case.change)
+    assert [operation for operation, _ in bench.client.calls] == calls
+
+
+def test_a_lost_race_is_one_call_too(bench: Bench) -> None:
+    """The refusal itself brings the head that won."""
+    case = advancing(bench)
+    rival_of(bench, case.change)
+    with pytest.raises(StaleTask):
+        bench.store.apply(case.change)
+    assert [operation for operation, _ in bench.client.calls if operation != "get_item"] == ["transact_write_items"]
+
+
+def test_what_reads_cost(bench: Bench) -> None:
+    task = bench.rival.apply(Create(submitted()))
+    costs = {}
+    for name, read in READS.items():
+        bench.client.calls.clear()
+        read(bench.store, task)
+        costs[name] = [operation for operation, _ in bench.client.calls]
+    assert costs == {
+        "get": ["get_item"],
+        "get_version": ["get_item"],
+        "history": ["query"],
+        "due": ["query"] * 16,
+        "heads": ["scan"],
+    }
+    consistent = {operation for operation, arguments in bench.client.calls if arguments.get("ConsistentRead")}
+    assert consistent <= {"get_item", "query"}
+
+
+# ---- joined to another store's write
+
+
+def test_a_joined_write_without_a_clear_answer_stays_unknown_even_when_the_task_moved_on(bench: Bench) -> None:
+    """An Expect leaves no trace: only the joined record can tell whether the transaction was applied."""
+    task = bench.rival.apply(Create(submitted()))
+    marker = submitted()
+    joined = bench.store._actions(Create(marker))
+    bench.client.between = [lambda: bench.rival.apply(Advance(task, acquired(task)))]
+    bench.client.writes = [Fault(read_timeout, applied=True)] + [Fault(read_timeout)] * (TRIES - 1)
+    with pytest.raises(OutcomeUnknown):
+        bench.store.transact(Expect(task), joined, token=marker.nonce)
+    assert bench.rival.get(marker.task_id) == marker
+
+
+def test_a_refused_joined_write_is_told_from_a_lost_race(bench: Bench) -> None:
+    task, other = bench.rival.apply(Create(submitted())), bench.rival.apply(Create(submitted()))
+    joined = bench.store._actions(Create(submitted(other.task_id)))
+    with pytest.raises(CompanionRefused) as refused:
+        bench.store.transact(Advance(task, acquired(task)), joined)
+    assert refused.value.item is not None
+    assert refused.value.item["nonce"] == other.nonce
+    assert bench.rival.get(task.task_id) == task

@@ -1,0 +1,232 @@
+"""What DynamoDB answers when it is not well, injected: a fault is never taken for a lost race, nor a loss for a fault.
+
+moto stands behind the faults and applies a repeated ClientRequestToken a second time, as DynamoDB does after ten
+minutes; so a repeated transaction finds both of its conditions failed by its own first try.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise
+from tests.unit.tasks.builders import started, submitted, touched
+from tests.unit.tasks.stores.dynamodb_bench import (
+    CHANGES,
+    REFUSALS,
+    TRIES,
+    UNCLEAR,
+    Bench,
+    Case,
+    advancing,
+    applied_once,
+    errors,
+    not_applied,
+    revising,
+    rival_of,
+)
+from tests.unit.tasks.stores.faulty_client import Fault, answered, cancelled, read_timeout
+
+# ---- faults that pass
+
+
+@CHANGES
+@errors(REFUSALS | UNCLEAR)
+def test_a_fault_before_the_write_is_tried_again(
+    bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
+) -> None:
+    case, times = make(bench), TRIES - 1
+    bench.client.writes = [Fault(error)] * times
+    assert bench.store.apply(case.change) == case.after
+    applied_once(bench, case)
+    assert len(bench.waits) == times
+    assert all(0 < wait <= 1 for wait in bench.waits)
+
+
+@CHANGES
+@errors(UNCLEAR)
+def test_a_lost_answer_is_recognised_on_the_next_try(
+    bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
+) -> None:
+    """Head and row both refuse the repeated write: they hold its own nonce."""
+    case = make(bench)
+    bench.client.writes = [Fault(error, applied=True)]
+    assert bench.store.apply(case.change) == case.after
+    applied_once(bench, case)
+    tries = bench.client.tried("put_item", "transact_write_items")
+    assert len(tries) == 2
+    assert tries[0] == tries[1]
+
+
+@CHANGES
+def test_faults_of_all_kinds_in_a_row(bench: Bench, make: Callable[[Bench], Case]) -> None:
+    case = make(bench)
+    bench.client.writes = [
+        Fault(read_timeout, applied=True),
+        Fault(REFUSALS["conflict"]),
+        Fault(UNCLEAR["unavailable"]),
+    ]
+    assert bench.store.apply(case.change) == case.after
+    applied_once(bench, case)
+
+
+def test_a_transaction_is_repeated_with_its_nonce_as_request_token(bench: Bench) -> None:
+    case = advancing(bench)
+    bench.client.writes = [Fault(read_timeout)] * 2
+    bench.store.apply(case.change)
+    tokens = [arguments["ClientRequestToken"] for arguments in bench.client.tried("transact_write_items")]
+    assert tokens == [case.after.nonce] * 3
+
+
+# ---- faults that stay
+
+
+@CHANGES
+@errors(REFUSALS)
+def test_a_store_that_takes_nothing_is_unavailable(
+    bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
+) -> None:
+    case = make(bench)
+    bench.client.writes = [Fault(error)] * TRIES
+    with pytest.raises(StoreUnavailable):
+        bench.store.apply(case.change)
+    not_applied(bench, case)
+    assert len(bench.client.tried("put_item", "transact_write_items")) == TRIES
+
+
+@CHANGES
+@errors(UNCLEAR)
+@pytest.mark.parametrize("when", range(TRIES))
+def test_an_unknown_outcome_is_resolved_by_reading_back(
+    bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception], when: int
+) -> None:
+    case = make(bench)
+    bench.client.writes = [Fault(error, applied=n == when) for n in range(when + 1)]
+    bench.client.writes += [Fault(read_timeout)] * (TRIES - when - 1)
+    assert bench.store.apply(case.change) == case.after
+    applied_once(bench, case)
+
+
+@CHANGES
+@errors(UNCLEAR)
+def test_an_outcome_stays_unknown_while_the_write_may_still_arrive(
+    bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
+) -> None:
+    case = make(bench)
+    bench.client.writes = [Fault(error)] + [Fault(REFUSALS["throttled"])] * (TRIES - 1)
+    with pytest.raises(OutcomeUnknown):
+        bench.store.apply(case.change)
+    not_applied(bench, case)
+
+
+@CHANGES
+@pytest.mark.parametrize("applied", [True, False])
+@errors({"no table": answered("ResourceNotFoundException"), "denied": answered("AccessDeniedException")})
+def test_an_answer_that_ends_the_tries_does_not_deny_an_earlier_unclear_one(
+    bench: Bench, make: Callable[[Bench], Case], applied: bool, error: Callable[[str], Exception]
+) -> None:
+    case = make(bench)
+    bench.client.writes = [Fault(read_timeout, applied=applied), Fault(error)]
+    if applied:
+        assert bench.store.apply(case.change) == case.after
+        applied_once(bench, case)
+    else:
+        with pytest.raises(OutcomeUnknown):
+            bench.store.apply(case.change)
+
+
+@CHANGES
+@pytest.mark.parametrize("applied", [True, False])
+def test_an_outcome_that_cannot_be_read_back_is_unknown_not_unwritten(
+    bench: Bench, make: Callable[[Bench], Case], applied: bool
+) -> None:
+    case = make(bench)
+    bench.client.writes = [Fault(read_timeout, applied=applied)] + [Fault(read_timeout)] * (TRIES - 1)
+    bench.client.reads = [Fault(read_timeout)] * 100
+    with pytest.raises(OutcomeUnknown):
+        bench.store.apply(case.change)
+
+
+def test_a_refusal_whose_winner_cannot_be_read_is_unknown(bench: Bench) -> None:
+    """The row says that it was there already, the head says nothing: it may have been this very write."""
+    case = advancing(bench)
+    bench.client.writes = [Fault(read_timeout, applied=True), Fault(cancelled("None", "ConditionalCheckFailed"))]
+    bench.client.reads = [Fault(read_timeout)] * 100
+    with pytest.raises(OutcomeUnknown):
+        bench.store.apply(case.change)
+
+
+@errors({"no table": answered("ResourceNotFoundException"), "denied": answered("AccessDeniedException")})
+def test_an_answer_that_will_not_change_is_not_tried_again(bench: Bench, error: Callable[[str], Exception]) -> None:
+    case = advancing(bench)
+    bench.client.writes = [Fault(error)]
+    with pytest.raises(StoreUnavailable, match="Exception"):
+        bench.store.apply(case.change)
+    assert bench.waits == []
+
+
+# ---- faults and rivals together
+
+
+@CHANGES
+@errors(REFUSALS | UNCLEAR)
+def test_a_race_lost_behind_a_fault_is_a_lost_race(
+    bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
+) -> None:
+    case = make(bench)
+    rivals: list[Task] = []
+    bench.client.between = [lambda: rivals.append(rival_of(bench, case.change))]
+    bench.client.writes = [Fault(error)]
+    with pytest.raises((TaskExists, StaleTask, RevisionConflict)) as lost:
+        bench.store.apply(case.change)
+    assert lost.value.stored == rivals[0]
+    assert bench.rival.get(case.after.task_id) == rivals[0]
+    not_applied(bench, case)
+
+
+@CHANGES
+def test_a_race_lost_behind_nothing_but_faults_is_a_lost_race(bench: Bench, make: Callable[[Bench], Case]) -> None:
+    """Reading back shows a head that this change can never follow any more: that is an answer."""
+    case = make(bench)
+    rivals: list[Task] = []
+    bench.client.between = [lambda: rivals.append(rival_of(bench, case.change))]
+    bench.client.writes = [Fault(read_timeout)] * TRIES
+    with pytest.raises((TaskExists, StaleTask, RevisionConflict)) as lost:
+        bench.store.apply(case.change)
+    assert lost.value.stored == rivals[0]
+    not_applied(bench, case)
+
+
+def test_an_applied_advance_is_recognised_below_a_rivals_heartbeat(bench: Bench) -> None:
+    case = advancing(bench)
+    bench.client.between = [lambda: bench.rival.apply(Revise(case.after, touched(case.after, files_deleted=5)))]
+    bench.client.writes = [Fault(read_timeout, applied=True)]
+    assert bench.store.apply(case.change).details == {"files_deleted": 5}
+    assert len(bench.rival.history(case.after.task_id)) == 2
+
+
+def test_an_applied_advance_is_recognised_below_a_rivals_next_version(bench: Bench) -> None:
+    case = advancing(bench)
+    following = started(case.after)
+    bench.client.between = [lambda: bench.rival.apply(Advance(case.after, following))]
+    bench.client.writes = [Fault(read_timeout, applied=True)] + [Fault(read_timeout)] * (TRIES - 1)
+    assert bench.store.apply(case.change) == following
+    assert [row.version for row in bench.rival.history(case.after.task_id)] == [1, 2, 3]
+
+
+def test_a_head_write_that_a_rival_wrote_over_may_have_been_applied(bench: Bench) -> None:
+    """Nothing tells any more, and nothing needs to: the head was touched, so read again and decide again."""
+    case = revising(bench)
+    bench.client.between = [lambda: bench.rival.apply(Revise(case.after, touched(case.after, dispatch_count=2)))]
+    bench.client.writes = [Fault(read_timeout, applied=True)]
+    with pytest.raises(RevisionConflict) as conflict:
+        bench.store.apply(case.change)
+    assert conflict.value.stored is not None
+    assert conflict.value.stored.dispatch_count == 2
+
+
+def test_an_expectation_is_read_and_never_written(bench: Bench) -> None:
+    task = bench.rival.apply(Create(submitted()))
+    assert bench.store.apply(Expect(task)) == task
+    assert bench.client.tried("put_item", "transact_write_items") == []

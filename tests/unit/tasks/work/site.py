@@ -1,0 +1,78 @@
+"""One store and clock for services, clients and workers of behaviors, and the behaviors that tests of them share."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from delegation.errors import DelegationError
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from tests.unit.tasks.builders import Clock
+
+
+class Sum(BaseModel):
+    left: int
+    right: int
+
+
+class Total(BaseModel):
+    total: int
+
+
+class Passing(DelegationError):
+    code: ClassVar[str] = "PASSING"
+    retryable: ClassVar[bool] = True
+
+
+class ForGood(DelegationError):
+    code: ClassVar[str] = "FOR_GOOD"
+
+
+def add(parameters: Sum, _run: Run) -> Total:
+    return Total(total=parameters.left + parameters.right)
+
+
+def identity(parameters: Sum) -> str:
+    return f"{parameters.left}+{parameters.right}"
+
+
+ADD = Behavior("ADD", Sum, add, result=Total, identify=identity)
+ONE = Sum(left=1, right=2)
+
+
+@dataclass
+class Site:
+    """One store and clock, and as many services on them as a test wants."""
+
+    store: MemoryTaskStore = field(default_factory=MemoryTaskStore)
+    clock: Clock = field(default_factory=Clock)
+
+    def service(self) -> TaskService:
+        policies = Policies.from_properties({"delegation.retry.default.max-attempts": "3"})
+        return TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+
+    def client(self) -> Tasks:
+        return Tasks(self.service())
+
+    def worker(self, name: str, *behaviors: Behavior) -> Worker:
+        service = self.service()
+        runnable = [FunctionBehavior(service, behavior, monotonic=self.seconds) for behavior in behaviors]
+        return Worker(service, Behaviors(runnable), WorkerSettings(owner=name))
+
+    def seconds(self) -> float:
+        return self.clock.now.timestamp()
+
+    def statuses(self, task_id: str) -> list[Status]:
+        return [task.status for task in self.store.history(task_id)]
+
+    def head(self, task_id: str) -> Task:
+        task = self.store.get(task_id)
+        assert task is not None
+        return task

@@ -1,0 +1,232 @@
+"""Subtasks by `parent_id`: a parent ends after its children, and by them."""
+
+from dataclasses import replace
+
+import pytest
+from pydantic import BaseModel
+
+from delegation.tasks.errors import RunCancelled
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status
+from delegation.tasks.life.outcomes import after_loss
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
+from delegation.tasks.work.submit import Parent
+from delegation.tasks.work.worker import Worker
+from tests.unit.tasks.builders import MINUTE, SECOND
+from tests.unit.tasks.work.site import ONE, ForGood, Passing, Site, Sum, Total, add, identity
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+class Family(BaseModel):
+    fails: bool = False
+
+
+def family(site: Site, **child_fields: bool) -> Behavior[Family, Total]:
+    def parent(parameters: Family, run: Run) -> Total:
+        for n in range(2):
+            child = Sum(left=n, right=-1 if parameters.fails else n)
+            site.client().submit(ADD_OR_FAIL, child, parent=Parent(run.task.task_id, run.task.attempt_count))
+        return Total(total=7)
+
+    return Behavior("FAMILY", Family, parent, result=Total)
+
+
+def add_or_fail(parameters: Sum, run: Run) -> Total:
+    if parameters.right < 0:
+        raise ForGood("negative")
+    return add(parameters, run)
+
+
+ADD_OR_FAIL = Behavior("CHILD", Sum, add_or_fail, result=Total, identify=identity)
+
+
+def settle(site: Site, worker: Worker) -> None:
+    for _ in range(20):
+        while worker.run_once() is not None:
+            pass
+        site.clock.advance(2 * MINUTE)
+
+
+def test_a_parent_ends_after_its_children(site: Site) -> None:
+    behavior = family(site)
+    submitted = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    assert worker.run_once() is not None
+    parent = site.head(submitted.task_id)
+    assert (parent.status, parent.error_code, len(parent.children)) == (Status.RETRY_SCHEDULED, "CHILDREN_PENDING", 2)
+    assert all(site.head(child).parent_id == submitted.task_id for child in parent.children)
+    settle(site, worker)
+    outcome = submitted.completion.wait()
+    assert outcome == Total(total=7)
+    assert site.head(submitted.task_id).unexcused_attempts == 1
+
+
+def test_a_parents_outcome_derives_from_its_children(site: Site) -> None:
+    behavior = family(site)
+    submitted = site.client().submit(behavior, Family(fails=True))
+    settle(site, site.worker("w", behavior, ADD_OR_FAIL))
+    assert site.head(submitted.task_id).error_code == "CHILD_FAILED"
+
+
+def test_cancelling_a_parent_cancels_its_children_and_it_ends_after_them(site: Site) -> None:
+    behavior = family(site)
+    submitted = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    children = site.head(submitted.task_id).children
+    site.service().cancel(submitted.task_id)
+    assert site.head(submitted.task_id).status is Status.RETRY_SCHEDULED
+    settle(site, worker)
+    assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
+    assert site.head(submitted.task_id).error_code == "CANCELLED"
+
+
+def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site) -> None:
+    def interrupted(_parameters: Family, run: Run) -> Total:
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        site.service().cancel(run.task.task_id)
+        site.clock.advance(2 * SECOND)
+        run.checkpoint()
+        return Total(total=7)
+
+    behavior = Behavior("FAMILY", Family, interrupted, result=Total)
+    submitted = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    parent = site.head(submitted.task_id)
+    assert parent.status is Status.RETRY_SCHEDULED
+    assert [site.head(child).error_code for child in parent.children] == ["CANCELLED"]
+    settle(site, worker)
+    assert site.head(submitted.task_id).error_code == "CANCELLED"
+
+
+def test_a_cancelled_parent_whose_holder_is_lost_still_ends_after_its_children(site: Site) -> None:
+    behavior = family(site)
+    submitted = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    children = site.head(submitted.task_id).children
+    site.service().cancel(submitted.task_id)
+    site.clock.advance(2 * MINUTE)
+    site.service().acquire(submitted.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+    site.clock.advance(MINUTE)
+    settle(site, worker)
+    assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
+    ends = [site.head(task_id).last_status_change_ts for task_id in (submitted.task_id, *children)]
+    assert ends[0] == max(ends)
+    assert site.head(submitted.task_id).error_code == "CANCELLED"
+
+
+def test_a_cancelled_parent_that_is_lost_for_good_sees_to_its_children_first() -> None:
+    site = Site()
+    behavior = family(site)
+    parent = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    worker.run_once()
+    children = site.head(parent.task_id).children
+    service = site.service()
+    service._policies = replace(service._policies, fail_when_lost=frozenset({behavior.kind}))
+    service.cancel(parent.task_id)
+    site.clock.advance(2 * MINUTE)
+    service.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+    site.clock.advance(2 * MINUTE)
+    service.change(parent.task_id, lambda task, now: after_loss(task, now, service._policies))
+    assert not site.head(parent.task_id).is_terminal
+    settle(site, worker)
+    assert [site.head(child).is_terminal for child in children] == [True] * len(children)
+    assert site.head(parent.task_id).error_code == "CANCELLED"
+
+
+def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
+    """Between the look that saw the cancellation and the reading after it, the lease ends and another takes over."""
+    site = Site()
+    service = site.service()
+
+    def work(_parameters: Family, run: Run) -> Total:
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        service.cancel(run.task.task_id)
+        site.clock.advance(10 * MINUTE)
+        service.acquire(run.task.task_id, "other", lambda now: Lease.lasting(MINUTE, now))
+        raise RunCancelled(run.task.task_id)
+
+    behavior = Behavior("FAMILY", Family, work, result=Total)
+    submitted = site.client().submit(behavior, Family())
+    held = service.acquire(submitted.task_id, "w", lambda now: Lease.lasting(MINUTE, now))
+    after = FunctionBehavior(service, behavior).run(held, hand_over_at=None)
+    assert (after.is_held, after.lease_owner, after.attempt_count) == (True, "other", 2)
+    assert site.head(submitted.task_id) == after
+
+
+@pytest.mark.parametrize("how", ["its own error", "lost for good"])
+def test_a_parent_that_fails_by_itself_does_so_after_its_children(how: str) -> None:
+    site = Site()
+    runs: list[str] = []
+
+    def work(_parameters: Family, run: Run) -> Total:
+        runs.append(run.task.task_id)
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        raise ForGood("the work cannot be done")
+
+    behavior = Behavior("FAMILY", Family, work, result=Total)
+    parent = site.client().submit(behavior, Family())
+    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    if how == "lost for good":
+        service = site.service()
+        service._policies = replace(service._policies, fail_when_lost=frozenset({"FAMILY"}))
+        held = service.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(held.task_id, held.attempt_count))
+        site.clock.advance(2 * MINUTE)
+        service.change(parent.task_id, lambda task, now: after_loss(task, now, service._policies))
+    else:
+        worker.run_once()
+    [child] = site.head(parent.task_id).children
+    assert (site.head(parent.task_id).status, site.head(child).is_terminal) == (Status.RETRY_SCHEDULED, False)
+    settle(site, worker)
+    done = site.head(parent.task_id)
+    assert (done.status, done.error_code) == (Status.FAILURE, "LOST" if how == "lost for good" else ForGood.code)
+    assert site.head(child).status is Status.SUCCESS
+    assert site.head(child).last_status_change_ts <= done.last_status_change_ts
+    assert len(runs) == (0 if how == "lost for good" else 1)
+
+
+def test_looks_at_children_grow_rarer_and_displace_no_error(site: Site) -> None:
+    """Every look is an attempt with rows of its own: five seconds apart they would fill a history for nothing."""
+    tries: list[int] = []
+
+    def parent(_parameters: Family, run: Run) -> Total:
+        tries.append(1)
+        if len(tries) == 1:
+            raise Passing("try again")
+        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        return Total(total=7)
+
+    behavior = Behavior("FAMILY", Family, parent, result=Total)
+    task_id = site.client().submit(behavior, Family()).task_id
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    told = site.head(task_id).result_extended
+    assert told is not None
+    assert "PASSING" in told
+    waits = []
+    for _ in range(60):
+        site.clock.now = site.head(task_id).due_at or site.clock.now
+        worker.run_once()
+        head = site.head(task_id)
+        assert head.next_scheduled_run_ts is not None
+        waits.append(head.next_scheduled_run_ts - site.clock.now)
+    assert (waits[0], waits[-1]) == (5 * SECOND, MINUTE)
+    assert waits == sorted(waits)
+    assert head.result_extended == told
+    assert head.error_code == "CHILDREN_PENDING"
+
+
+def test_what_recurs_is_nobodys_child(site: Site) -> None:
+    """Its parent would wait for ever."""
+    parent = site.client().submit(family(site), Family()).task_id
+    with pytest.raises(ValueError, match="never ends"):
+        site.client().submit(replace(ADD_OR_FAIL, every=MINUTE), ONE, parent=Parent(parent, 1))
+    assert site.head(parent).children == ()

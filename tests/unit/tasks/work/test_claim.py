@@ -1,0 +1,214 @@
+"""Which task a worker leases next, and what that costs the index."""
+
+import itertools
+import threading
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import Create, DueEntry
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.service import TaskService
+from tests.contract.task_tables import moto_task_store
+from tests.unit.tasks.builders import HOUR, NOW, SECOND, Clock, acquired, submitted
+
+KINDS = {"TABLE_PURGE"}
+
+
+class CountingStore(MemoryTaskStore):
+    """Counts looks at the index and writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[tuple[str, ...]] = []
+        self.writes = 0
+
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        self.looks.append(tuple(shards or codec.due_buckets()))
+        return super().due(now, limit=limit, shards=shards)
+
+    def apply(self, change: Any) -> Task:
+        self.writes += 1
+        return super().apply(change)
+
+
+class Fleet:
+    """Workers of one store, by number."""
+
+    def __init__(self, tasks: int) -> None:
+        self.store = CountingStore()
+        self.clock = Clock()
+        policies = Policies(default=RetryPolicy(), by_type={})
+        self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.lookouts: dict[str, Lookout] = {}
+        for n in range(tasks):
+            self.store.apply(Create(submitted(f"task-{n:03}", due_at=NOW)))
+        self.store.writes = 0
+
+    def lease(self, owner: str) -> Task | None:
+        lookout = self.lookouts.setdefault(owner, Lookout())
+        return lease_next_available_task(
+            self.service, owner, KINDS, lambda now: Lease.lasting(HOUR, now), lookout=lookout
+        )
+
+
+def test_one_look_serves_many_leases() -> None:
+    fleet = Fleet(50)
+    leased = {task.task_id for _ in range(50) if (task := fleet.lease("w"))}
+    assert len(leased) == 50
+    assert sum(map(len, fleet.store.looks)) <= 2 * codec.SHARDS
+    assert fleet.lease("w") is None
+
+
+def test_what_was_seen_long_ago_is_not_believed_any_more() -> None:
+    """A task that is older than what is left of the last look comes first again."""
+    fleet = Fleet(10)
+    fleet.lease("w")
+    fleet.clock.advance(6 * SECOND)
+    fleet.lease("w")
+    assert len(fleet.store.looks) >= 2
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_look_for_ever() -> None:
+    fleet = Fleet(10)
+    fleet.lease("w")
+    fleet.clock.advance(-HOUR)
+    assert fleet.lease("w") is None  # by this clock nothing is due yet
+    assert {shard for look in fleet.store.looks[1:] for shard in look} == set(codec.due_buckets())
+
+
+def test_nothing_left_of_a_look_is_no_reason_to_wait() -> None:
+    """What became due since is found at once, not at the next poll."""
+    fleet = Fleet(1)
+    assert fleet.lease("w") is not None
+    fleet.store.apply(Create(submitted("later", due_at=NOW)))
+    task = fleet.lease("w")
+    assert task is not None
+    assert task.task_id == "later"
+
+
+def test_what_others_took_meanwhile_is_not_gone_through_to_the_end() -> None:
+    fleet = Fleet(400)
+    fleet.lease("slow")
+    while fleet.lease("fast"):
+        pass
+    fleet.store.apply(Create(submitted("later", due_at=NOW)))
+    read: list[str] = []
+    fleet.store.fault = read.append
+    task = fleet.lease("slow")
+    assert task is not None
+    assert task.task_id == "later"
+    assert read.count("before get") == 3
+
+
+def test_a_look_asks_few_shards_and_each_worker_goes_round_all_in_an_order_of_its_own() -> None:
+    rounds = {owner: list(Lookout().groups(owner)) for owner in ("a", "b", "c")}
+    for groups in rounds.values():
+        assert [len(group) for group in groups] == [2, 4, 8, 2]
+        assert sorted(shard for group in groups for shard in group) == list(codec.due_buckets())
+    assert len({groups[0] for groups in rounds.values()}) > 1
+    lookout = Lookout()
+    first = [next(lookout.groups("a")) for _ in range(codec.SHARDS // 2)]
+    assert sorted(shard for group in first for shard in group) == list(codec.due_buckets())
+
+
+def test_an_idle_look_asks_every_shard_once() -> None:
+    fleet = Fleet(0)
+    for _ in range(3):
+        assert fleet.lease("w") is None
+        assert sorted(shard for look in fleet.store.looks for shard in look) == list(codec.due_buckets())
+        fleet.store.looks.clear()
+
+
+def test_eight_workers_side_by_side_need_few_queries_and_reads_for_a_lease() -> None:
+    """Counted, in turns: with looks at all shards for all workers it was more than two queries for each lease."""
+    fleet = Fleet(400)
+    reads: list[str] = []
+    fleet.store.fault = reads.append
+    working = {f"worker-{n}" for n in range(8)}
+    while working:
+        working = {owner for owner in sorted(working) if fleet.lease(owner) is not None}
+    assert fleet.store.writes == 400
+    idle = 8 * codec.SHARDS
+    assert sum(map(len, fleet.store.looks)) - idle < 1.2 * 400
+    assert reads.count("before get") < 1.8 * 400
+
+
+def test_the_oldest_of_a_backlog_that_never_ends_is_not_passed_over() -> None:
+    fleet = Fleet(60)
+    fleet.store.apply(Create(submitted("oldest", due_at=NOW - HOUR)))
+    for n in range(200):
+        task = fleet.lease("w")
+        assert task is not None
+        if task.task_id == "oldest":
+            break
+        fleet.store.apply(Create(submitted(f"newer-{n}", due_at=NOW)))
+        fleet.clock.advance(6 * SECOND)
+    assert fleet.store.get("oldest").is_held
+
+
+def test_workers_that_look_alike_run_for_different_tasks() -> None:
+    """All have looked before any of them leased; still hardly anybody is refused."""
+    fleet = Fleet(48)
+    workers = [f"worker-{n}" for n in range(8)]
+    first = set()
+    for worker in workers:
+        lookout = fleet.lookouts.setdefault(worker, Lookout())
+        first.add(lookout.look(fleet.service, worker, 50, codec.due_buckets())[0][0].task_id)
+    assert len(first) >= 4  # of the eight oldest
+    leased = [task.task_id for _ in range(6) for worker in workers if (task := fleet.lease(worker))]
+    assert sorted(leased) == [f"task-{n:03}" for n in range(48)]
+
+
+def test_threads_lease_every_task_once() -> None:
+    fleet = Fleet(120)
+    found: dict[str, list[str]] = {f"w{n}": [] for n in range(6)}
+
+    def work(owner: str) -> None:
+        while (task := fleet.lease(owner)) is not None:
+            found[owner].append(task.task_id)
+
+    threads = [threading.Thread(target=work, args=(owner,)) for owner in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    leased = [task_id for tasks in found.values() for task_id in tasks]
+    assert sorted(leased) == [f"task-{n:03}" for n in range(120)]
+    assert all(len(fleet.store.history(task_id)) == 2 for task_id in leased)
+
+
+def test_all_shards_are_asked_at_once_and_none_gets_much_more_than_its_part() -> None:
+    with moto_task_store() as store:
+        asked: list[tuple[str, str]] = []
+        barrier, entered = threading.Barrier(2), itertools.count()
+        real = store.dynamodb.client.query
+
+        def query(**arguments: Any) -> Any:
+            bucket = arguments["ExpressionAttributeValues"][":bucket"]["S"]
+            if next(entered) < 2:
+                barrier.wait(timeout=30)  # only passes when a second shard is asked before the first has answered
+            asked.append((bucket, arguments["IndexName"]))
+            return real(**arguments)
+
+        store.dynamodb.client.query = query
+        for n in range(3):
+            store.apply(Create(submitted(f"task-{n}", due_at=NOW - timedelta(minutes=n))))
+        assert [entry.task_id for entry in store.due(NOW)] == ["task-2", "task-1", "task-0"]
+    assert sorted(asked) == [(bucket, "due") for bucket in codec.due_buckets()]
+    shares = [codec.due_bucket(submitted().task_id) for _ in range(8_000)]
+    assert max(shares.count(bucket) for bucket in set(shares)) < 2 * 8_000 / codec.SHARDS
+
+
+def test_an_entry_moves_with_every_lease_so_no_shard_holds_what_nobody_can_take() -> None:
+    """The head of a held task stands in its shard under `lost_not_before`, not at the front."""
+    first = submitted(due_at=NOW)
+    held = acquired(first)
+    assert codec.head_item(held)["due_bucket"] == codec.head_item(first)["due_bucket"]
+    assert codec.head_item(held)["due_at"] > codec.head_item(first)["due_at"]

@@ -1,0 +1,318 @@
+"""`store-maintenance` over the in-memory store, run by a worker."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import InvalidProperty, Policies
+from delegation.tasks.stores.base import Advance, Create, Page, Revise
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.maintenance import KIND, Maintenance, MaintenanceReport, ensure_submitted, store_maintenance
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock, acquired, failed, submitted, succeeded, touched
+
+RETENTION = timedelta(days=7)
+
+
+@dataclass
+class Keys:
+    """Records that remember what they were asked."""
+
+    expired: int = 0
+    starts: tuple[bool | None, ...] = (True, False)
+    asked: list[datetime] = field(default_factory=list)
+
+    def start_expiry(self, now: datetime) -> Iterator[bool | None]:
+        self.asked.append(now)
+        yield from self.starts
+
+    def remove_expired(self, now: datetime, limit: int) -> int:
+        self.asked.append(now)
+        gone = min(limit, self.expired)
+        self.expired -= gone
+        return gone
+
+
+class Site:
+    def __init__(self) -> None:
+        self.store = MemoryTaskStore()
+        self.clock = Clock()
+        self.keys = Keys()
+        policies = Policies.from_properties({"delegation.maintenance.task-retention-duration": "7d"})
+        self.tasks = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.behavior = store_maintenance(self.tasks, lambda: self.keys, lambda: {KIND, submitted().task_type})
+
+    def stored(self, *life: Task) -> Task:
+        self.store.apply(Create(life[0]))
+        for before, after in pairwise(life):
+            self.store.apply(Advance(before, after))
+        return life[-1]
+
+    def finished(self, **fields: object) -> Task:
+        first = submitted(**fields)
+        return self.stored(first, failed(first))
+
+    def seconds(self) -> float:
+        return self.clock.now.timestamp()
+
+    def worker(self) -> Worker:
+        runnable = FunctionBehavior(self.tasks, self.behavior, monotonic=self.seconds)
+        return Worker(self.tasks, Behaviors([runnable]), WorkerSettings(owner="w"))
+
+    def run(self) -> MaintenanceReport:
+        """One run; what it reported is on the row of its SUCCESS, as the head is SUBMITTED again."""
+        ensure_submitted(self.tasks, self.behavior)
+        assert self.worker().run_once() is not None
+        rows = self.store.history(self.behavior.task_id(Maintenance()), limit=1000)
+        report = self.behavior.read_result([row for row in rows if row.status is Status.SUCCESS][-1])
+        assert report is not None
+        return report
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_finished_tasks_past_retention_are_removed_and_no_others(site: Site) -> None:
+    old = site.finished()
+    site.clock.now = NOW + RETENTION - timedelta(seconds=1)
+    waiting, fresh = site.stored(submitted()), submitted()
+    site.stored(fresh, failed(fresh, site.clock.now))
+    assert site.run().tasks_removed == 0
+    site.clock.advance(2 * HOUR)
+    assert site.run().tasks_removed == 1
+    assert site.store.get(old.task_id) is None
+    assert site.store.history(old.task_id) == ()
+    assert site.store.get(waiting.task_id) == waiting
+    assert site.store.get(fresh.task_id) is not None
+
+
+def test_a_child_is_kept_until_its_parent_has_an_outcome(site: Site) -> None:
+    parent_id = str(uuid.uuid4())
+    child = site.finished(parent_id=parent_id)
+    parent = site.stored(submitted(parent_id, children=(child.task_id,)))
+    site.clock.now = NOW + RETENTION
+    assert site.run().tasks_removed == 0
+    site.store.apply(Advance(parent, failed(parent, site.clock.now)))
+    site.clock.advance(2 * HOUR)
+    assert site.run().tasks_removed == 1
+    assert site.store.get(child.task_id) is None
+
+
+def test_a_task_submitted_again_meanwhile_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = site.finished()
+    site.clock.now = NOW + RETENTION
+    remove = site.store.remove
+
+    def too_late(task: Task) -> bool:
+        moved = task.evolve(version=task.version + 1, revision=task.revision + 1, nonce="n")
+        site.store.apply(Advance(task, moved))
+        return remove(task)
+
+    monkeypatch.setattr(site.store, "remove", too_late)
+    assert site.run().tasks_removed == 0
+    assert len(site.store.history(old.task_id)) == 3
+
+
+def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
+    waiting, first = submitted(), submitted()
+    held = acquired(first)
+    for head in (site.stored(waiting), site.stored(first, held)):
+        site.store.apply(Revise(head, touched(head, due_at=None)))
+    assert site.run().heads_repaired == 2
+    grace = site.tasks._policies.dispatch.grace
+    assert site.tasks.get(waiting.task_id).due_at == NOW + grace
+    assert site.tasks.get(held.task_id).due_at == held.lost_not_before
+
+
+def test_what_cannot_be_read_is_told_and_stops_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """A record of a newer release, or a corrupt one, and a child whose parent is such a one."""
+    old = [site.finished() for _ in range(30)]
+    parent = site.finished()
+    child = site.finished(parent_id=parent.task_id)
+    spoilt = [parent, *(site.finished() for _ in range(24))]
+    lost = site.stored(submitted(due_at=None))
+    for task in spoilt:
+        site.store.make_unreadable(task.task_id)
+    site.clock.now = NOW + RETENTION
+    site.keys.expired = 30
+    report = site.run()
+    assert (report.tasks_removed, report.heads_repaired, report.records_removed) == (30, 1, 30)
+    assert all(site.store.get(task.task_id) is None for task in old)
+    assert site.store.get(child.task_id) == child
+    assert site.tasks.get(lost.task_id).due_at is not None
+    ids = {task.task_id for task in spoilt}
+    assert {one.task_id for one in site.store.heads(limit=1000).unreadable} == ids
+    assert report.unreadable == 25
+    assert len(report.unreadable_ids) == 20
+    assert set(report.unreadable_ids) < ids
+    (warning,) = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert "25" in warning.message
+    assert all(task_id in warning.message for task_id in report.unreadable_ids)
+
+
+def test_what_becomes_unreadable_meanwhile_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer release rewrites what was read a moment ago."""
+    lost = [site.stored(submitted(due_at=None)) for _ in range(2)]
+    recurring = site.finished(recurrence_seconds=3600)
+    read = site.store.heads
+
+    def heads(**asked: Any) -> Page:
+        page = read(**asked)
+        for task in (lost[0], recurring):
+            site.store.make_unreadable(task.task_id)
+        return page
+
+    monkeypatch.setattr(site.store, "heads", heads)
+    site.clock.now = NOW + RETENTION
+    report = site.run()
+    assert (report.heads_repaired, report.unreadable) == (1, 2)
+    assert set(report.unreadable_ids) == {lost[0].task_id, recurring.task_id}
+
+
+def test_records_that_cannot_be_read_are_counted(site: Site) -> None:
+    site.keys.starts = (True, None, False, None)
+    report = site.run()
+    assert (report.expiries_started, report.records_unreadable) == (1, 2)
+
+
+def test_records_are_kept_by_the_slowest_clock(site: Site) -> None:
+    site.keys.expired = 60
+    report = site.run()
+    assert (report.records_removed, report.expiries_started) == (60, 1)
+    assert set(site.keys.asked[1:]) == {NOW - site.tasks._policies.lease.clock_drift}
+
+
+def test_it_recurs_and_there_is_only_one(site: Site) -> None:
+    assert ensure_submitted(site.tasks, site.behavior) is True
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    site.run()
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    head = site.tasks.get(site.behavior.task_id(Maintenance()))
+    assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, NOW + HOUR)
+    assert site.worker().run_once() is None
+
+
+@pytest.mark.parametrize(("minutes", "first"), [(10, 10), (180, 60)], ids=["oftener", "more rarely"])
+def test_it_follows_another_interval(site: Site, minutes: int, first: int) -> None:
+    ensure_submitted(site.tasks, site.behavior)
+    site.run()
+    task_id = site.behavior.task_id(Maintenance())
+    site.behavior = replace(site.behavior, every=minutes * MINUTE)
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    assert site.tasks.get(task_id).next_scheduled_run_ts == NOW + first * MINUTE
+    site.clock.now = NOW + (first + 1) * MINUTE
+    site.run()
+    assert site.tasks.get(task_id).next_scheduled_run_ts == site.clock() + minutes * MINUTE
+
+
+def test_a_cancelled_one_keeps_what_it_has(site: Site) -> None:
+    ensure_submitted(site.tasks, site.behavior)
+    cancelled = site.tasks.cancel(site.behavior.task_id(Maintenance()))
+    assert ensure_submitted(site.tasks, replace(site.behavior, every=MINUTE)) is False
+    assert site.tasks.get(cancelled.task_id) == cancelled
+
+
+def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: Site) -> None:
+    """A parent that recurs never ends: what waited for its end would stay for ever."""
+    parent_id = str(uuid.uuid4())
+    former, present = (site.finished(parent_id=parent_id) for _ in range(2))
+    site.stored(submitted(parent_id, recurrence_seconds=3600, children=(present.task_id,)))
+    site.clock.now = NOW + 2 * RETENTION
+    assert site.run().tasks_removed == 1
+    assert site.store.get(former.task_id) is None
+    assert site.store.get(present.task_id) == present
+
+
+def test_heads_are_read_in_large_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page begins with a Scan of up to a megabyte, most of which a small page would read again."""
+    for _ in range(120):
+        site.finished()
+    pages: list[Page] = []
+    read = site.store.heads
+    monkeypatch.setattr(site.store, "heads", lambda **asked: pages.append(read(**asked)) or pages[-1])
+    site.run()
+    assert len(pages) == 1
+
+
+def test_what_a_newer_release_owns_is_left_whatever_its_age(site: Site) -> None:
+    theirs = site.finished(task_type="NEWER")
+    recurring = site.finished(task_type="NEWER", recurrence_seconds=3600)
+    ours = site.finished()
+    site.clock.now = NOW + 2 * RETENTION
+    assert site.run().tasks_removed == 1
+    assert site.store.get(ours.task_id) is None
+    for task in (theirs, recurring):
+        assert site.store.get(task.task_id) == task
+        assert len(site.store.history(task.task_id)) == 2
+
+
+def test_its_own_history_is_capped_by_retention(site: Site) -> None:
+    for _ in range(30):
+        site.run()
+        site.clock.advance(timedelta(days=1))
+    task_id = site.behavior.task_id(Maintenance())
+    before = site.tasks.get(task_id)
+    report = site.run()
+    rows = site.store.history(task_id, limit=1000)
+    assert report.versions_removed > 0
+    assert min(row.last_status_change_ts for row in rows) > site.clock() - RETENTION
+    versions = [row.version for row in rows]
+    assert versions == list(range(versions[0], site.tasks.get(task_id).version + 1))
+    assert versions[0] > 50
+    assert before.version in versions
+
+
+def test_one_that_was_cancelled_stays_cancelled(site: Site) -> None:
+    ensure_submitted(site.tasks, site.behavior)
+    site.tasks.cancel(site.behavior.task_id(Maintenance()))
+    assert ensure_submitted(site.tasks, site.behavior) is False
+    assert site.tasks.get(site.behavior.task_id(Maintenance())).error_code == "CANCELLED"
+
+
+def test_an_interrupted_run_is_finished_by_the_next(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = [site.finished() for _ in range(3)]
+    site.clock.now = NOW + RETENTION
+    remove, calls = site.store.remove, iter(range(100))
+
+    def breaks_at_the_second(task: Task) -> bool:
+        if next(calls) == 1:
+            raise StoreUnavailable("no answer")
+        return remove(task)
+
+    monkeypatch.setattr(site.store, "remove", breaks_at_the_second)
+    ensure_submitted(site.tasks, site.behavior)
+    site.worker().run_once()
+    assert sum(site.store.get(task.task_id) is None for task in old) == 1
+    site.clock.advance(2 * HOUR)
+    assert site.run().tasks_removed == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("task-retention-duration", "30m"), ("task-retention-duration", "soon"), ("interval-duration", "500ms")],
+)
+def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+    name = f"delegation.maintenance.{name}"
+    with pytest.raises(InvalidProperty, match=name):
+        Policies.from_properties({name: value})
+
+
+def test_an_outcome_of_success_is_removed_too(site: Site) -> None:
+    first = submitted()
+    held = acquired(first)
+    running = held.evolve(status=Status.RUNNING, version=held.version + 1, revision=held.revision + 1, nonce="r")
+    site.stored(first, held, running, succeeded(running))
+    site.clock.now = NOW + RETENTION
+    assert site.run().tasks_removed == 1

@@ -1,0 +1,284 @@
+"""A worker: what it picks, which engine it chooses, for how long it vouches for work."""
+
+import itertools
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import BaseModel
+
+from delegation.tasks.errors import MalformedRecord, StoreUnavailable
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import LeasePolicy, Policies
+from delegation.tasks.stores.base import Create
+from delegation.tasks.stores.codec import due_bucket
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.lease_keeper import WorkOutlivedLease, renew_every
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
+from tests.unit.tasks.work.shared_time import SharedTime
+
+KIND = "TABLE_PURGE"
+AT_MOST = 60.0
+"""Seconds that a gate keeps work waiting: a worker that does not notice fails its test instead of hanging it."""
+SHORT = {
+    "delegation.task.lease.lost-timeout-duration": "400ms",
+    "delegation.task.lease.clock-drift-duration": "100ms",
+}
+
+
+def service(store: MemoryTaskStore, properties: dict[str, str] | None = None, clock: object = None) -> TaskService:
+    policies = Policies.from_properties(properties or {})
+    return TaskService(store, policies, NoDispatchQueue(), clock=clock or Clock(NOW + HOUR))
+
+
+def lasting(now: datetime) -> Lease:
+    return Lease.lasting(HOUR, now)
+
+
+@dataclass
+class Chooses:
+    """A TaskBehavior that chooses one engine, None after having ended the attempt."""
+
+    tasks: TaskService
+    engine: str | None
+    ran: list[Task] = field(default_factory=list)
+    kinds: frozenset[str] = frozenset({KIND})
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        return self.engine
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        self.ran.append(task)
+        return self.tasks.succeed(task.task_id, task.attempt_count, "ran here")
+
+
+@dataclass
+class Elsewhere:
+    """An engine that has done its work as soon as it is asked."""
+
+    tasks: TaskService
+    driven: list[Task] = field(default_factory=list)
+
+    def drive(self, task: Task, stopping: threading.Event) -> Task:
+        self.driven.append(task)
+        return self.tasks.succeed(task.task_id, task.attempt_count, "ran elsewhere")
+
+
+def worker_of(tasks: TaskService, behavior: object, **arguments: object) -> Worker:
+    return Worker(tasks, Behaviors([behavior]), WorkerSettings(owner="w"), **arguments)
+
+
+def test_tasks_of_a_newer_deployment_hide_no_others_however_many_they_are() -> None:
+    store = MemoryTaskStore()
+    beside = (f"newer-{n}" for n in itertools.count())
+    foreign = set(itertools.islice((name for name in beside if due_bucket(name) == due_bucket("mine")), 30))
+    for task_id in foreign:
+        store.apply(Create(submitted(task_id, task_type="NEWER", due_at=NOW)))
+    store.apply(Create(submitted("mine", due_at=NOW + MINUTE)))
+    lookout = Lookout(candidates=5)
+    task = lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
+    assert task is not None
+    assert task.task_id == "mine"
+    assert len(lookout.foreign & foreign) >= 5
+    assert lookout.foreign <= foreign
+    heads = [store.get(task_id) for task_id in foreign]
+    assert {(head.status, head.version, head.revision) for head in heads} == {(Status.SUBMITTED, 1, 1)}
+
+
+def test_a_task_once_known_to_be_of_a_newer_deployment_is_not_read_again() -> None:
+    store = MemoryTaskStore()
+    store.apply(Create(submitted("newer", task_type="NEWER", due_at=NOW)))
+    lookout = Lookout()
+    lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
+    read: list[str] = []
+    store.fault = read.append
+    assert lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout) is None
+    assert set(read) == {"before due"}
+
+
+def test_a_record_that_cannot_be_read_stops_no_other_task() -> None:
+    class OneUnreadable(MemoryTaskStore):
+        def get(self, task_id: str) -> Task | None:
+            if task_id == "bad":
+                raise MalformedRecord("task bad: format: 9")
+            return super().get(task_id)
+
+    store = OneUnreadable()
+    store.apply(Create(submitted("bad", due_at=NOW)))
+    store.apply(Create(submitted("good", due_at=NOW + SECOND)))
+    task = lease_next_available_task(service(store), "w", {KIND}, lasting)
+    assert task is not None
+    assert task.task_id == "good"
+
+
+@pytest.mark.parametrize(("engine", "where"), [("inline", "ran here"), ("spark", "ran elsewhere")])
+def test_the_behavior_chooses_where_a_task_runs(engine: str, where: str) -> None:
+    store = MemoryTaskStore()
+    tasks = service(store)
+    store.apply(Create(submitted(due_at=NOW)))
+    behavior, spark = Chooses(tasks, engine), Elsewhere(tasks)
+    after = worker_of(tasks, behavior, engines={"spark": spark}).run_once()
+    assert after is not None
+    assert after.result_summary == where
+    assert (len(behavior.ran), len(spark.driven)) == ((1, 0) if engine == "inline" else (0, 1))
+
+
+def test_without_a_job_service_a_large_task_runs_inline_and_says_so() -> None:
+    store = MemoryTaskStore()
+    tasks = service(store)
+    store.apply(Create(submitted(due_at=NOW)))
+    after = worker_of(tasks, Chooses(tasks, "spark")).run_once()
+    assert after is not None
+    assert (after.result_summary, after.engine) == ("ran here", "inline")
+
+
+def test_an_attempt_that_ended_while_it_was_prepared_is_over() -> None:
+    store = MemoryTaskStore()
+    tasks = service(store)
+    store.apply(Create(submitted(due_at=NOW)))
+    behavior = Chooses(tasks, None)
+    assert worker_of(tasks, behavior).run_once() is not None
+    assert behavior.ran == []
+
+
+def test_a_task_leased_while_the_worker_was_told_to_stop_is_handed_over_unbegun() -> None:
+    store = MemoryTaskStore()
+    tasks = service(store)
+    store.apply(Create(submitted(due_at=NOW)))
+    behavior = Chooses(tasks, "inline")
+    worker = worker_of(tasks, behavior)
+    worker.stop()
+    after = worker.run_once()
+    assert after is not None
+    assert (after.status, after.error_code, after.attempts_excused) == (Status.RETRY_SCHEDULED, "HANDED_OVER", 1)
+    assert behavior.ran == []
+
+
+def test_a_stopped_worker_ends() -> None:
+    tasks = service(MemoryTaskStore())
+    worker = worker_of(tasks, Chooses(tasks, "inline"))
+    worker.stop()
+    worker.run()
+
+
+def test_trouble_of_one_round_does_not_end_a_worker() -> None:
+    store = MemoryTaskStore()
+    tasks = service(store)
+    store.apply(Create(submitted("x", due_at=NOW)))
+    rounds = itertools.count()
+
+    def away_at_first(point: str) -> None:
+        if point == "before due" and next(rounds) == 0:
+            raise StoreUnavailable("away")
+
+    store.fault = away_at_first
+    behavior = Chooses(tasks, "inline")
+    worker = Worker(tasks, Behaviors([behavior]), WorkerSettings("w", poll=timedelta(0)))
+    stopping = behavior.run
+
+    def run_and_stop(task: Task, *, hand_over_at: datetime | None) -> Task:
+        worker.stop()
+        return stopping(task, hand_over_at=hand_over_at)
+
+    behavior.run = run_and_stop
+    worker.run()
+    assert tasks.get("x").status is Status.SUCCESS
+
+
+@pytest.mark.parametrize(("lost", "drift"), [(3600, 5), (60, 5), (12, 5), (6, 1), (0.4, 0.1)])
+def test_a_renewal_that_fails_once_still_lands_before_the_recheck_less_the_drift(lost: float, drift: float) -> None:
+    lease = LeasePolicy(timedelta(seconds=lost), timedelta(seconds=drift))
+    recheck = lease.lost_timeout / 2
+    assert 2 * renew_every(lease) <= recheck - lease.clock_drift
+
+
+class Nothing(BaseModel):
+    pass
+
+
+class House:
+    """A store, a short lease on real clocks, and a task whose work waits for a gate in the middle of a piece."""
+
+    def __init__(self) -> None:
+        self.store = MemoryTaskStore()
+        self.tasks = service(self.store, SHORT, clock=lambda: datetime.now(UTC))
+        self.begun, self.gate = threading.Event(), threading.Event()
+        behavior = Behavior("HANGS", Nothing, self.work)
+        self.worker = worker_of(self.tasks, FunctionBehavior(self.tasks, behavior))
+        self.task_id = Tasks(self.tasks).submit(behavior, Nothing()).task_id
+
+    def work(self, _parameters: Nothing, _run: Run) -> None:
+        self.begun.set()
+        self.gate.wait(AT_MOST)
+
+
+@pytest.fixture
+def house():
+    made = House()
+    yield made
+    made.gate.set()
+
+
+def test_work_that_hangs_is_not_vouched_for_and_ends_its_process_before_the_lease_is_over(house: House) -> None:
+    with pytest.raises(WorkOutlivedLease):
+        house.worker.run_once()
+    head = house.tasks.get(house.task_id)
+    assert head.status is Status.RUNNING
+    assert head.lost_not_before == head.lease_acquired_ts + house.tasks._policies.lease.lost_timeout
+
+
+def test_a_holder_that_cannot_renew_ends_its_process_also_when_the_store_does_not_even_refuse(house: House) -> None:
+    hanging = threading.Event()
+
+    def hang(_point: str) -> None:
+        if house.begun.is_set():
+            hanging.wait(AT_MOST)
+
+    house.store.fault = hang
+    with pytest.raises(WorkOutlivedLease):
+        house.worker.run_once()
+    hanging.set()
+
+
+def test_work_that_moves_keeps_a_lease_much_shorter_than_itself() -> None:
+    """Ten leases long, in a time that passes only while nobody does anything."""
+    time = SharedTime(threads=3)  # the work's, the one that renews, the one that watches
+    store = MemoryTaskStore()
+    tasks = service(store, {"delegation.task.lease.lost-timeout-duration": "1m"}, clock=time.clock)
+    leases: set[datetime | None] = set()
+
+    def work(_parameters: Nothing, run: Run) -> None:
+        for _ in range(600):
+            time.wait(1)
+            run.checkpoint()
+            leases.add(run.task.lost_not_before)
+
+    behavior = Behavior("MOVES", Nothing, work)
+    Tasks(tasks).submit(behavior, Nothing())
+    runnable = FunctionBehavior(tasks, behavior, monotonic=time.monotonic)
+    after = worker_of(tasks, runnable, monotonic=time.monotonic, waits=time.done_within).run_once()
+    assert after is not None
+    assert (after.status, after.attempt_count) == (Status.SUCCESS, 1)
+    assert after.last_status_change_ts == NOW + 10 * MINUTE
+    assert len(leases) > 10
+
+
+def test_work_that_shows_no_life_loses_a_lease_much_shorter_than_itself() -> None:
+    """The same worker and the same time, but nothing moves: it is not vouched for longer than one lease."""
+    time = SharedTime(threads=3)
+    tasks = service(MemoryTaskStore(), {"delegation.task.lease.lost-timeout-duration": "1m"}, clock=time.clock)
+    behavior = Behavior("HANGS", Nothing, lambda _parameters, _run: time.wait(600))
+    Tasks(tasks).submit(behavior, Nothing())
+    runnable = FunctionBehavior(tasks, behavior, monotonic=time.monotonic)
+    with pytest.raises(WorkOutlivedLease):
+        worker_of(tasks, runnable, monotonic=time.monotonic, waits=time.done_within).run_once()
+    assert MINUTE - 5 * SECOND <= time.clock() - NOW < MINUTE
+    time.end()

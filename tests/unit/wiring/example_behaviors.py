@@ -1,0 +1,45 @@
+"""Behaviors as a deployment would bring them along."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.behaviors import Behavior, OnLost, Run
+from delegation.tasks.work.service import TaskService
+
+NOT_A_FUNCTION = "text"
+
+
+class Word(BaseModel):
+    text: str
+
+
+def shout(parameters: Word, _run: Run) -> Word:
+    return Word(text=parameters.text.upper())
+
+
+SHOUT = Behavior("SHOUT", Word, shout, result=Word)
+ONCE = Behavior("ONCE", Word, shout, result=Word, on_lost=OnLost.FAIL)
+
+
+class Whole:
+    """A TaskBehavior that does everything itself."""
+
+    kinds = frozenset({"WHOLE"})
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        raise NotImplementedError
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        raise NotImplementedError
+
+
+def behaviors(_tasks: TaskService) -> Iterable[Behavior[Any, Any] | Whole]:
+    return [SHOUT, ONCE, Whole()]
+
+
+def purges(_tasks: TaskService) -> Iterable[Behavior[Any, Any]]:
+    return [Behavior("TABLE_PURGE", Word, shout)]

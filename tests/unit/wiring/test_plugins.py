@@ -1,0 +1,74 @@
+"""Behaviors that DELEGATION_BEHAVIORS names."""
+
+import pytest
+
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.plugins import BadPlugin, load
+from delegation.tasks.work.service import TaskService
+from delegation.wiring.settings import BehaviorSettings
+from delegation.wiring.tasks import BUILT_IN_KINDS, deployment
+from tests.unit.tasks.builders import Clock
+
+EXAMPLES = "tests.unit.wiring.example_behaviors"
+KINDS = {"SHOUT", "ONCE", "WHOLE"}
+
+
+@pytest.fixture
+def tasks() -> TaskService:
+    return TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=Clock())
+
+
+def test_what_a_function_answers_is_run_whatever_its_shape(tasks):
+    added = load([f"{EXAMPLES}:behaviors"], tasks, taken=frozenset())
+    assert added.kinds == KINDS
+    assert added.fail_when_lost == {"ONCE"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nowhere.at_all:behaviors", "cannot be imported"),
+        (EXAMPLES, "is not module:function"),
+        (f"{EXAMPLES}:missing", "has no missing"),
+        (f"{EXAMPLES}:NOT_A_FUNCTION", "is not a function"),
+        (f"{EXAMPLES}:purges", "the kind TABLE_PURGE is there already"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(tasks, name, reason):
+    with pytest.raises(BadPlugin, match=reason) as refused:
+        load([name], tasks, taken=BUILT_IN_KINDS)
+    assert name in str(refused.value)
+
+
+def test_two_plugins_cannot_both_run_a_kind(tasks):
+    with pytest.raises(BadPlugin, match="the kind SHOUT is there already"):
+        load([f"{EXAMPLES}:behaviors"] * 2, tasks, taken=frozenset())
+
+
+@pytest.fixture
+def _environment(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
+
+
+@pytest.mark.usefixtures("_environment")
+def test_every_process_of_a_deployment_knows_what_is_named(monkeypatch):
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
+    assert BehaviorSettings().behaviors == (f"{EXAMPLES}:behaviors",)
+    deployed = deployment()
+    assert deployed.kinds == BUILT_IN_KINDS | KINDS
+    assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS
+    assert deployed.tasks._policies.fail_when_lost == {"ONCE"}
+    deployed.store.dynamodb.client.close()
+
+
+@pytest.mark.usefixtures("_environment")
+def test_without_any_there_are_those_of_this_release(monkeypatch):
+    monkeypatch.delenv("DELEGATION_BEHAVIORS", raising=False)
+    deployed = deployment()
+    assert deployed.kinds == {"TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE"}
+    deployed.store.dynamodb.client.close()

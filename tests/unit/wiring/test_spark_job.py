@@ -1,0 +1,133 @@
+"""Where executors get their stores from: from their own environment, never from what was sent to them."""
+
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from pydantic import ValidationError
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.direct import DirectResources
+from delegation.polaris.model import LoadedTable
+from delegation.storage.credentials import S3Settings, StorageCredential
+from delegation.storage.locations import ObjectLocation
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import LeasePolicy
+from delegation.tasks.stores.base import Create
+from delegation.wiring import spark_job
+from delegation.wiring.purge import vended_store
+from delegation.wiring.spark_job import JobResources, ServiceResources, job_resources
+from delegation.wiring.tasks import task_service
+from delegation.worksets.attempt import AttemptLost
+from tests.contract.task_tables import create_task_table
+from tests.unit.tasks.builders import submitted
+
+TABLE = TableIdentifier("cat", ("ns",), "t")
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    spark_job.service_plans.cache_clear()
+    spark_job.service_polaris.cache_clear()
+    with mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="lake")
+        client.create_bucket(Bucket="plans")
+        yield client
+    spark_job.service_plans.cache_clear()
+    spark_job.service_polaris.cache_clear()
+
+
+class Catalog:
+    """Vends another key at every load, good for ten minutes."""
+
+    def __init__(self) -> None:
+        self.loads: list[TableIdentifier] = []
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        assert vend
+        assert snapshots == "all"
+        self.loads.append(identifier)
+        number = len(self.loads)
+        credential = StorageCredential(
+            "s3://lake/t", f"id-{number}", "secret", "token", NOW + timedelta(minutes=10 * number)
+        )
+        config = {"client.region": "eu-central-1", "s3.path-style-access": "true"}
+        return LoadedTable(identifier, "s3://lake/t/m", {"location": "s3://lake/t"}, config, (credential,))
+
+
+def test_a_tables_files_are_reached_with_what_polaris_vends_refreshed(aws: Any) -> None:
+    aws.put_object(Bucket="lake", Key="t/a", Body=b"x")
+    catalog, now = Catalog(), [NOW]
+    store = vended_store(catalog, TABLE, clock=lambda: now[0])
+    assert catalog.loads == []
+    assert store.read(ObjectLocation("lake", "t/a"), limit=1) == b"x"
+    assert store.delete("lake", ["t/b"]).deleted == ("t/b",)
+    assert catalog.loads == [TABLE]
+    now[0] = NOW + timedelta(minutes=9)
+    assert store.delete("lake", ["t/a"]).deleted == ("t/a",)
+    assert catalog.loads == [TABLE, TABLE]
+    assert {name[0] for name in store._clients} == {"id-1", "id-2"}
+    assert {client.meta.region_name for client in store._clients.values()} == {"eu-central-1"}
+
+
+def test_plans_lie_in_the_bucket_that_the_environment_names(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
+    place = ServiceResources()
+    place.plans().put("a/b", b"x")
+    assert aws.get_object(Bucket="plans", Key="a/b")["Body"].read() == b"x"
+    assert place.plans() is ServiceResources().plans()
+
+
+def test_a_missing_setting_is_named(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DELEGATION_PLAN_BUCKET", "DELEGATION_POLARIS_URL", "DELEGATION_POLARIS_SECRET_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValidationError, match="DELEGATION_PLAN_BUCKET"):
+        ServiceResources().plans()
+    with pytest.raises(ValidationError, match="DELEGATION_POLARIS_URL"):
+        ServiceResources().store(TABLE)
+
+
+def test_executors_ask_the_task_where_the_driver_says_it_is(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamodb = boto3.client("dynamodb")
+    table = create_task_table(dynamodb)
+    with monkeypatch.context() as driver:
+        driver.setenv("DELEGATION_TASKS_TABLE", table)
+        driver.setenv("DELEGATION_PROPERTIES", '{"delegation.task.lease.clock-drift-duration": "2s"}')
+        tasks = task_service()
+        sent = pickle.dumps(job_resources())
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    task_id = tasks._store.apply(Create(submitted(next_scheduled_run_ts=long_ago))).task_id
+    attempt = tasks.acquire(task_id, "execution", lambda now: Lease.lasting(timedelta(hours=1), now)).attempt_count
+    place = pickle.loads(sent)
+    assert place.lease.clock_drift == timedelta(seconds=2)
+    place.checkpoint(task_id, attempt)()
+    tasks.give_back(task_id, attempt, AttemptError("JOB_FAILED", "gone", ErrorClass.TRANSIENT))
+    with pytest.raises(AttemptLost):
+        place.checkpoint(task_id, attempt)()
+
+
+def test_an_operators_own_credentials(aws: Any) -> None:
+    aws.put_object(Bucket="lake", Key="t/a", Body=b"x")
+    place = DirectResources("s3://plans/here", S3Settings(region="us-east-1"))
+    assert place.store(TABLE).delete("lake", ["t/a"]).deleted == ("t/a",)
+    place.plans().put("x", b"1")
+    assert [one["Key"] for one in aws.list_objects_v2(Bucket="plans")["Contents"]] == ["here/x"]
+    place.checkpoint("task", 1)()
+
+
+def test_what_travels_to_executors_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+    for place in (JobResources("tasks", LeasePolicy()), DirectResources("s3://plans")):
+        sent = pickle.dumps(place)
+        assert b"very-secret" not in sent
+        assert pickle.loads(sent) == place
+        assert hash(pickle.loads(sent)) == hash(place)

@@ -1,0 +1,73 @@
+"""Reading a plan of many sorted runs in order, as Spark's parts are: by the piece, not by the chunk."""
+
+import tracemalloc
+from collections.abc import Iterator
+from itertools import chain
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.storage.memory import MemoryPlanStore
+from delegation.worksets.chunks import Chunk, ChunkWriter, Phase
+from delegation.worksets.index import PlanIndex, planned_paths
+
+RUNS, PATHS = 40, 2_000
+INDEX = PlanIndex(
+    plan_id="task/1/aaaaaaaaaaaa",
+    task_id="task",
+    attempt=1,
+    table_uuid="9f6c1b52-5c1e-4a6e-9a57-5d1c7f0e2b11",
+    identifier="lake.db.orders",
+    metadata_location="s3://lake/wh/orders/metadata/1.metadata.json",
+    last_updated_ms=1,
+    format_version=2,
+    snapshots=1,
+    engine="spark",
+    created_at="2026-01-01T00:00:00+00:00",
+    roots=("s3://lake/wh/orders/",),
+    covered=None,
+    outside="keep",
+    chunks=(),
+    counts={},
+    findings=(),
+)
+
+
+def planned(store: MemoryPlanStore, runs: list[list[str]]) -> PlanIndex:
+    chunks: list[Chunk] = []
+    for number, paths in enumerate(runs):
+        writer = ChunkWriter(store, INDEX.plan_id, Phase.DATA, chunk_paths=PATHS, part=f"p{number:05d}-")
+        writer.extend([(path, 8, 1) for path in sorted(paths)])
+        writer.flush()
+        chunks += writer.chunks
+    return INDEX.model_copy(update={"chunks": tuple(chunks)})
+
+
+def test_what_is_open_of_each_run_is_small() -> None:
+    store = MemoryPlanStore()
+    names = [
+        [f"s3://lake/wh/orders/data/{n:06d}-{run:03d}-{'x' * 60}.parquet" for n in range(PATHS)] for run in range(RUNS)
+    ]
+    index = planned(store, names)
+    as_text = sum(len(path) for run in names for path in run)
+    tracemalloc.start()
+    try:
+        paths = planned_paths(store, [index], (Phase.DATA,))
+        assert next(paths) == min(run[0] for run in names)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < as_text / 2
+    assert sum(1 for _ in paths) == RUNS * PATHS - 1
+
+
+def paths() -> Iterator[st.SearchStrategy[str]]:
+    yield st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+    yield st.sampled_from(['a", "type": "b', "a\\", "line\u2028end", "\r", "\n", "\x85", '"'])
+
+
+@given(st.lists(st.lists(st.one_of(*paths()), min_size=1, unique=True), max_size=4))
+def test_every_path_comes_back_in_order_as_it_was_written(runs: list[list[str]]) -> None:
+    store = MemoryPlanStore()
+    named = [[f"s3://lake/{path}" for path in run] for run in runs]
+    assert list(planned_paths(store, [planned(store, named)], (Phase.DATA,))) == sorted(chain.from_iterable(named))

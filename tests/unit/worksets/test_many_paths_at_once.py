@@ -1,0 +1,118 @@
+"""What is done for many paths at once does what is done for each: spelling, judging, writing and reading back."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.files import TYPES, TableFile
+from delegation.operations.purge.context import PurgeOptions
+from delegation.operations.purge.guards import PathGuard
+from delegation.storage.locations import Roots, canonical, canonical_all
+from delegation.storage.memory import MemoryPlanStore
+from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk
+from delegation.worksets.errors import PlanTampered
+from delegation.worksets.index import PlanIndex
+from delegation.worksets.limits import PlanGuard
+
+TAILS = st.text(alphabet='ab/.\n ,"\\é😀\x00\x7f%+', max_size=6)
+SPELLED = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["s3://b/", "s3://bb/", "s3a://b/", "S3://b/", "s3://b", "s3://-/", "file:///", "file:/a/"]),
+    TAILS,
+    st.sampled_from(["", "", "", "#", "?", "/..", "/..x"]),
+)
+KEYS = TAILS.filter(lambda tail: tail and ".." not in tail.split("/"))
+PATHS = st.builds("s3://{}/{}".format, st.sampled_from(["b/t", "b/t/sub", "b/t2", "c"]), KEYS)
+ROOTS = Roots(["s3://b/t"])
+
+
+@given(
+    st.one_of(
+        st.lists(SPELLED, max_size=4),
+        st.lists(TAILS.map("s3://b/{}".format), max_size=4),
+        st.lists(TAILS.map("file:///b/{}".format), max_size=4),
+    )
+)
+def test_many_paths_are_spelled_as_each_of_them_is(paths: list[str]) -> None:
+    try:
+        expected = [canonical(path) for path in paths]
+    except GuardRefused as error:
+        with pytest.raises(type(error)):
+            canonical_all(paths)
+    else:
+        assert canonical_all(paths) == expected
+
+
+@given(
+    st.lists(PATHS, min_size=1, max_size=8, unique=True),
+    st.sets(PATHS, max_size=3),
+    st.sets(PATHS, max_size=2),
+    st.sampled_from([PurgeOptions(), PurgeOptions(outside="delete")]),
+    st.sampled_from([None, Roots(["s3://b/t"]), Roots(["s3://b/t/sub", "s3://b/t2"])]),
+)
+def test_many_paths_are_judged_as_each_of_them_is(
+    paths: list[str], shared: set[str], foreign: set[str], options: PurgeOptions, covered: Roots | None
+) -> None:
+    rows = [(path, 8, 1) for path in sorted(paths)]
+    one_by_one, at_once = PathGuard(ROOTS, covered, options), PathGuard(ROOTS, covered, options)
+    expected = [
+        (one_by_one.judge(path, shared=path in shared, foreign=path in foreign), (path, 8, 1)) for path in sorted(paths)
+    ]
+    groups = list(at_once.judge_all(rows, shared=shared, foreign=foreign))
+    assert [(verdict, row) for verdict, group in groups for row in group] == expected
+    assert at_once.counted() == one_by_one.counted()
+
+
+@given(st.lists(PATHS, min_size=1, max_size=8), st.booleans())
+def test_a_chunk_with_any_path_that_may_not_go_is_refused(paths: list[str], covered: bool) -> None:
+    index = PlanIndex(
+        plan_id="p", task_id="t", attempt=1, table_uuid="u", identifier="i", metadata_location="m", last_updated_ms=0,
+        format_version=2, snapshots=0, engine="inline", created_at="", roots=ROOTS.uris,
+        covered=("s3://b/t/sub/",) if covered else None, outside="keep", chunks=(), counts={}, findings=(),
+    )  # fmt: skip
+    allowed = Roots(index.covered) if index.covered else ROOTS
+    if all(allowed.contains(path) for path in paths):
+        PlanGuard(index).check_all(paths, "chunk")
+    else:
+        with pytest.raises(PlanTampered):
+            PlanGuard(index).check_all(paths, "chunk")
+
+
+@given(
+    st.lists(st.tuples(PATHS, st.integers(0, len(TYPES) - 1), st.integers(0, 1 << 62)), min_size=1, max_size=9),
+    st.sampled_from(["", "outside"]),
+    st.integers(1, 4),
+)
+def test_a_chunk_is_json_lines_and_is_read_back_as_written(
+    rows: list[tuple[str, int, int]], why: str, most: int
+) -> None:
+    store = MemoryPlanStore()
+    writer = ChunkWriter(store, "plan", Phase.DATA, chunk_paths=most)
+    writer.extend(rows[:2], why)
+    writer.extend(rows[2:], why)
+    writer.flush()
+    data = [gzip.decompress(store.get(f"plan/{chunk.name}")).decode() for chunk in writer.chunks]
+    kept = {"kept": why} if why else {}
+    assert "".join(data) == "".join(
+        json.dumps({"path": path, "type": TYPES[rank], "size": size} | kept, ensure_ascii=False) + "\n"
+        for path, rank, size in rows
+    )
+    assert [record for chunk in writer.chunks for record in read_chunk(store, "plan", chunk)] == [
+        TableFile(*row) for row in rows
+    ]
+    assert [chunk.count for chunk in writer.chunks[:-1]] == [most] * (len(writer.chunks) - 1)
+    assert sum(chunk.bytes for chunk in writer.chunks) == sum(size for _, _, size in rows)
+    for chunk, lines in zip(writer.chunks, data, strict=True):
+        paths = [json.loads(line)["path"] for line in lines.rstrip("\n").split("\n")]
+        assert (chunk.first, chunk.last) == (paths[0], paths[-1])
+    assert {name: tuple(total) for name, total in writer.totals.items()} == {
+        TYPES[one].value: (
+            sum(rank == one for _, rank, _ in rows),
+            sum(size for _, rank, size in rows if rank == one),
+        )
+        for _, one, _ in rows
+    }

@@ -1,0 +1,54 @@
+"""External sort and subtraction, against what sets and sorted() say."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.iceberg.files import TableFile
+from delegation.worksets import sorting
+from delegation.worksets.sorting import Sorter, common, without
+
+PATHS = st.text(alphabet="ab/\n\x00é😀", min_size=1, max_size=4)
+RECORDS = st.lists(st.builds(TableFile, PATHS, st.integers(0, 8), st.integers(0, 3)))
+
+
+@given(RECORDS, st.integers(1, 7))
+def test_sorted_and_distinct_whatever_the_run_size(records: list[TableFile], run: int) -> None:
+    with Sorter(run_records=run) as sorter:
+        sorter.extend(records)
+        found = list(sorter.sorted())
+    first: dict[str, TableFile] = {}
+    for record in sorted(records):
+        first.setdefault(record.path, record)
+    assert found == [first[path] for path in sorted(first)]
+
+
+@given(RECORDS, st.lists(PATHS), st.integers(1, 4))
+def test_common_finds_exactly_the_common_paths_and_without_leaves_the_others(
+    records: list[TableFile], others: list[str], size: int
+) -> None:
+    ours = [tuple(record) for record in sorted({record.path: record for record in records}.values())]
+    batches = [ours[at : at + size] for at in range(0, len(ours), size)]
+    found = list(common(batches, sorted(others)))
+    assert [rows for rows, _ in found] == batches
+    for rows, both in found:
+        assert both == {path for path, _, _ in rows} & set(others)
+    left = [row for rows in without(batches, sorted(others)) for row in rows]
+    assert left == [row for row in ours if row[0] not in others]
+
+
+def test_many_runs_are_merged_in_passes_and_leave_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sorting, "_FAN_IN", 3)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Sorter(run_records=2) as sorter:
+        sorter.extend(_backwards(41))
+        assert [record.path for record in sorter.sorted()] == [f"{n:03d}" for n in range(41)]
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def _backwards(count: int) -> Iterable[TableFile]:
+    return (TableFile(f"{n:03d}", 8, n) for n in reversed(range(count)))
