@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from infra.local.dynamodb import DynamoDbLocal
+from infra.local.aws.dynamodb import DynamoDbLocal
+from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.errors import UnavailableError
-from infra.local.moto_app import MotoDynamoDb
 
 # No test asserts on time, and a busy machine is no fault of an example.
 settings.register_profile("unhurried", deadline=None)

@@ -29,7 +29,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from infra.constructs.gateway_responses import add_gateway_responses
-from infra.constructs.nag import acknowledge, acknowledge_finding
+from infra.constructs.security.nag import acknowledge, acknowledge_finding
 from infra.settings import Settings
 
 BASE_PATH: Final = "delegation-service/api"

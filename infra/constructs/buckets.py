@@ -5,7 +5,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.constructs.nag import acknowledge
+from infra.constructs.security.nag import acknowledge
 
 
 class Buckets(Construct):

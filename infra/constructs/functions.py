@@ -17,9 +17,9 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from infra.constructs.grants import allow
-from infra.constructs.nag import acknowledge, acknowledge_finding
-from infra.constructs.permissions import Grants, statements
+from infra.constructs.security.grants import allow
+from infra.constructs.security.nag import acknowledge, acknowledge_finding
+from infra.constructs.security.permissions import Grants, statements
 from infra.environment import FUNCTIONS, Function, Resources, environment
 from infra.package import PYTHON_VERSION
 

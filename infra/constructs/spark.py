@@ -9,8 +9,8 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.code import Code
-from infra.constructs.grants import DataGrants, allow
-from infra.constructs.nag import acknowledge_finding
+from infra.constructs.security.grants import DataGrants, allow
+from infra.constructs.security.nag import acknowledge_finding
 from infra.package import PYTHON_VERSION
 from infra.settings import Settings
 

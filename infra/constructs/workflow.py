@@ -22,8 +22,8 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from infra.constructs.grants import allow
-from infra.constructs.nag import acknowledge_finding
+from infra.constructs.security.grants import allow
+from infra.constructs.security.nag import acknowledge_finding
 from infra.environment import ROOT
 
 DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"

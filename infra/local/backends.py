@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.local import resources
-from infra.local.aws import REGION, MotoAws
+from infra.local.aws.dynamodb import DynamoDbLocal
+from infra.local.aws.server import REGION, MotoAws
 from infra.local.catalog.server import LocalCatalog
-from infra.local.dynamodb import DynamoDbLocal
 from infra.local.endpoints import AwsKeys, Endpoints, client
 from infra.local.errors import CannotStartError, UnavailableError
 from infra.local.identities import Identities
-from infra.local.lambdas import LambdaPool
+from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
-from infra.local.s3_front import S3Front
-from infra.local.vended_keys import VendedKeys
+from infra.local.s3.front import S3Front
+from infra.local.s3.vended_keys import VendedKeys
 
 LOG = logging.getLogger(__name__)
 REALM = "POLARIS"

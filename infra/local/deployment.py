@@ -13,16 +13,16 @@ from infra.environment import (
     environment,
 )
 from infra.local import resources
-from infra.local.aws import ACCOUNT, REGION
+from infra.local.aws.clock import Clock
+from infra.local.aws.poller import Mapping, Poller
+from infra.local.aws.server import ACCOUNT, REGION
 from infra.local.backends import POLARIS_SCOPE, REALM, Backends
-from infra.local.clock import Clock
-from infra.local.emr import EmrServerless
+from infra.local.emr.endpoint import EmrServerless
+from infra.local.emr.spark_jobs import SparkJobs
 from infra.local.endpoints import Endpoints, client
 from infra.local.identities import TOKEN_AUDIENCE, Identities
-from infra.local.lambdas import FunctionSpec, LambdaPool
+from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.options import StackOptions
-from infra.local.poller import Mapping, Poller
-from infra.local.spark_jobs import SparkJobs
 
 ENTRY_POINT = ROOT / "spark" / "purge_table.py"
 JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"

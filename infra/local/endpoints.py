@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import boto3
 
-from infra.local.aws import REGION
+from infra.local.aws.server import REGION
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Self
 from pydantic import SecretStr
 
 from infra.local.catalog.principals import OWNER, SERVICE, Principal
-from infra.local.issuer import SCOPE, OAuth2Client, TokenIssuer
-from infra.local.pki import CertificateAuthority, KeyPair, subject_of
+from infra.local.front.issuer import SCOPE, OAuth2Client, TokenIssuer
+from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
 
 CLIENT_ID = "polaris"
 TOKEN_AUDIENCE = "polaris-delegation-service"  # noqa: S105 - a name, not a token

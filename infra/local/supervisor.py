@@ -11,16 +11,16 @@ from typing import Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.local import resources
-from infra.local.apigateway import Api
-from infra.local.aws import ACCOUNT, REGION
+from infra.local.aws.dynamodb import DynamoDbLocal
+from infra.local.aws.server import ACCOUNT, REGION
 from infra.local.backends import POLARIS_SCOPE, REALM, Backends, start_backends
 from infra.local.deployment import Deployment, deploy
-from infra.local.dynamodb import DynamoDbLocal
 from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
-from infra.local.front import Front, TlsFiles
+from infra.local.front.apigateway import Api
+from infra.local.front.https import Front, TlsFiles
 from infra.local.identities import Identities
-from infra.local.lambdas import LambdaPool
+from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.stack_file import NAME, StackFile
 

@@ -4,9 +4,9 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from infra.constructs.buckets import Buckets
-from infra.constructs.encryption import EncryptionKey
-from infra.constructs.grants import DataGrants
-from infra.constructs.secret import PolarisSecret
+from infra.constructs.security.encryption import EncryptionKey
+from infra.constructs.security.grants import DataGrants
+from infra.constructs.security.secret import PolarisSecret
 from infra.constructs.tables import TaskTables
 from infra.settings import Settings
 

@@ -8,9 +8,9 @@ from infra.constructs.code import Code
 from infra.constructs.dispatch import DispatchQueue, SweepSchedule
 from infra.constructs.functions import Functions
 from infra.constructs.monitoring import Monitoring
-from infra.constructs.nag import acknowledge_below
-from infra.constructs.permissions import Grants
-from infra.constructs.retention import retention
+from infra.constructs.security.nag import acknowledge_below
+from infra.constructs.security.permissions import Grants
+from infra.constructs.security.retention import retention
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
 from infra.environment import Resources

@@ -33,7 +33,7 @@ from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from infra.local.dynamodb import DynamoDbLocal
+from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.persistence.backends import create_tables, dynamodb_client
 from tests.unit.persistence.builders import ENTITY, Entity
 

@@ -33,7 +33,7 @@ from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from infra.local.dynamodb import DynamoDbLocal
+from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.costs.lives import LIVES
 from tests.contract.costs.metering import Cost, Meter
 from tests.contract.costs.operations import OPERATIONS, House

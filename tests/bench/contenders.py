@@ -156,8 +156,8 @@ def pyiceberg(given: Given) -> Figures:
 
 
 def _ours(given: Given) -> Any:
-    from delegation.operations.purge.context import PurgeOptions
     from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
+    from delegation.operations.purge.options import PurgeOptions
     from delegation.storage.credentials import S3Settings
 
     settings = S3Settings(endpoint=given.url, region="us-east-1", path_style=True)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from infra.local.dynamodb import DynamoDbLocal
+from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.errors import UnavailableError
 from tests.drill.kills import Drill
 from tests.drill.site import PROPERTIES, StateMachine, Store

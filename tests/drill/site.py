@@ -22,15 +22,15 @@ from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from infra.environment import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS, Resources, environment
 from infra.local import resources
-from infra.local.aws import ACCOUNT, REGION, MotoAws
-from infra.local.clock import Clock
-from infra.local.emr import EmrServerless
+from infra.local.aws.clock import Clock
+from infra.local.aws.poller import Mapping as QueueMapping
+from infra.local.aws.poller import Poller
+from infra.local.aws.server import ACCOUNT, REGION, MotoAws
+from infra.local.emr.endpoint import EmrServerless
+from infra.local.emr.spark_jobs import SparkJobs
 from infra.local.endpoints import AwsKeys, Endpoints
-from infra.local.lambdas import FunctionSpec, LambdaPool
-from infra.local.poller import Mapping as QueueMapping
-from infra.local.poller import Poller
-from infra.local.process import import_path
-from infra.local.spark_jobs import SparkJobs
+from infra.local.lambdas.functions import FunctionSpec, LambdaPool
+from infra.local.processes.programs import import_path
 from tests.drill import observed
 
 NOT_DRIVEN = frozenset({"api", "authorizer"})
@@ -48,7 +48,7 @@ PROPERTIES = {
 _NOBODY = "http://127.0.0.1:9"
 """Where nobody listens: for settings that have to be there and are not used."""
 _COMMAND = (
-    "from infra.local.tether import die_with_parent; die_with_parent()\n"
+    "from infra.local.processes.tether import die_with_parent; die_with_parent()\n"
     "from delegation.cli.main import build; build([])()"
 )
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from delegation.persistence.commits.log import read_log
-from infra.local.dynamodb import DynamoDbLocal
+from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.persistence.backends import create_tables, dynamodb_client
 from tests.integration.persistence_worker import store_of
 from tests.paths import ROOT

@@ -14,7 +14,7 @@ import pytest
 
 from delegation.tasks.life.model import Status
 from delegation.tasks.work.submit import Tasks
-from infra.local.process import import_path
+from infra.local.processes.programs import import_path
 from tests.drill import observed
 from tests.drill.observed import END, PIECE, START, STEP, Piece
 from tests.drill.site import PROPERTIES, Store

@@ -84,7 +84,7 @@ class Connection:
         """How to reach the edge; raises NotConnected, BadConnection."""
         if self._from_environment("DELEGATION_EDGE_URL"):
             try:
-                return ClientSettings()
+                return ClientSettings.read()
             except ValidationError as error:
                 raise BadConnection(_first_problem(error), "Set it (docs/command.md lists the variables).") from None
         return Stack.read(self._path).client_settings()

@@ -15,9 +15,10 @@ from delegation.cli.submit import at_a_terminal
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.operations.purge import guards
-from delegation.operations.purge.context import PurgeOptions, PurgeResult
+from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
+from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.credentials import S3Settings
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
 

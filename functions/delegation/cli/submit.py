@@ -13,62 +13,67 @@ import typer
 from delegation.cli.connection import Connection
 from delegation.cli.errors import BadTableMetadata
 from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import open_output
+from delegation.cli.output import Output, open_output
 from delegation.cli.tasks import watch
 from delegation.client.client import new_key
-from delegation.client.payload import Purge
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.parameters import DRY_RUN
 from delegation.polaris.model import LoadedTable
 from delegation.timestamps import utc_now
+from delegation.wire.purges import PurgeRequest, TableState
 
 # The pattern and length that idempotency-key.txt gives the header.
 _KEY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}", re.ASCII)
 _NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
 
 
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CATALOG.NAMESPACE.TABLE",
+        show_default=False,
+        help="The table; further namespace levels are separated by dots; put `backquotes` around a name with a dot.",
+    ),
+]
+SyncOption = Annotated[
+    bool,
+    typer.Option("--sync/--async", help="Wait in one call for the outcome, or run the task in the background."),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        show_default=False,
+        help="The idempotency key; the same command with the same key is the same purge. Default: a new UUID.",
+    ),
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option("--property", metavar="NAME=VALUE", help="A property of the purge; may be repeated."),
+]
+MetadataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        metavar="FILE",
+        show_default=False,
+        help="Send the table of this LoadTableResult (JSON; - is stdin) instead of loading it from the catalog.",
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
 def submit_command(
     ctx: typer.Context,
-    table: Annotated[
-        str,
-        typer.Argument(
-            metavar="CATALOG.NAMESPACE.TABLE",
-            show_default=False,
-            help="The table; more namespace levels stand between more dots, a name with a dot between `backquotes`.",
-        ),
-    ],
+    table: TableArgument,
     *,
-    sync: Annotated[
-        bool,
-        typer.Option(
-            "--sync/--async", help="Wait in one call for the outcome, or have the task run in the background."
-        ),
-    ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            show_default=False,
-            help="The idempotency key; the same command with the same key is the same purge. By default a new UUID.",
-        ),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")
-    ] = False,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="A property of the purge; may be repeated."),
-    ] = None,
-    metadata: Annotated[
-        str | None,
-        typer.Option(
-            "--metadata",
-            metavar="FILE",
-            show_default=False,
-            help="Send the table of this LoadTableResult (JSON; - is stdin) instead of looking it up in the catalog.",
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even at a terminal.")] = False,
+    sync: SyncOption = False,
+    key: KeyOption = None,
+    wait: WaitOption = False,
+    properties: PropertyOption = None,
+    metadata: MetadataOption = None,
+    yes: YesOption = False,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,26 +84,39 @@ def submit_command(
     """
     output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
-    purge = plan(
-        identifier, parse_properties(properties or ()), _checked(key), connection := Connection(stack), utc_now()
-    )
-    loaded = None if metadata is None else read_metadata(identifier, metadata)
-    dry_run = purge.properties.get(DRY_RUN) == "true"
+    asked = parse_properties(properties or ())
+    connection = Connection(stack)
+    purge = purge_request(identifier, asked, _checked(key), connection, utc_now())
+    if metadata is not None:
+        purge = _of_loaded(purge, read_metadata(identifier, metadata))
+    dry_run = asked.get(DRY_RUN) == "true"
     if not (yes or dry_run) and at_a_terminal():
-        typer.confirm(f"This deletes every file of {identifier}, for good. Go on?", abort=True, err=True)
-    client = connection.client()
-    used = purge.correlation_id or new_key()
+        typer.confirm(f"This permanently deletes every file of {identifier}. Continue?", abort=True, err=True)
     if sync:
-        loaded = loaded or connection.catalog().load_table(identifier, vend=False)
-        with output.working(f"Purging {identifier} …"):
-            outcome = client.execute_synchronous(purge.of_loaded(loaded, synchronous=True), key=used)
-        output.outcome(outcome, key=used, dry_run=dry_run)
-        return
-    payload = purge.by_identity() if loaded is None else purge.of_loaded(loaded, synchronous=False)
-    accepted = client.submit(payload, key=used)
-    output.accepted(accepted, key=used, dry_run=dry_run)
+        _execute(output, connection, purge, dry_run=dry_run)
+    else:
+        _submit(output, connection, purge, dry_run=dry_run, wait=wait)
+
+
+def _execute(output: Output, connection: Connection, purge: PurgeRequest, *, dry_run: bool) -> None:
+    client, key = connection.client(), purge.correlation_id or new_key()
+    if purge.table is None:
+        purge = _of_loaded(purge, connection.catalog().load_table(purge.identifier, vend=False))
+    with output.working(f"Purging {purge.identifier} …"):
+        outcome = client.execute_synchronous(purge.request(synchronous=True), key=key)
+    output.outcome(outcome, key=key, dry_run=dry_run)
+
+
+def _submit(output: Output, connection: Connection, purge: PurgeRequest, *, dry_run: bool, wait: bool) -> None:
+    client, key = connection.client(), purge.correlation_id or new_key()
+    accepted = client.submit(purge.request(), key=key)
+    output.accepted(accepted, key=key, dry_run=dry_run)
     if wait:
         watch(output, client, accepted.delegation_task_id)
+
+
+def _of_loaded(purge: PurgeRequest, table: LoadedTable) -> PurgeRequest:
+    return purge.model_copy(update={"table": TableState.of(table)})
 
 
 def at_a_terminal() -> bool:
@@ -106,17 +124,20 @@ def at_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def plan(
+def purge_request(
     identifier: TableIdentifier, properties: dict[str, str], key: str | None, connection: Connection, now: datetime
-) -> Purge:
+) -> PurgeRequest:
     """The purge; its key is its correlation id.
 
     A key that the caller chose may be used again by a later run of the same command, whose payload then has to be the
     same (idempotency-key.txt, "Reuse rule"): it carries no time of its own.
     """
-    realm = connection.client_settings().realm
-    return Purge(
-        realm, identifier, properties, correlation_id=key or new_key(), requested_at=None if key is not None else now
+    return PurgeRequest(
+        realm=connection.client_settings().realm,
+        identifier=identifier,
+        properties=properties,
+        correlation_id=key or new_key(),
+        requested_at=None if key is not None else now,
     )
 
 

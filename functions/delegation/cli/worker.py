@@ -137,8 +137,8 @@ def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[
         raise BadSettings(f"--poll: {error}") from None
     settings = WorkerSettings(owner=owner_name(socket.gethostname(), os.getpid()), poll=wait)
     try:
-        TaskSettings().policies()
-        IdempotencySettings()
+        TaskSettings.read().policies()
+        IdempotencySettings.read()
         return worker(settings, stop)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]

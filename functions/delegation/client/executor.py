@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import ClientMisconfigured, PurgedNotDropped
-from delegation.client.payload import Purge
 from delegation.client.settings import BASE_PATH
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable, PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.timestamps import utc_now
+from delegation.wire.purges import PurgeRequest, TableState
 from delegation.wire.responses import TaskSuccessResponse
 
 TASK_TYPE = "polaris.delegation-service.task-type"
@@ -71,8 +71,15 @@ class DelegatedTaskExecutor:
         key = key or new_key()
         # Credentials are not asked for: the service vends its own.
         table = self._catalog.load_table(identifier, vend=False)
-        purge = Purge(self._realm, identifier, properties or {}, correlation_id=key, requested_at=self._clock())
-        outcome = self._client.execute_synchronous(purge.of_loaded(table, synchronous=True), key=key)
+        purge = PurgeRequest(
+            realm=self._realm,
+            identifier=identifier,
+            table=TableState.of(table),
+            properties=properties or {},
+            correlation_id=key,
+            requested_at=self._clock(),
+        )
+        outcome = self._client.execute_synchronous(purge.request(synchronous=True), key=key)
         try:
             self._catalog.drop_table(identifier, purge=False)
         except NoSuchTable:

@@ -7,27 +7,19 @@ from pathlib import Path
 
 import httpx
 from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from delegation.client.errors import ClientMisconfigured
+from delegation.environment import EnvironmentSettings
 
 BASE_PATH = "/delegation-service/api"
 
 
-class ClientSettings(BaseSettings):
+class ClientSettings(EnvironmentSettings):
     """Settings of the client; also the field names of a local stack's stack.json.
 
     `edge_url` ends with the API's base path `/delegation-service/api`. `ca_cert` is who signed the service's
     certificate (None: the usual authorities); `client_cert` and `client_key` are this side's, PEM files.
     """
-
-    model_config = SettingsConfigDict(
-        frozen=True,
-        env_ignore_empty=True,
-        populate_by_name=True,
-        extra="ignore",
-        hide_input_in_errors=True,  # an error about one field would show the secret in another
-    )
 
     edge_url: str = Field(alias="DELEGATION_EDGE_URL", pattern=r"^https?://[^/]+")
     ca_cert: Path | None = Field(None, alias="DELEGATION_CA_CERT")

@@ -16,7 +16,6 @@ from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.relation import goes_on, obstacle, replays
-from delegation.operations.purge.behavior.run import SPARK
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
@@ -24,7 +23,9 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import TaskBehavior
+from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.service import TaskService
+from delegation.wire.purges import PurgeRequest, TableState
 from delegation.wire.requests import TaskPayload
 
 AFTER_DEADLINE: Final = timedelta(seconds=10)
@@ -70,7 +71,10 @@ class Answer:
 class Submissions:
     """The two ways to submit a task.
 
-    `budget` is how long a synchronous request is held open. Methods raise RequestInProgress, KeyConflict, TaskConflict,
+    `behavior` and `tables` are made by the first request that needs them: most that are accepted for the background
+    need neither. `budget` is how long a synchronous request is held open.
+
+    Methods raise RequestInProgress, KeyConflict, TaskConflict,
     InvalidPurgeProperty, PurgePropertyNotAllowed (looser than the operator's `limits`), and what Polaris and the stores
     raise; nothing is stored unless the request was accepted.
     """
@@ -79,8 +83,8 @@ class Submissions:
         self,
         tasks: TaskService,
         acceptance: Acceptance,
-        behavior: TaskBehavior,
-        tables: Tables,
+        behavior: Callable[[], TaskBehavior],
+        tables: Callable[[], Tables],
         *,
         realm: str,
         budget: timedelta,
@@ -157,28 +161,9 @@ class Submissions:
 
     def _purge_of(self, payload: TaskPayload) -> TablePurge:
         """The purge that a payload asks for; with an identity alone, uuid and metadata location come from Polaris."""
-        common, parameters = payload.common_payload, payload.operation_parameters
-        identity = parameters.table_identity
-        identifier = TableIdentifier(identity.catalog_name, identity.namespace_levels, identity.table_name)
-        if parameters.metadata is not None and parameters.metadata_location is not None:
-            location, uuid = parameters.metadata.location, parameters.metadata.table_uuid
-            format_version, metadata_location = parameters.metadata.format_version, parameters.metadata_location
-        else:
-            table = self._tables.load_table(identifier, vend=False)
-            location, uuid = table.location, table.table_uuid
-            format_version, metadata_location = table.format_version, table.metadata_location
-        return TablePurge(
-            realm=self._realm,
-            identifier=identifier,
-            table_entity_id=identity.table_entity_id,
-            table_uuid=uuid,
-            metadata_location=metadata_location,
-            location=location,
-            format_version=format_version,
-            properties=parameters.properties,
-            correlation_id=common.polaris_correlation_id,
-            requested_at=common.request_timestamp_utc,
-        )
+        asked = PurgeRequest.of_payload(payload)
+        table = asked.table or TableState.of(self._tables().load_table(asked.identifier, vend=False))
+        return TablePurge(**{**dict(asked), "realm": self._realm, "table": table})
 
     def _work(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
         """Run a small purge in this invocation, hand anything else over; trouble here leaves the task to its lease."""
@@ -188,12 +173,13 @@ class Submissions:
             )
             if held.lease_owner != owner:
                 return
-            engine = self._behavior.prepare(held, hand_over_at=hand_over_at)
+            behavior = self._behavior()
+            engine = behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
                 error = AttemptError(t.HANDED_OVER, "too large to be run inside the request", ErrorClass.HANDED_OVER)
                 after = self._tasks.give_back(held.task_id, held.attempt_count, error)
             elif engine is not None:
-                after = self._behavior.run(held, hand_over_at=hand_over_at)
+                after = behavior.run(held, hand_over_at=hand_over_at)
             else:
                 after = self._tasks.get(held.task_id)
             if not after.is_terminal and not after.is_held:

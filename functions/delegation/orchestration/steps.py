@@ -14,7 +14,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.external_jobs import INLINE
+from delegation.tasks.work.external_jobs import INLINE, SPARK
 from delegation.tasks.work.lease_keeper import renew_every
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
@@ -27,8 +27,6 @@ MAX_TURNS: Final = 1_500
 """Heartbeats of one execution, over all its attempts: about nine events each, far below Step Functions' 25,000."""
 ATTEMPTS_AN_EXECUTION: Final = 250
 """After as many attempts the next dispatch goes on: about 28 events each, of a parent that waits for its children."""
-SPARK: Final = "spark"
-"""The engine that runs in a job of its own, as behaviors choose it and the state machine knows it."""
 _SHORTEST_WAIT: Final = 5
 _LONGEST_WAIT: Final = 60
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from delegation.environment import EnvironmentSettings
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
 from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
@@ -24,10 +24,8 @@ class SecretsManager(Protocol):
     def get_secret_value(self, *, SecretId: str) -> Mapping[str, Any]: ...  # noqa: N803 - boto3's name
 
 
-class PolarisSettings(BaseSettings):
+class PolarisSettings(EnvironmentSettings):
     """Settings of the client; `secret_arn` names a secret `{"client_id": …, "client_secret": …}` in Secrets Manager."""
-
-    model_config = SettingsConfigDict(frozen=True, env_ignore_empty=True, populate_by_name=True)
 
     url: str = Field(alias="DELEGATION_POLARIS_URL", pattern=r"^https?://[^/]+")
     secret_arn: str = Field(alias="DELEGATION_POLARIS_SECRET_ARN", min_length=1)

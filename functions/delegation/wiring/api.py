@@ -2,23 +2,27 @@
 
 import time
 from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
 from delegation.edge.app import Handler, create_app
 from delegation.edge.routes import Dependencies
-from delegation.edge.settings import ApiSettings
 from delegation.edge.submission import Submissions
 from delegation.idempotency.service import Acceptance
-from delegation.storage.s3 import WHILE_A_CALLER_WAITS
+from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.maintenance import idempotency_records
-from delegation.wiring.purge import polaris_for_a_caller, purge_behavior
-from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, RequestSettings
+from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, ApiSettings, PurgeEnvironment, RequestSettings
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
+
+if TYPE_CHECKING:
+    from delegation.polaris.client import PolarisClient
 
 
 def api_dependencies() -> Dependencies:
@@ -28,7 +32,7 @@ def api_dependencies() -> Dependencies:
     return Dependencies(
         submissions=submissions(tasks, store),
         tasks=tasks,
-        realm=RequestSettings().realm,
+        realm=RequestSettings.read().realm,
         idempotency_lifetime=IDEMPOTENCY_LIFETIME,
         clock=utc_now,
     )
@@ -36,7 +40,7 @@ def api_dependencies() -> Dependencies:
 
 def api(logger: Logger) -> Handler:
     """The API on AWS. Traces, if asked for, hold neither answers nor errors: both may show what a request held."""
-    settings = ApiSettings()
+    settings = ApiSettings.read()
     handle = create_app(api_dependencies(), logger=logger, metrics=Metrics(namespace=settings.metrics_namespace))
     if not settings.tracing:
         return handle
@@ -45,19 +49,29 @@ def api(logger: Logger) -> Handler:
 
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
-    """Accepting and running requests."""
-    settings = RequestSettings()
-    tables = polaris_for_a_caller()
+    """Accepting and running requests; the engine is imported by the first request that it has to run."""
+    settings = RequestSettings.read()
     records = idempotency_records(store)
-    acceptance = Acceptance(store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce)
-    behavior = purge_behavior(tasks, tables, WHILE_A_CALLER_WAITS)
+
+    @cache
+    def tables() -> "PolarisClient":
+        from delegation.wiring.purge import polaris_for_a_caller  # noqa: PLC0415
+
+        return polaris_for_a_caller()
+
+    @cache
+    def behavior() -> TaskBehavior:
+        from delegation.wiring.purge import purge_for_a_caller  # noqa: PLC0415
+
+        return purge_for_a_caller(tasks, tables())
+
     return Submissions(
         tasks,
-        acceptance,
+        Acceptance(store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce),
         behavior,
         tables,
         realm=settings.realm,
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
-        limits=behavior.limits,
+        limits=policies_of(PurgeEnvironment.read().properties)[1],
     )

@@ -4,17 +4,17 @@ from datetime import timedelta
 
 import httpx
 
-from delegation.edge.settings import AuthorizerSettings
 from delegation.edge.trust.authorizer import Authorizer
 from delegation.edge.trust.certificates import CertificatePin, load_revocation_list, parse_name, parse_serials
 from delegation.edge.trust.jwks import JwksKeys
+from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import KeySource, StaticKey, TokenVerifier, public_key
 from delegation.timestamps import utc_now
 
 
 def authorizer(settings: AuthorizerSettings | None = None, *, http: httpx.Client | None = None) -> Authorizer:
     """The authorizer that the environment describes; pydantic's ValidationError names a setting that is wrong."""
-    settings = settings or AuthorizerSettings()
+    settings = settings or AuthorizerSettings.read()
     revoked = None if settings.client_crl is None else load_revocation_list(settings.client_crl.encode())
     return Authorizer(
         pin=CertificatePin(

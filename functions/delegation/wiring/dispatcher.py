@@ -7,4 +7,4 @@ from delegation.wiring.settings import DispatcherSettings
 
 def dispatcher() -> Dispatcher:
     """What turns messages into executions."""
-    return Dispatcher(aws("stepfunctions"), DispatcherSettings().state_machine_arn)
+    return Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)

@@ -11,12 +11,12 @@ _REST_SECONDS = 30
 
 def watched_jobs() -> EmrServerless:
     """Job runs to be looked at and cancelled."""
-    return EmrServerless(aws("emr-serverless", QUICK), JobSettings().application_id)
+    return EmrServerless(aws("emr-serverless", QUICK), JobSettings.read().application_id)
 
 
 def started_jobs() -> EmrServerless:
     """Job runs to be started."""
-    settings = JobStartSettings()
+    settings = JobStartSettings.read()
     configuration = JobConfiguration(
         application_id=settings.application_id,
         role_arn=settings.role_arn,
@@ -28,7 +28,7 @@ def started_jobs() -> EmrServerless:
 
 def application_is_named() -> bool:
     """Whether there is an EMR Serverless application."""
-    return JobsStated().application_id is not None
+    return JobsStated.read().application_id is not None
 
 
 def ended_by(jobs: EmrServerless | None, otherwise: ExternalJobs) -> ExternalJobs:

@@ -13,7 +13,7 @@ from delegation.wiring.tasks import Deployment
 
 def idempotency_records(tasks: DynamoDbTaskStore) -> DynamoDbIdempotencyStore:
     """The records that are accepted in the same transaction as their tasks, and so lie beside them in DynamoDB."""
-    return DynamoDbIdempotencyStore(tasks, IdempotencySettings().idempotency_table)
+    return DynamoDbIdempotencyStore(tasks, IdempotencySettings.read().idempotency_table)
 
 
 def store_maintenance(deployed: Deployment) -> Behavior[Maintenance, MaintenanceReport]:

@@ -15,7 +15,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
-from delegation.storage.s3 import Patience, S3ObjectStore
+from delegation.storage.s3 import WHILE_A_CALLER_WAITS, Patience, S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
@@ -28,7 +28,7 @@ _CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
 
 def polaris(transport: Transport | None = None) -> PolarisClient:
     """Polaris as the service's own principal."""
-    return PolarisSettings().client(aws("secretsmanager"), clock=utc_now, transport=transport)
+    return PolarisSettings.read().client(aws("secretsmanager"), clock=utc_now, transport=transport)
 
 
 def polaris_for_a_caller() -> PolarisClient:
@@ -41,7 +41,7 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience
 
     `patience` is had with S3, wherever the files and the plans lie; without it as much as a background run can have.
     """
-    settings = PurgeEnvironment()
+    settings = PurgeEnvironment.read()
     return PurgeBehavior(
         tasks=tasks,
         catalog=tables,
@@ -50,6 +50,11 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
         limits=policies_of(settings.properties)[1],
     )
+
+
+def purge_for_a_caller(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
+    """The same where a caller waits: less patience with S3, so that its failure is answered in time."""
+    return purge_behavior(tasks, tables, WHILE_A_CALLER_WAITS)
 
 
 def vended_store(

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Final
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from delegation.environment import EnvironmentSettings
 from delegation.tasks.life.policy import Policies
 
-_ENVIRONMENT: Final = SettingsConfigDict(frozen=True, env_ignore_empty=True, populate_by_name=True, extra="ignore")
 IDEMPOTENCY_LIFETIME: Final = timedelta(minutes=30)
 """How long an answer is kept after its task is terminal; advertised as PT30M (idempotency-key.txt, Discovery)."""
 
@@ -19,12 +18,10 @@ OPERATIONS: Final = "delegation.purge."
 """Begins the names of properties that an operation reads."""
 
 
-class _Properties(BaseSettings):
+class _Properties(EnvironmentSettings):
     """`properties` is a JSON object of the proposal's property names and of our own."""
 
-    model_config = _ENVIRONMENT
-
-    properties: Annotated[Mapping[str, str], NoDecode] = Field(alias="DELEGATION_PROPERTIES", default_factory=dict)
+    properties: Mapping[str, str] = Field(alias="DELEGATION_PROPERTIES", default_factory=dict)
 
     @field_validator("properties", mode="before")
     @classmethod
@@ -48,12 +45,10 @@ class TaskSettings(_Properties):
         return Policies.from_properties(own)
 
 
-class BehaviorSettings(BaseSettings):
+class BehaviorSettings(EnvironmentSettings):
     """Behaviors beside those of this package: `module:function`, several separated by commas (`tasks.work.plugins`)."""
 
-    model_config = _ENVIRONMENT
-
-    behaviors: Annotated[tuple[str, ...], NoDecode] = Field(alias="DELEGATION_BEHAVIORS", default=())
+    behaviors: tuple[str, ...] = Field(alias="DELEGATION_BEHAVIORS", default=())
 
     @field_validator("behaviors", mode="before")
     @classmethod
@@ -63,18 +58,14 @@ class BehaviorSettings(BaseSettings):
         return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-class QueueSettings(BaseSettings):
+class QueueSettings(EnvironmentSettings):
     """Where dispatches go."""
-
-    model_config = _ENVIRONMENT
 
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
-class IdempotencySettings(BaseSettings):
+class IdempotencySettings(EnvironmentSettings):
     """Where idempotency records are."""
-
-    model_config = _ENVIRONMENT
 
     idempotency_table: str = Field(alias="DELEGATION_IDEMPOTENCY_TABLE", min_length=1)
 
@@ -93,26 +84,20 @@ class PurgeEnvironment(_Properties):
     inline_max_files: int = Field(1_000, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
 
 
-class DispatcherSettings(BaseSettings):
+class DispatcherSettings(EnvironmentSettings):
     """Which state machine runs tasks."""
-
-    model_config = _ENVIRONMENT
 
     state_machine_arn: str = Field(alias="DELEGATION_STATE_MACHINE_ARN", min_length=1)
 
 
-class JobSettings(BaseSettings):
+class JobSettings(EnvironmentSettings):
     """Which EMR Serverless application runs jobs."""
-
-    model_config = _ENVIRONMENT
 
     application_id: str = Field(alias="DELEGATION_EMR_APPLICATION_ID", min_length=1)
 
 
-class JobsStated(BaseSettings):
+class JobsStated(EnvironmentSettings):
     """Whether there is an EMR Serverless application, for who can do without."""
-
-    model_config = _ENVIRONMENT
 
     application_id: str | None = Field(None, alias="DELEGATION_EMR_APPLICATION_ID")
 
@@ -123,3 +108,10 @@ class JobStartSettings(JobSettings):
     role_arn: str = Field(alias="DELEGATION_EMR_JOB_ROLE_ARN", min_length=1)
     entry_point: str = Field(alias="DELEGATION_EMR_ENTRY_POINT", min_length=1)
     spark_parameters: str = Field("", alias="DELEGATION_EMR_SPARK_PARAMETERS")
+
+
+class ApiSettings(EnvironmentSettings):
+    """How the API reports."""
+
+    metrics_namespace: str = Field(alias="POWERTOOLS_METRICS_NAMESPACE", min_length=1, max_length=256)
+    tracing: bool = Field(False, alias="DELEGATION_TRACING")

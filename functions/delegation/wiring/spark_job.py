@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from delegation.environment import EnvironmentSettings
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.behavior.task_attempt import watched
@@ -25,10 +25,8 @@ from delegation.wiring.settings import TaskSettings
 from delegation.wiring.tasks import task_service, task_store
 
 
-class PlanSettings(BaseSettings):
+class PlanSettings(EnvironmentSettings):
     """`bucket` holds plans and receipts; only the service's own role reaches it."""
-
-    model_config = SettingsConfigDict(frozen=True, env_ignore_empty=True, populate_by_name=True)
 
     bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=3)
 
@@ -50,13 +48,13 @@ class ServiceResources:
 @functools.cache
 def service_polaris() -> PolarisClient:
     """One client per process, with settings and secret of the environment; raises pydantic's ValidationError."""
-    return PolarisSettings().client(new_session().client("secretsmanager"))
+    return PolarisSettings.read().client(new_session().client("secretsmanager"))
 
 
 @functools.cache
 def service_plans() -> S3PlanStore:
     """The plan bucket named by the environment; raises pydantic's ValidationError."""
-    return S3PlanStore(new_session().client("s3"), PlanSettings().bucket)
+    return S3PlanStore(new_session().client("s3"), PlanSettings.read().bucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class JobResources(ServiceResources):
 
 def job_resources() -> JobResources:
     """What the driver of a job gives its executors."""
-    settings = TaskSettings()
+    settings = TaskSettings.read()
     return JobResources(settings.tasks_table, settings.policies().lease)
 
 

@@ -49,32 +49,32 @@ def deployment(
 
     Who can end job runs says so by `external_jobs`; others leave lost attempts that may have any to the sweeper.
     """
-    settings = TaskSettings()
+    settings = TaskSettings.read()
     policies = settings.policies()
     if dispatch_grace is not None:
         policies = replace(policies, dispatch=replace(policies.dispatch, grace=dispatch_grace))
     store = task_store(settings.tasks_table)
     plain = _service(store, policies, queue, external_jobs)
-    plugins = load(BehaviorSettings().behaviors, plain, taken=BUILT_IN_KINDS)
+    plugins = load(BehaviorSettings.read().behaviors, plain, taken=BUILT_IN_KINDS)
     tasks = plain.having(policies=replace(policies, fail_when_lost=plugins.fail_when_lost))
     return Deployment(store, tasks, BUILT_IN_KINDS | plugins.kinds, plugins.behaviors(tasks))
 
 
 def task_service(queue: DispatchQueue | None = None, *, store: DynamoDbTaskStore | None = None) -> TaskService:
     """Tasks for a process that runs none but purges, or only submits."""
-    settings = TaskSettings()
+    settings = TaskSettings.read()
     return _service(store or task_store(settings.tasks_table), settings.policies(), queue, LeftToSweeper())
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:
     """Tasks in a table, by default the one that the environment names."""
     client = ConditionalTable(aws("dynamodb", client_config()))
-    return DynamoDbTaskStore(client, table or TaskSettings().tasks_table)
+    return DynamoDbTaskStore(client, table or TaskSettings.read().tasks_table)
 
 
 def dispatch_queue() -> DispatchQueue:
     """The queue of dispatches."""
-    return SqsDispatchQueue(aws("sqs", QUICK), QueueSettings().queue_url)
+    return SqsDispatchQueue(aws("sqs", QUICK), QueueSettings.read().queue_url)
 
 
 def _service(

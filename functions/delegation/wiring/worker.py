@@ -4,8 +4,7 @@ import threading
 from datetime import timedelta
 
 from delegation.orchestration.job_engine import JobEngine
-from delegation.orchestration.steps import SPARK
-from delegation.tasks.work.external_jobs import LeftToSweeper
+from delegation.tasks.work.external_jobs import SPARK, LeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.jobs import application_is_named, ended_by, started_jobs
 from delegation.wiring.tasks import Deployment, deployment

@@ -13,8 +13,8 @@ from infra.local.catalog.principals import Principal, Principals, Privilege
 from infra.local.catalog.state import CatalogState, Namespace
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles
 from infra.local.catalog.tables import Tables, Warehouse
-from infra.local.vended_keys import VendedKeys
-from infra.local.wsgi import WsgiServer
+from infra.local.processes.wsgi import WsgiServer
+from infra.local.s3.vended_keys import VendedKeys
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

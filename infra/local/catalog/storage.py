@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from infra.local.catalog.errors import bad_request, location_gone
 from infra.local.catalog.metadata import Json
-from infra.local.vended_keys import VendedKey, VendedKeys
+from infra.local.s3.vended_keys import VendedKey, VendedKeys
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -13,7 +13,7 @@ from typing import Any
 from delegation.cli.main import ENTRY_POINTS, build
 from infra.local.catalog.principals import Principals
 from infra.local.catalog.storage import CredentialVendor
-from infra.local.issuer import TokenIssuer
+from infra.local.front.issuer import TokenIssuer
 
 VENDED = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 

@@ -44,7 +44,7 @@ def test_an_execution_killed_before_acquire_is_dispatched_again(world):
     before = world.post(SUBMIT, world.request(world.table()))
     assert world.outcome(before.json()["delegation_task_id"])["status"] == "SUCCESS"
     made = world.table()
-    warm = world.processes("AWS_LAMBDA_FUNCTION_NAME=acquire", "lambda_worker")
+    warm = world.processes("AWS_LAMBDA_FUNCTION_NAME=acquire", "lambdas.worker")
     for pid in warm:
         os.kill(pid, signal.SIGSTOP)
     try:

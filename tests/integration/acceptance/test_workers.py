@@ -14,7 +14,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Create
-from infra.local.demo_tables import NAMESPACE
+from delegation.wire.purges import TableState
+from infra.local.demo.tables import NAMESPACE
 from tests.integration.acceptance.world import LIFE, SMALL, WIDE, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -23,7 +24,7 @@ COMMAND = "from delegation.cli.main import build; build([])()"
 
 def variables(world, function):
     """All of a function's, as one of its processes has them."""
-    (pid, *_) = eventually(lambda: world.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambda_worker"))
+    (pid, *_) = eventually(lambda: world.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambdas.worker"))
     lines = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
     return dict(line.split("=", 1) for line in lines if line)
 
@@ -45,7 +46,7 @@ def worker(world, killed_job, tmp_path):
 @contextlib.contextmanager
 def sweeper_resting(world):
     """So that what is due is the worker's and not the state machine's."""
-    sweepers = world.processes("AWS_LAMBDA_FUNCTION_NAME=sweeper", "lambda_worker")
+    sweepers = world.processes("AWS_LAMBDA_FUNCTION_NAME=sweeper", "lambdas.worker")
     for pid in sweepers:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -61,10 +62,12 @@ def due(world, made):
     purge = TablePurge(
         realm=world.stack.realm,
         identifier=TableIdentifier(world.stack.warehouse, (NAMESPACE,), made.name),
-        table_uuid=metadata["table-uuid"],
-        metadata_location=made.loaded["metadata-location"],
-        location=metadata["location"],
-        format_version=metadata["format-version"],
+        table=TableState(
+            table_uuid=metadata["table-uuid"],
+            metadata_location=made.loaded["metadata-location"],
+            location=metadata["location"],
+            format_version=metadata["format-version"],
+        ),
         properties={},
     )
     now = datetime.now(UTC)

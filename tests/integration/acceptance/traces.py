@@ -7,7 +7,7 @@ from typing import Any
 
 import boto3
 
-from infra.local.aws import REGION
+from infra.local.aws.server import REGION
 from tests.integration.acceptance.secret_search import Found
 from tests.integration.acceptance.world import World
 

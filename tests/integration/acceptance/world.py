@@ -21,9 +21,9 @@ from pyiceberg.types import LongType, NestedField
 from delegation.cli.connection import Connection, Stack
 from delegation.cli.tasks import versions_of
 from delegation.wire.tasks import TaskRecord
-from infra.local import demo_tables
-from infra.local.aws import REGION
-from infra.local.demo_tables import NAMESPACE, Bucket, Recipe
+from infra.local.aws.server import REGION
+from infra.local.demo import tables as demo_tables
+from infra.local.demo.tables import NAMESPACE, Bucket, Recipe
 from tests.integration.acceptance.secret_search import Found
 from tests.integration.local.stack_process import StackProcess, descendants
 
@@ -240,7 +240,7 @@ class World:
 
     def variable(self, function: str, name: str) -> str:
         """A variable of a Lambda function, as one of its workers has it."""
-        (pid, *_) = eventually(lambda: self.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambda_worker"))
+        (pid, *_) = eventually(lambda: self.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambdas.worker"))
         variables = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
         return dict(each.split("=", 1) for each in variables if each)[name]
 

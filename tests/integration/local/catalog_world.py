@@ -20,12 +20,12 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.storage.credentials import StorageCredential
+from infra.local.aws.moto_app import application
 from infra.local.catalog.principals import OWNER, READER, SERVICE, Principal
 from infra.local.catalog.server import LocalCatalog
-from infra.local.moto_app import application
-from infra.local.s3_front import S3Front
-from infra.local.vended_keys import VendedKeys
-from infra.local.wsgi import WsgiServer
+from infra.local.processes.wsgi import WsgiServer
+from infra.local.s3.front import S3Front
+from infra.local.s3.vended_keys import VendedKeys
 
 BUCKET = "warehouse"
 REGION = "eu-west-1"

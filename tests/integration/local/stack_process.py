@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from infra.local.process import import_path
+from infra.local.processes.programs import import_path
 
 # The command group as the console script finds it, whether or not the package is installed.
 _COMMAND = """

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.local.aws import MotoAws
+from infra.local.aws.server import MotoAws
 from infra.local.errors import CannotStartError
-from infra.local.lambdas import FunctionSpec, LambdaPool
+from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 
 HANDLERS = Path(__file__).parent / "fixtures"
 ROLE = "arn:aws:iam::123456789012:role/states"

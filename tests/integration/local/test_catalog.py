@@ -17,11 +17,11 @@ from pyiceberg.types import StringType
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import errors
+from infra.local.aws.moto_app import application
 from infra.local.catalog.principals import Privilege
-from infra.local.moto_app import application
-from infra.local.s3_front import S3Front
-from infra.local.vended_keys import VendedKeys
-from infra.local.wsgi import WsgiServer
+from infra.local.processes.wsgi import WsgiServer
+from infra.local.s3.front import S3Front
+from infra.local.s3.vended_keys import VendedKeys
 from tests.integration.local.catalog_world import (
     BUCKET,
     BY_REGION,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from infra.local.process import import_path
+from infra.local.processes.programs import import_path
 from tests.paths import ROOT
 
 LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import boto3
 import pytest
 
-from infra.local import dynamodb
+from infra.local.aws import dynamodb
 from infra.local.errors import CannotStartError, UnavailableError
-from infra.local.process import TetheredProcess, import_path
+from infra.local.processes.programs import TetheredProcess, import_path
 
 
 @pytest.fixture(params=["moto_dynamodb", pytest.param("dynamodb_local", marks=pytest.mark.dynamodb_local)])
@@ -106,7 +106,7 @@ def test_programs_and_their_children_die_with_a_killed_parent(tmp_path):
     """`kill -9` of the supervising process ends the group: the grandchild's output is closed."""
     script = """
 import os, sys, pathlib
-from infra.local.process import TetheredProcess
+from infra.local.processes.programs import TetheredProcess
 fifo, log = sys.argv[1:]
 os.mkfifo(fifo)
 grandchild = 'sh -c "echo ready; exec sleep 1000" > "$0"'

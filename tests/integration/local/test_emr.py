@@ -9,9 +9,9 @@ from pathlib import Path
 import boto3
 import pytest
 
-from infra.local import spark_jobs
-from infra.local.emr import EmrServerless
-from infra.local.spark_jobs import JobRequestError, SparkCommand, SparkJobs
+from infra.local.emr import spark_jobs
+from infra.local.emr.endpoint import EmrServerless
+from infra.local.emr.spark_jobs import JobRequestError, SparkCommand, SparkJobs
 
 JOB = Path(__file__).parent / "fixtures" / "spark_job.py"
 ROLE = "arn:aws:iam::123456789012:role/job"

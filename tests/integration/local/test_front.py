@@ -12,11 +12,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 from cryptography import x509
 
-from infra.local.apigateway import Api
 from infra.local.errors import CannotStartError
-from infra.local.front import REQUEST_LIMIT_BYTES, Front, TlsFiles
-from infra.local.lambdas import FunctionSpec, LambdaPool
-from infra.local.pki import CertificateAuthority
+from infra.local.front.apigateway import Api
+from infra.local.front.https import REQUEST_LIMIT_BYTES, Front, TlsFiles
+from infra.local.front.pki import CertificateAuthority
+from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 
 HANDLERS = Path(__file__).parent / "fixtures"
 BASE = "/delegation-service/api"

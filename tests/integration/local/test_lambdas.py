@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.lambdas import (
+from infra.local.lambdas.functions import (
     PAYLOAD_LIMIT_BYTES,
     FunctionSpec,
     FunctionUnknownError,

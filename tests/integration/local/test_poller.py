@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.aws import MotoAws
-from infra.local.clock import Clock
-from infra.local.lambdas import FunctionSpec, Invocation, LambdaPool
-from infra.local.poller import Mapping, Poller, failures
+from infra.local.aws.clock import Clock
+from infra.local.aws.poller import Mapping, Poller, failures
+from infra.local.aws.server import MotoAws
+from infra.local.lambdas.functions import FunctionSpec, Invocation, LambdaPool
 
 HANDLERS = Path(__file__).parent / "fixtures"
 

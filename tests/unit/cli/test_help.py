@@ -1,14 +1,12 @@
 """Every command and option explains itself, and stands in docs/command.md."""
 
-import importlib
 import re
-import tomllib
 
 import pytest
-import typer
 from typer.main import get_command
 
-from delegation.cli.main import ENTRY_POINTS, build
+from delegation.cli.main import BUILT_IN as PLACES
+from delegation.cli.main import build
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs" / "command.md"
@@ -18,21 +16,13 @@ BUILT_IN = {"help", "install_completion", "show_completion"}
 def commands(command, words=("delegation",)):
     """Each command and group below, with the words that call it."""
     yield " ".join(words), command
-    for name, inner in sorted(getattr(command, "commands", {}).items()):
-        yield from commands(inner, (*words, name))
+    inner = getattr(command, "loaders", None) or getattr(command, "commands", {})
+    for name in sorted(inner):
+        yield from commands(command.loaded(name) if hasattr(command, "loaded") else inner[name], (*words, name))
 
 
-def whole() -> typer.Typer:
-    """With the groups that pyproject.toml declares, whether or not it is installed here."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    app = build(())
-    for name, value in project["entry-points"][ENTRY_POINTS].items():
-        module, _, attribute = value.partition(":")
-        app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
-    return app
-
-
-ALL = dict(commands(get_command(whole())))
+WHOLE = get_command(build(()))
+ALL = dict(commands(WHOLE))
 LEAVES = [words for words, command in ALL.items() if not hasattr(command, "commands")]
 
 
@@ -85,3 +75,8 @@ def test_every_command_takes_json(words):
 def test_docs_describe_no_command_that_is_gone():
     described = re.findall(r"^### `(delegation [^`]+)`", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(described) == sorted(LEAVES)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_is_said_of_a_command_without_importing_it_is_what_it_says_itself(name):
+    assert PLACES[name].help == (ALL[f"delegation {name}"].help or "").split("\n\n")[0].replace("\n", " ")

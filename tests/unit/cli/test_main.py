@@ -1,8 +1,12 @@
+import ast
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import typer
 from typer.testing import CliRunner
 
+import delegation
 from delegation.cli.main import ENTRY_POINTS, build
 from delegation.errors import DelegationError
 
@@ -48,12 +52,12 @@ def test_bug_shows_its_trace():
 
 
 def test_group_whose_package_is_incomplete_says_what_to_install():
-    app = build([entry("no_such_module_anywhere:app", name="local")])
+    app = build([entry("no_such_module_anywhere:app", name="more")])
     assert "not installed" in CliRunner().invoke(app, ["--help"]).stdout
-    result = CliRunner().invoke(app, ["local", "up", "--port", "1"])
+    result = CliRunner().invoke(app, ["more", "up", "--port", "1"])
     assert result.exit_code == 1
     assert "no_such_module_anywhere" in result.stderr
-    assert "pip install 'polaris-delegation-service[local]'" in result.stderr
+    assert "pip install 'polaris-delegation-service[more]'" in result.stderr
 
 
 def test_no_command_prints_help_and_is_misuse(run):
@@ -64,3 +68,28 @@ def test_no_command_prints_help_and_is_misuse(run):
 
 def test_unknown_command_is_misuse(run):
     assert run("purge").exit_code == 2
+
+
+def test_outside_a_checkout_the_local_stack_says_where_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(delegation, "__file__", str(tmp_path / "site-packages" / "delegation" / "__init__.py"))
+    monkeypatch.delitem(sys.modules, "delegation.cli.local", raising=False)
+    result = CliRunner().invoke(build([]), ["local", "up", "--port", "1"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Check out the source of this release" in result.stderr
+    sys.modules.pop("delegation.cli.local")
+
+
+HELP = """
+import sys
+from delegation.cli.main import build
+try:
+    build([])(["--help"])
+except SystemExit:
+    print(sorted(name for name in sys.modules if name.startswith("delegation")))
+"""
+
+
+def test_help_imports_no_command():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    loaded = {"delegation", "delegation.cli", "delegation.cli.errors", "delegation.cli.main", "delegation.errors"}
+    assert set(ast.literal_eval(done.stdout.splitlines()[-1])) == loaded

@@ -24,7 +24,7 @@ def environment(monkeypatch):
 
 
 def test_settings_come_from_the_environment_and_hide_the_secret(environment):
-    settings = ClientSettings()
+    settings = ClientSettings.read()
     assert settings.scope == "execute_tasks"
     assert settings.client_secret.get_secret_value() == "hunter2"
     assert "hunter2" not in repr(settings)
@@ -34,7 +34,7 @@ def test_settings_come_from_the_environment_and_hide_the_secret(environment):
 def test_missing_setting_is_refused(environment, name):
     environment.delenv(name)
     with pytest.raises(ValidationError, match=name) as caught:
-        ClientSettings()
+        ClientSettings.read()
     assert "hunter2" not in str(caught.value)
 
 
@@ -42,13 +42,13 @@ def test_missing_setting_is_refused(environment, name):
 def test_address_has_to_be_a_url(environment, name):
     environment.setenv(name, "edge.test")
     with pytest.raises(ValidationError, match=name):
-        ClientSettings()
+        ClientSettings.read()
 
 
 def test_missing_certificate_is_named(environment, tmp_path):
     environment.setenv("DELEGATION_CLIENT_CERT", str(tmp_path / "absent.pem"))
     with pytest.raises(ClientMisconfigured, match=r"absent\.pem"):
-        DelegationClient.connect(ClientSettings())
+        DelegationClient.connect(ClientSettings.read())
 
 
 def test_unreadable_authority_is_named(environment, tmp_path):
@@ -56,9 +56,9 @@ def test_unreadable_authority_is_named(environment, tmp_path):
     ca.write_text("no certificate")
     environment.setenv("DELEGATION_CA_CERT", str(ca))
     with pytest.raises(ClientMisconfigured, match=r"ca\.pem"):
-        DelegationClient.connect(ClientSettings())
+        DelegationClient.connect(ClientSettings.read())
 
 
 def test_service_certificates_are_verified(environment):
-    context = ClientSettings().mutual_tls()
+    context = ClientSettings.read().mutual_tls()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)

@@ -6,12 +6,13 @@ import pytest
 from aws_lambda_powertools import Logger
 from pydantic import ValidationError
 
-from delegation.edge.settings import ApiSettings, AuthorizerSettings
 from delegation.edge.trust.certificates import CertificateSource
 from delegation.edge.trust.jwks import JwksKeys
+from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import StaticKey
 from delegation.wiring.api import api
 from delegation.wiring.authorizer import authorizer
+from delegation.wiring.settings import ApiSettings
 from infra.environment import FUNCTIONS, Resources, environment
 from tests.unit.edge.trust.pki import ISSUER, SUBJECT, ec_key, pem, public_pem, revocation_list
 
@@ -33,7 +34,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults_are_api_gateway_and_the_proposals_scope() -> None:
-    settings = AuthorizerSettings()
+    settings = AuthorizerSettings.read()
     assert settings.client_certificate_source is CertificateSource.APIGATEWAY
     assert settings.token_scope == "execute_tasks"
     assert settings.token_audience is None
@@ -42,7 +43,7 @@ def test_defaults_are_api_gateway_and_the_proposals_scope() -> None:
 
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        AuthorizerSettings().token_scope = "other"  # type: ignore[misc]
+        AuthorizerSettings.read().token_scope = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ["DELEGATION_CLIENT_SUBJECT", "DELEGATION_CLIENT_ISSUER", "DELEGATION_TOKEN_ISSUER"])
@@ -53,7 +54,7 @@ def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, 
     else:
         monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError, match=name):
-        AuthorizerSettings()
+        AuthorizerSettings.read()
 
 
 @pytest.mark.parametrize(
@@ -76,19 +77,19 @@ def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, 
 def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError, match=name) as refused:
-        AuthorizerSettings()
+        AuthorizerSettings.read()
     assert SECRET not in "".join(traceback.format_exception(refused.value))
 
 
 def test_one_source_of_keys_is_needed_and_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", public_pem(ec_key()))
     with pytest.raises(ValidationError, match="exactly one"):
-        AuthorizerSettings()
+        AuthorizerSettings.read()
     monkeypatch.delenv("DELEGATION_TOKEN_JWKS_URL")
     assert isinstance(authorizer().tokens._keys, StaticKey)
     monkeypatch.delenv("DELEGATION_TOKEN_PUBLIC_KEY")
     with pytest.raises(ValidationError, match="exactly one"):
-        AuthorizerSettings()
+        AuthorizerSettings.read()
 
 
 def test_the_authorizer_is_what_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +134,6 @@ def test_the_api_needs_a_metrics_namespace(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_tracing_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
-    assert ApiSettings().tracing is False
+    assert ApiSettings.read().tracing is False
     monkeypatch.setenv("DELEGATION_TRACING", "true")
-    assert ApiSettings().tracing is True
+    assert ApiSettings.read().tracing is True

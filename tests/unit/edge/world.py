@@ -122,8 +122,8 @@ class World:
         self.submissions = Submissions(
             self.tasks,
             self.acceptance,
-            behavior,
-            behavior.catalog,
+            lambda: behavior,
+            lambda: behavior.catalog,
             realm=REALM,
             budget=timedelta(seconds=25),
             sleep=self.sleep,

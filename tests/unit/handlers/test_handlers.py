@@ -21,6 +21,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.maintenance import Maintenance
 from delegation.tasks.work.service import TaskService
+from delegation.wire.purges import TableState
 from delegation.wiring import clients, maintenance, work
 from delegation.wiring import tasks as wired_tasks
 from infra.environment import FUNCTIONS, Resources, environment
@@ -108,10 +109,12 @@ class Deployed:
         purge = TablePurge(
             realm="POLARIS",
             identifier=identifier("orders"),
-            table_uuid=str(metadata["table-uuid"]),
-            metadata_location=self.world.lake.pointers["orders"],
-            location=str(metadata["location"]),
-            format_version=2,
+            table=TableState(
+                table_uuid=str(metadata["table-uuid"]),
+                metadata_location=self.world.lake.pointers["orders"],
+                location=str(metadata["location"]),
+                format_version=2,
+            ),
             properties={},
         )
         now = tasks.clock()

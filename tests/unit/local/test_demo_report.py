@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from delegation.wire.tasks import TaskRecord
-from infra.local.demo_report import LIFE, Purged, Report
+from infra.local.demo.report import LIFE, Purged, Report
 from tests.unit.client.service import TASK_ID, record
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 
-from infra.local import moto_waiting
+from infra.local.aws import moto_waiting
 
 DUE = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infra.local.s3_requests import (
+from infra.local.s3.requests import (
     ACCESS_DENIED,
     BAD_TOKEN,
     EXPIRED,
@@ -13,7 +13,7 @@ from infra.local.s3_requests import (
     S3Request,
     identify,
 )
-from infra.local.vended_keys import Access, VendedKey, VendedKeys
+from infra.local.s3.vended_keys import Access, VendedKey, VendedKeys
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 WRITER = VendedKey("WRITER", "token", (("lake", "ns/t/"), ("fast", "t/")), writable=True, expires_at=NOW)

@@ -8,7 +8,7 @@ import pytest
 
 from delegation.orchestration.dispatch import Swept, sweep
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun, JobServiceUnavailable
-from delegation.orchestration.steps import SPARK, Step, Steps
+from delegation.orchestration.steps import Step, Steps
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
@@ -16,7 +16,7 @@ from delegation.tasks.life.policy import Policies, default_properties
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.claim import lease_next_available_task
-from delegation.tasks.work.external_jobs import INLINE, LeftToSweeper, NoExternalJobs
+from delegation.tasks.work.external_jobs import INLINE, SPARK, LeftToSweeper, NoExternalJobs
 from delegation.tasks.work.service import TaskService
 from tests.unit.orchestration.driven import Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted

@@ -25,7 +25,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults() -> None:
-    settings = PolarisSettings()  # type: ignore[call-arg]
+    settings = PolarisSettings.read()
     assert (settings.scope, settings.realm, settings.token_url) == ("PRINCIPAL_ROLE:ALL", None, None)
 
 
@@ -35,7 +35,7 @@ def test_defaults() -> None:
 def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"DELEGATION_POLARIS_{name}", value)
     with pytest.raises(ValidationError, match=name):
-        PolarisSettings()  # type: ignore[call-arg]
+        PolarisSettings.read()
 
 
 class Secrets:
@@ -62,7 +62,7 @@ def test_the_client_uses_every_setting(
     server.answer("GET", "/api/catalog/v1/config", raw_json('{"overrides": {"prefix": "lake"}}'))
     server.answer("GET", "/api/catalog/v1/lake/namespaces/ns/tables/orders", table_answer())
     secrets = Secrets('{"client_id": "i", "client_secret": "s"}')
-    settings = PolarisSettings()  # type: ignore[call-arg]
+    settings = PolarisSettings.read()
     client = settings.client(secrets, clock=clock, transport=server.transport)
     assert server.requests == []
     client.load_table(TableIdentifier("lake", ("ns",), "orders"))

@@ -58,7 +58,7 @@ def _environment(monkeypatch):
 @pytest.mark.usefixtures("_environment")
 def test_every_process_of_a_deployment_knows_what_is_named(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
-    assert BehaviorSettings().behaviors == (f"{EXAMPLES}:behaviors",)
+    assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
     assert deployed.kinds == BUILT_IN_KINDS | KINDS
     assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS

@@ -12,8 +12,8 @@ from delegation.edge.submission import HAND_OVER_AFTER
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.locations import ObjectLocation, parse
 from delegation.storage.s3 import WHILE_A_CALLER_WAITS, Patience, S3ObjectStore
-from delegation.wiring import api as wiring
-from infra.local.front import INTEGRATION_TIMEOUT_SECONDS
+from delegation.wiring import purge as wiring
+from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
 
 BUDGET = 25.0
 FILE: ObjectLocation = parse("s3://bucket/metadata/snap-1.avro")
@@ -90,21 +90,7 @@ def test_a_body_that_breaks_off_is_asked_for_as_often_as_its_reader_may(monkeypa
 
 
 def test_requests_are_run_with_a_callers_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Patience | None] = []
-
-    class Made(Exception):
-        pass
-
-    def behavior(_tasks: Any, _tables: Any, patience: Patience | None = None) -> None:
-        given.append(patience)
-        raise Made
-
-    monkeypatch.setattr(wiring, "purge_behavior", behavior)
-    monkeypatch.setattr(wiring, "polaris_for_a_caller", lambda: None)
-    monkeypatch.setattr(wiring, "idempotency_records", lambda _tasks: None)
-    monkeypatch.setattr(wiring, "RequestSettings", lambda: None)
-    monkeypatch.setattr(wiring, "Acceptance", lambda *_, **__: None)
-
-    with pytest.raises(Made):
-        wiring.submissions(None, None)  # type: ignore[arg-type]
-    assert given == [WHILE_A_CALLER_WAITS]
+    monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    behavior = wiring.purge_for_a_caller(None, None)  # type: ignore[arg-type]
+    assert behavior.plans._client.meta.config.read_timeout == WHILE_A_CALLER_WAITS.config().read_timeout

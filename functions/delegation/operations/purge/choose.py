@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.reach import Fetcher, Manifests, read_manifest_lists
-from delegation.operations.purge.context import Engine, PurgeContext
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots
+from delegation.operations.purge.options import Engine
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.options import Engine, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy
@@ -18,9 +19,6 @@ from delegation.worksets.sorting import RUN_RECORDS
 
 if TYPE_CHECKING:
     from delegation.operations.purge.estimate import Forecast
-
-Engine = Literal["inline", "spark"]
-OverlapScan = Literal["namespace", "catalog"]
 
 
 class TableSource(Protocol):
@@ -48,32 +46,6 @@ class Neighbour:
 
 def no_neighbours() -> Iterable[Neighbour]:
     return ()
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeOptions:
-    """What the caller chose (`operation_parameters.properties`); the defaults are the careful ones.
-
-    `outside`: files outside the table's own locations. `uncovered`: files the credentials do not reach. `shared`:
-    files a neighbour references. `overlap_scan`: how far neighbours are looked for. `versioned`: a bucket that keeps
-    versions, where deleting frees nothing. `delete_markers`: empty directory markers go too. `dry_run` stops once the
-    plan is written. `execute_plan` is the id of a plan made before. `engine` None leaves the choice to the estimate.
-    The last three are the operator's: whether `gc.enabled=false` is ignored, whether a delete is tried before the first
-    one, and whether format versions that are not known to be read completely are tried.
-    """
-
-    outside: Literal["keep", "refuse", "delete"] = "keep"
-    uncovered: Literal["refuse", "keep"] = "refuse"
-    shared: Literal["subtract", "refuse"] = "subtract"
-    overlap_scan: OverlapScan = "namespace"
-    versioned: Literal["report", "refuse"] = "report"
-    delete_markers: bool = False
-    engine: Engine | None = None
-    dry_run: bool = False
-    execute_plan: str | None = None
-    gc_disabled: Literal["refuse", "ignore"] = "refuse"
-    probe: bool = True
-    experimental_format: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,10 @@ from typing import Any
 
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.operations.purge.context import (
-    Engine,
-    Neighbour,
-    PurgeContext,
-    PurgeOptions,
-    PurgeResult,
-    PurgeSettings,
-)
+from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult, PurgeSettings
 from delegation.operations.purge.errors import PlanOfAnotherTable
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.options import Engine, PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.operations.purge.context import Engine, PurgeSettings
+from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.options import Engine
 from delegation.worksets.chunks import Phase, Total, add_totals
 from delegation.worksets.index import Finding, PlanIndex
 

@@ -23,7 +23,6 @@ from typing import Literal
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import FileType, Row
 from delegation.iceberg.metadata import TableMetadata
-from delegation.operations.purge.context import PurgeOptions
 from delegation.operations.purge.errors import (
     CredentialsCannotDelete,
     CredentialsDoNotCover,
@@ -34,6 +33,7 @@ from delegation.operations.purge.errors import (
     TableUuidMismatch,
     VersionedBucket,
 )
+from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
 from delegation.storage.locations import LOCAL, Roots, UnsupportedLocation, same_storage

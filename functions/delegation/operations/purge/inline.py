@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from delegation.operations.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.options import Engine
 from delegation.operations.purge.phases import Execution, delete_in_this_process
 from delegation.operations.purge.planning.plan import make_plan
 from delegation.polaris.model import LoadedTable

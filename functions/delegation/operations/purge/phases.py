@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Literal, Protocol
 
 from delegation.iceberg.metadata import parse_metadata
-from delegation.operations.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableGone
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.guards import (
@@ -23,6 +23,7 @@ from delegation.operations.purge.guards import (
     check_table,
     covered_roots,
 )
+from delegation.operations.purge.options import Engine
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.plan import check_not_replaced
 from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt

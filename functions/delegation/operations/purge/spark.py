@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from delegation.iceberg.reach import read_limit
 from delegation.operations.purge.choose import UNCOUNTED_ENTRIES
-from delegation.operations.purge.context import Engine, PurgeContext, PurgeResult
+from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.guards import Verdict
+from delegation.operations.purge.options import Engine
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.neighbours import neighbours_of, survey_neighbour
 from delegation.operations.purge.planning.plan import Accounted, Survey, finish_plan, new_plan_id, survey

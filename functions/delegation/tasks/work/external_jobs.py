@@ -7,6 +7,9 @@ from delegation.tasks.life.model import Task
 INLINE: Final = "inline"
 """The engine of work that is done by the process that holds the task: nothing of it runs elsewhere."""
 
+SPARK: Final = "spark"
+"""The engine that runs in a job of its own, as behaviors choose it and the state machine knows it."""
+
 
 class ExternalJobs(Protocol):
     """Ends what a task's attempts have running elsewhere, job runs for example.

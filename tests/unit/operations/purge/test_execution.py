@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeOptions, PurgeSettings
+from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.errors import (
     CredentialsCannotDelete,
     GcDisabled,
@@ -20,6 +20,7 @@ from delegation.operations.purge.errors import (
     TableUuidMismatch,
 )
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import NoSuchTable
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore

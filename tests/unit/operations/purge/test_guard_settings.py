@@ -7,7 +7,6 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeOptions
 from delegation.operations.purge.errors import (
     GcDisabled,
     PathsOutsideTable,
@@ -16,6 +15,7 @@ from delegation.operations.purge.errors import (
     VersionedBucket,
 )
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.locations import UnsupportedLocation
 from delegation.worksets.attempt import MemoryAttempt, PlanHead
 from delegation.worksets.errors import FilesNotDeleted

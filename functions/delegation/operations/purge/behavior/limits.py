@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from delegation.operations.purge.context import PurgeOptions
+from delegation.operations.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty, Policies
 
 PREFIX: Final = "delegation.purge."

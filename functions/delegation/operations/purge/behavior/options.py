@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal, cast
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
 from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
-from delegation.operations.purge.context import Engine, OverlapScan, PurgeOptions
+from delegation.operations.purge.options import Engine, OverlapScan, PurgeOptions
 
 # No setting limits these. The first is what holds when the property is absent; "" leaves the choice to the service.
 _FREE: Final[Mapping[str, tuple[str, ...]]] = {

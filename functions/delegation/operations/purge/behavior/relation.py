@@ -12,7 +12,7 @@ def replays(task: Task, wanted: TablePurge) -> bool:
         return False
     details = PurgeDetails.of(task)
     purged = (details.purged_identifier, details.purged_metadata_location)
-    return purged == (identifier_text(wanted.identifier), wanted.metadata_location)
+    return purged == (identifier_text(wanted.identifier), wanted.table.metadata_location)
 
 
 def obstacle(task: Task, wanted: TablePurge) -> str | None:

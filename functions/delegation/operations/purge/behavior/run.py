@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
@@ -28,8 +27,6 @@ from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptLost, PlanSegment
 from delegation.worksets.errors import PlanTampered
 
-INLINE: Final = "inline"
-SPARK: Final = "spark"
 Engine = Callable[[PurgeContext], PurgeResult]
 
 
@@ -63,7 +60,7 @@ class PurgeBehavior:
         return PurgeContext(
             attempt=attempt,
             identifier=purge.identifier,
-            table_uuid=purge.table_uuid,
+            table_uuid=purge.table.table_uuid,
             tables=OneTable(self.catalog, purge.identifier),
             store=self.store_of(purge.identifier),
             plans=self.plans,

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import Neighbour, OverlapScan
+from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.operations.purge.options import OverlapScan
 from delegation.polaris.errors import (
     CredentialVendingFailed,
     NoSuchNamespace,

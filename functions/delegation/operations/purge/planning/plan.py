@@ -21,7 +21,7 @@ from delegation.iceberg.reach import (
     read_limit,
     read_manifest_lists,
 )
-from delegation.operations.purge.context import Engine, PurgeContext, PurgeOptions
+from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover, MetadataReplaced
 from delegation.operations.purge.guards import (
     VERSIONED_BUCKET,
@@ -32,6 +32,7 @@ from delegation.operations.purge.guards import (
     refuse_findings,
     table_roots,
 )
+from delegation.operations.purge.options import Engine, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour
 from delegation.polaris.model import LoadedTable

@@ -16,8 +16,8 @@ from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row
 from delegation.iceberg.reach import Fetcher, entries
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import PurgeOptions
 from delegation.operations.purge.guards import PathGuard
+from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.neighbours import reading
 from delegation.operations.purge.planning.plan import PlanWriter
 from delegation.storage.locations import Roots

@@ -12,8 +12,9 @@ from delegation.operations.purge.behavior.options import (
     tightened_options,
 )
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeOptions, PurgeSettings
+from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.errors import TooLargeForInline
+from delegation.operations.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty
 from tests.unit.operations.purge.lake import FAST, Bench, busy_table
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
-from delegation.operations.purge.context import Neighbour, PurgeOptions
+from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import (
     CredentialsCannotDelete,
     CredentialsDoNotCover,
@@ -16,6 +16,7 @@ from delegation.operations.purge.errors import (
     PathsOutsideTable,
 )
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.attempt import MemoryAttempt

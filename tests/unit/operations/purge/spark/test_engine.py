@@ -11,9 +11,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from delegation.iceberg.errors import CorruptManifestError
-from delegation.operations.purge.context import PurgeContext, PurgeOptions, PurgeSettings
+from delegation.operations.purge.context import PurgeContext, PurgeSettings
 from delegation.operations.purge.direct import DirectResources
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Settings

@@ -1,0 +1,46 @@
+"""`delegation local …`: part of a checkout of the source, where it starts the whole system on this machine."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import typer
+
+import delegation
+from delegation.cli.errors import CommandError
+
+CHECKOUT: Final = Path(str(delegation.__file__)).resolve().parents[2]
+
+
+class NoCheckout(CommandError):
+    """The local stack is not part of the installed package."""
+
+    code = "NO_CHECKOUT"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "`delegation local` is part of the source code and not of the installed package",
+            "Check out the source of this release, run `make venv` there and `.venv/bin/delegation local up`.",
+        )
+
+
+def _outside() -> typer.Typer:
+    app = typer.Typer(add_completion=False)
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @app.command(context_settings=settings)
+    def refuse() -> None:
+        """Run the whole system on this machine: in a checkout of the source code."""
+        raise NoCheckout
+
+    return app
+
+
+def _inside() -> typer.Typer:
+    sys.path.append(str(CHECKOUT))
+    app: typer.Typer = import_module("infra.local.command").app
+    return app
+
+
+app = _inside() if (CHECKOUT / "infra" / "local" / "command.py").is_file() else _outside()

@@ -1,0 +1,110 @@
+"""What each function may do, as statements: named actions on named resources, nothing else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import aws_iam as iam
+
+from infra.constructs.security.grants import DataGrants, allow
+from infra.constructs.spark import SparkApplication
+
+
+@dataclass(frozen=True)
+class Grants:
+    """The resources that statements name."""
+
+    data: DataGrants
+    spark: SparkApplication
+    queue_arn: str
+    state_machine_arn: str
+
+
+def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
+    """The statements of one function's role; KeyError for a function that nobody thought about."""
+    return _BY_FUNCTION[function_name](grants)
+
+
+def _api(grants: Grants) -> list[iam.PolicyStatement]:
+    data = grants.data
+    return [
+        *data.tasks("dynamodb:ConditionCheckItem", "dynamodb:Query"),
+        data.idempotency(),
+        *data.plans(),
+        *data.polaris(),
+        _send(grants),
+    ]
+
+
+def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
+    """A purge, and the maintenance of both tables: a removal deletes rows while it checks the head."""
+    data = grants.data
+    return [
+        *data.purge(),
+        allow(
+            ["dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"],
+            data.tasks_table.table_arn,
+        ),
+        data.idempotency(),
+        allow(["dynamodb:DeleteItem", "dynamodb:Scan"], data.idempotency_table.table_arn),
+    ]
+
+
+def _dispatcher(grants: Grants) -> list[iam.PolicyStatement]:
+    return [
+        allow(["states:StartExecution"], grants.state_machine_arn),
+        allow(
+            ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"],
+            grants.queue_arn,
+        ),
+    ]
+
+
+def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
+    spark = grants.spark
+    return [
+        *grants.data.tasks(),
+        allow(
+            ["emr-serverless:GetApplication", "emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"],
+            spark.application_arn,
+        ),
+        allow(["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"], spark.job_runs_arn),
+        iam.PolicyStatement(
+            actions=["iam:PassRole"],
+            resources=[spark.job_role.role_arn],
+            conditions={"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}},
+        ),
+    ]
+
+
+def _watch_job(grants: Grants) -> iam.PolicyStatement:
+    return allow(["emr-serverless:GetJobRun"], grants.spark.job_runs_arn)
+
+
+def _cancel_job(grants: Grants) -> iam.PolicyStatement:
+    return allow(["emr-serverless:CancelJobRun"], grants.spark.job_runs_arn)
+
+
+def _end_jobs(grants: Grants) -> list[iam.PolicyStatement]:
+    """Those of a lost or interrupted attempt, whether their ids were stored or not."""
+    list_them = allow(["emr-serverless:ListJobRuns"], grants.spark.application_arn)
+    return [list_them, _watch_job(grants), _cancel_job(grants)]
+
+
+def _send(grants: Grants) -> iam.PolicyStatement:
+    return allow(["sqs:SendMessage"], grants.queue_arn)
+
+
+_BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = {
+    "api": _api,
+    "authorizer": lambda _grants: [],
+    "dispatcher": _dispatcher,
+    "sweeper": lambda grants: [*grants.data.tasks(), grants.data.due(), _send(grants), *_end_jobs(grants)],
+    "acquire": lambda grants: grants.data.tasks(),
+    "prepare": lambda grants: [*grants.data.tasks(), *grants.data.read_plans(), *grants.data.polaris()],
+    "run_inline": _run_inline,
+    "start_job": _start_job,
+    "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), _send(grants)],
+    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants)],
+    "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
+}

@@ -1,0 +1,157 @@
+"""DynamoDB for one machine: Amazon's own DynamoDB Local, fetched once with Maven into the user's cache folder.
+
+moto's DynamoDB loses acknowledged writes under threads, so claims about concurrency are made against this one; where
+Java 17 or Maven are missing `UnavailableError` says so and the stack falls back on moto's, serialised (moto_app.py).
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from infra.local.errors import CannotStartError, UnavailableError
+from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
+
+POM = Path(__file__).with_name("dynamodb-local-pom.xml")
+_MAIN = "software.amazon.dynamodb.services.local.main.ServerRunner"
+_JAVA_MINIMUM = 17
+_FETCH_TIMEOUT_SECONDS = 600
+_START_TIMEOUT_SECONDS = 60
+_START_ATTEMPTS = 3
+
+
+def cache_folder() -> Path:
+    """Where this project keeps what it fetched: `polaris-delegation` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "polaris-delegation"
+
+
+def java() -> str:
+    """The path of a Java 17 or later; raises `UnavailableError` with what is missing."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    found = found or shutil.which("java")
+    if not found:
+        raise UnavailableError("Java is not installed (Java 17 is needed)")
+    done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    stated = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    if done.returncode != 0 or stated is None:
+        raise UnavailableError(f"{found} does not run: {(done.stderr or done.stdout).strip()[:200]}")
+    if int(stated.group(1)) < _JAVA_MINIMUM:
+        raise UnavailableError(f"{found} is Java {stated.group(1)} (Java {_JAVA_MINIMUM} is needed)")
+    return found
+
+
+def fetch() -> Path:
+    """The folder with DynamoDB Local's jars, fetched unless it is in the cache; safe from several processes at once.
+
+    Raises `UnavailableError` if Maven is missing or cannot fetch.
+    """
+    version = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    root = cache_folder() / "dynamodb-local"
+    folder = root / version
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if not maven:
+        raise UnavailableError("Maven is not installed (it fetches DynamoDB Local)")
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / "fetch.lock"):
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=root) as temporary:
+                jars = Path(temporary) / "jars"
+                _copy_jars(maven, Path(temporary), jars)
+                jars.rename(folder)
+    return folder
+
+
+def _copy_jars(maven: str, work: Path, jars: Path) -> None:
+    # A copy of the project file, because Maven may write beside the original.
+    pom = shutil.copy(POM, work / "pom.xml")
+    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired as exc:
+        raise UnavailableError(f"Maven did not fetch DynamoDB Local within {_FETCH_TIMEOUT_SECONDS} s") from exc
+    if done.returncode != 0 or not jars.is_dir():
+        said = [line for line in done.stdout.splitlines() if "ERROR" in line] or ["it gave no reason"]
+        raise UnavailableError(f"Maven could not fetch DynamoDB Local: {said[0]}")
+    # SQLite's native library is looked up by its plain name.
+    for library in jars.glob("libsqlite4java-*"):
+        plain = re.sub(r"-\d[\d.]*(\.\w+)$", r"\1", library.name)
+        if plain != library.name:
+            (jars / plain).symlink_to(library.name)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class DynamoDbLocal:
+    """One DynamoDB Local in memory; any access key and region see the same tables."""
+
+    def __init__(self, *, log: Path, heap_mb: int = 512) -> None:
+        self._log = log
+        self._heap_mb = heap_mb
+        self._port = 0
+        self._process: TetheredProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """The endpoint for `AWS_ENDPOINT_URL_DYNAMODB`; valid once started."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the server is up."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Fetch if need be, start on a free port and wait until it answers (about 3 s).
+
+        Raises `UnavailableError` if Java or Maven are missing, `CannotStartError` if it does not come up.
+        """
+        program, jars = java(), fetch()
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            try:
+                self._launch(program, jars)
+            except CannotStartError:
+                # The free port may have been taken between looking and listening.
+                if attempt == _START_ATTEMPTS:
+                    raise
+            else:
+                break
+        return self
+
+    def stop(self) -> None:
+        """End the server; its tables are gone. Repeats safely."""
+        if self._process:
+            self._process.stop()
+            self._process = None
+
+    def _launch(self, program: str, jars: Path) -> None:
+        self._port = free_port()
+        options = [
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            f"-Djava.library.path={jars}",
+        ]
+        server = [_MAIN, "-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(self._port)]
+        process = TetheredProcess.start([program, *options, "-cp", f"{jars}/*", *server], env=os.environ, log=self._log)
+        process.wait_until("DynamoDB Local", self._answers, timeout_seconds=_START_TIMEOUT_SECONDS)
+        self._process = process
+
+    def _answers(self) -> bool:
+        # Unsigned, so the answer is a 400: that is an answer.
+        return answers(self._port, "POST", headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"})

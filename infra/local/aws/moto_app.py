@@ -1,0 +1,94 @@
+"""moto's server as a WSGI application that keeps its promises under threads.
+
+moto loses acknowledged DynamoDB writes when requests overlap, and starts two executions of one name; a lock around each
+of the two cures that. Never lock everything: a Lambda call of a running state machine is open while the function it
+runs makes calls of its own.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port, import_path
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+_START_TIMEOUT_SECONDS = 60
+
+
+class Serialised:
+    """Passes every request on; those that `targets` begins (header `X-Amz-Target`) one at a time."""
+
+    def __init__(self, app: "WSGIApplication", targets: Iterable[str]) -> None:
+        self._app = app
+        self._locks = {target: threading.Lock() for target in targets}
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        asked = environ.get("HTTP_X_AMZ_TARGET", "")
+        for target, lock in self._locks.items():
+            if asked.startswith(target):
+                with lock:
+                    # The body is built inside the lock, because moto answers lazily.
+                    return list(self._app(environ, start_response))
+        return self._app(environ, start_response)
+
+
+def application() -> "WSGIApplication":
+    """moto's server for every service this project uses."""
+    # Imported here: it takes a second and only the process that serves needs it.
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+
+    return Serialised(
+        DomainDispatcherApplication(create_backend_app), ["DynamoDB_20120810.", "AWSStepFunctions.StartExecution"]
+    )
+
+
+def serve(port: int) -> None:
+    """Serve on the loopback interface until ended."""
+    from werkzeug.serving import run_simple  # noqa: PLC0415
+
+    # moto's in-memory tables need no credentials, but its code asks for some.
+    os.environ.setdefault("AWS_ACCESS_KEY_ID", "local")
+    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
+    os.environ["MOTO_PORT"] = str(port)
+    run_simple(LOOPBACK, port, application(), threaded=True)
+
+
+class MotoDynamoDb:
+    """moto's DynamoDB, serialised, in a process of its own (it never gives memory back)."""
+
+    def __init__(self, *, log: Path) -> None:
+        self._log = log
+        self._port = 0
+        self._process: TetheredProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """The endpoint for `AWS_ENDPOINT_URL_DYNAMODB`; valid once started."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def start(self) -> Self:
+        """Start on a free port and wait until it answers; raises `CannotStartError`."""
+        self._port = free_port()
+        command = [sys.executable, "-m", "infra.local.aws.moto_app", str(self._port)]
+        process = TetheredProcess.start(command, env={**os.environ, "PYTHONPATH": import_path()}, log=self._log)
+        process.wait_until("moto", self._answers, timeout_seconds=_START_TIMEOUT_SECONDS)
+        self._process = process
+        return self
+
+    def stop(self) -> None:
+        """End the server; its tables are gone. Repeats safely."""
+        if self._process:
+            self._process.stop()
+            self._process = None
+
+    def _answers(self) -> bool:
+        return answers(self._port, path="/moto-api/")
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

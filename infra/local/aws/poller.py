@@ -1,0 +1,144 @@
+"""The SQS → Lambda event source mapping: long polling, partial failures, several batches at once.
+
+moto's own mapping fires when a message is sent and ignores `batchItemFailures`. Source: AWS Lambda developer guide,
+"Using Lambda with Amazon SQS" (event, error handling). The dead-letter queue is the queue's own redrive policy.
+"""
+
+import json
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.local.errors import LocalStackError
+from infra.local.lambdas.functions import Function, Invocation
+
+LOG = logging.getLogger(__name__)
+_PAUSE_AFTER_ERROR_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """An event source mapping: which queue, and how it is read."""
+
+    queue_url: str
+    queue_arn: str
+    region: str
+    batch_size: int = 10
+    maximum_concurrency: int = 5
+    wait_seconds: int = 2
+
+
+class Poller:
+    """Polls one queue in threads of this process and calls one function."""
+
+    def __init__(self, sqs: Any, mapping: Mapping, function: Function) -> None:
+        self._sqs = sqs
+        self._mapping = mapping
+        self._function = function
+        self._stopping = threading.Event()
+        self._slots = threading.Semaphore(mapping.maximum_concurrency)
+        self._calls = ThreadPoolExecutor(mapping.maximum_concurrency, thread_name_prefix="poller")
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Self:
+        """Begin to poll."""
+        self._thread = threading.Thread(target=self._poll, name="poller", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop polling, and wait for the calls under way. Repeats safely."""
+        self._stopping.set()
+        if self._thread:
+            self._thread.join()
+            self._thread = None
+        self._calls.shutdown()
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            self._slots.acquire()
+            messages = self._receive()
+            if messages:
+                self._calls.submit(self._deliver, messages)
+            else:
+                self._slots.release()
+
+    def _receive(self) -> list[dict[str, Any]]:
+        try:
+            answer = self._sqs.receive_message(
+                QueueUrl=self._mapping.queue_url,
+                MaxNumberOfMessages=self._mapping.batch_size,
+                WaitTimeSeconds=self._mapping.wait_seconds,
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            )
+        except (BotoCoreError, ClientError) as exc:
+            LOG.warning("polling %s failed: %s", self._mapping.queue_arn, exc)
+            self._stopping.wait(_PAUSE_AFTER_ERROR_SECONDS)
+            return []
+        messages: list[dict[str, Any]] = answer.get("Messages", [])
+        return messages
+
+    def _deliver(self, messages: list[dict[str, Any]]) -> None:
+        try:
+            invocation = self._function.invoke(json.dumps(self._event(messages)).encode())
+            failed = failures(invocation, {message["MessageId"] for message in messages})
+            done = [message for message in messages if message["MessageId"] not in failed]
+            if done:
+                entries = [
+                    {"Id": str(at), "ReceiptHandle": message["ReceiptHandle"]} for at, message in enumerate(done)
+                ]
+                self._sqs.delete_message_batch(QueueUrl=self._mapping.queue_url, Entries=entries)
+        except LocalStackError as exc:
+            # Throttled or shut down: the messages come back when their visibility time-out ends.
+            LOG.warning("%s", exc)
+        except (BotoCoreError, ClientError) as exc:
+            # Delivered but not deleted: they will be delivered again, as SQS' at-least-once allows.
+            LOG.warning("deleting from %s failed: %s", self._mapping.queue_arn, exc)
+        finally:
+            self._slots.release()
+
+    def _event(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "Records": [
+                {
+                    "messageId": message["MessageId"],
+                    "receiptHandle": message["ReceiptHandle"],
+                    "body": message["Body"],
+                    "attributes": dict(message.get("Attributes", {})),
+                    "messageAttributes": {
+                        name: _attribute(value) for name, value in message.get("MessageAttributes", {}).items()
+                    },
+                    "md5OfBody": message.get("MD5OfBody", ""),
+                    "eventSource": "aws:sqs",
+                    "eventSourceARN": self._mapping.queue_arn,
+                    "awsRegion": self._mapping.region,
+                }
+                for message in messages
+            ]
+        }
+
+
+def failures(invocation: Invocation, delivered: set[str]) -> set[str]:
+    """Which of the delivered messages stay in the queue (`ReportBatchItemFailures`).
+
+    An error, an answer that is not one, an id that is empty or was not delivered: all of them stay.
+    """
+    if invocation.error:
+        return delivered
+    try:
+        answer = json.loads(invocation.payload)
+        items = (answer or {}).get("batchItemFailures") or []
+        named = {item["itemIdentifier"] for item in items}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return delivered
+    return delivered if named - delivered else named
+
+
+def _attribute(value: Any) -> dict[str, Any]:
+    shape = {"StringValue": "stringValue", "BinaryValue": "binaryValue", "DataType": "dataType"}
+    return {shape[name]: content for name, content in value.items() if name in shape}

@@ -1,0 +1,164 @@
+"""AWS for one machine: moto's server in this process, Step Functions executed for real, Lambda run by our own pool.
+
+moto keeps its state in module globals and Step Functions calls back to the port that MOTO_PORT names: one per process.
+"""
+
+import logging
+import os
+import threading
+from typing import Any, Self
+
+import boto3
+from moto.awslambda_simple.models import LambdaSimpleBackend
+from moto.core.config import default_user_config
+from moto.core.exceptions import JsonRESTError
+from moto.moto_server.werkzeug_app import MotoRequestHandler
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from infra.local.aws import moto_waiting
+from infra.local.aws.moto_app import application
+from infra.local.errors import CannotStartError
+from infra.local.lambdas.functions import (
+    FunctionUnknownError,
+    Invocation,
+    LambdaPool,
+    PayloadTooLargeError,
+    TooManyRequestsError,
+)
+from infra.local.processes.programs import LOOPBACK
+
+LOG = logging.getLogger(__name__)
+# What every region's Lambda of moto is an instance of; its `invoke` is ours while the server runs.
+_BACKEND: Any = LambdaSimpleBackend
+REGION = "us-east-1"
+ACCOUNT = "123456789012"
+
+
+class _ResourceNotFound(JsonRESTError):
+    code = 404
+
+    def __init__(self, message: str) -> None:
+        super().__init__("ResourceNotFoundException", message)
+
+
+class _RequestTooLarge(JsonRESTError):
+    code = 413
+
+    def __init__(self, message: str) -> None:
+        super().__init__("RequestTooLargeException", message)
+
+
+class _TooManyRequests(JsonRESTError):
+    code = 429
+
+    def __init__(self, message: str) -> None:
+        super().__init__("TooManyRequestsException", message)
+
+
+class _QuietHandler(MotoRequestHandler):
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing: a request line may name an object, and there are thousands of them."""
+
+
+class MotoAws:
+    """moto's server on the loopback interface; `.url` is the endpoint for `AWS_ENDPOINT_URL`."""
+
+    def __init__(self, lambdas: LambdaPool, *, port: int = 0) -> None:
+        self._lambdas = lambdas
+        self._port = port
+        self._server: BaseWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+        self._replaced: dict[str, Any] = {}
+
+    @property
+    def url(self) -> str:
+        """The endpoint; valid once started."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def start(self) -> Self:
+        """Listen and serve in threads of this process; raises `CannotStartError` if the port is taken."""
+        try:
+            self._server = make_server(
+                LOOPBACK, self._port, application(), threaded=True, request_handler=_QuietHandler
+            )
+        except (OSError, SystemExit) as exc:
+            # werkzeug prints its advice and exits when a port is taken.
+            raise CannotStartError("AWS (moto)", f"port {self._port} cannot be used") from exc
+        self._port = self._server.server_port
+        self._configure()
+        self._thread = threading.Thread(target=self._server.serve_forever, name="moto", daemon=True)
+        self._thread.start()
+        # boto3's default session completes itself lazily and not under a lock; running state machines share it.
+        boto3.client("lambda", endpoint_url=self.url, region_name=REGION).close()
+        return self
+
+    def stop(self) -> None:
+        """Stop serving; all state is gone with the process. Repeats safely."""
+        if self._server and self._thread:
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+            self._server = self._thread = None
+            _BACKEND.invoke = self._replaced["invoke"]
+            self._replaced["waiting"]()
+            default_user_config.update(self._replaced["config"])
+
+    def client(self, service: str) -> Any:
+        """A boto3 client for this server; moto asks for credentials but not which."""
+        return boto3.session.Session().client(  # type: ignore[call-overload]
+            service,
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id="local",
+            aws_secret_access_key="local",  # noqa: S106
+        )
+
+    def _configure(self) -> None:
+        os.environ["MOTO_PORT"] = str(self._port)
+        self._replaced = {
+            "invoke": LambdaSimpleBackend.invoke,
+            "waiting": moto_waiting.mend(),
+            "config": {name: default_user_config[name] for name in ("stepfunctions", "lambda")},
+        }
+        default_user_config["stepfunctions"] = {"execute_state_machine": True}
+        default_user_config["lambda"] = {"use_docker": False}
+        lambdas = self._lambdas
+
+        def invoke(
+            _backend: object,
+            function_name: str,
+            _qualifier: str | None,
+            body: str | bytes | None,
+            headers: Any,
+            response_headers: dict[str, str],
+        ) -> bytes:
+            payload = body.encode() if isinstance(body, str) else body or b"{}"
+            if headers.get("X-Amz-Invocation-Type") == "Event":
+                lambdas.function(_name(function_name))
+                threading.Thread(target=lambdas.invoke, args=(_name(function_name), payload), daemon=True).start()
+                return b""
+            invocation = _invoke(lambdas, function_name, payload)
+            response_headers["x-amz-executed-version"] = "$LATEST"
+            if invocation.error:
+                response_headers["x-amz-function-error"] = invocation.error
+            return invocation.payload
+
+        _BACKEND.invoke = invoke
+
+
+def _invoke(lambdas: LambdaPool, function_name: str, payload: bytes) -> Invocation:
+    """Call the pool and raise what Lambda's API answers (Lambda API reference, "Invoke", errors)."""
+    try:
+        return lambdas.invoke(_name(function_name), payload)
+    except FunctionUnknownError as exc:
+        raise _ResourceNotFound(str(exc)) from exc
+    except PayloadTooLargeError as exc:
+        raise _RequestTooLarge(str(exc)) from exc
+    except TooManyRequestsError as exc:
+        raise _TooManyRequests(str(exc)) from exc
+
+
+def _name(name_or_arn: str) -> str:
+    """A function's name from its name, partial ARN or ARN, qualified or not."""
+    parts = name_or_arn.split(":")
+    return parts[parts.index("function") + 1] if "function" in parts[:-1] else parts[0]

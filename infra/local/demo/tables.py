@@ -1,0 +1,132 @@
+"""The demo's three tables: real Iceberg tables made with pyiceberg through the catalog, files on the stack's S3."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import boto3
+import pyarrow as pa
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
+
+from delegation.cli.connection import Stack
+from infra.local.aws.server import REGION
+
+NAMESPACE: Final = "shop"
+INLINE_MAX_FILES: Final = 60
+"""The stack's limit during the demo: `orders` stays below it, `events` goes beyond."""
+TAG: Final = "end-of-quarter"
+_START: Final = date(2026, 7, 1)
+_REGIONS: Final = ("emea", "amer", "apac")
+_SCHEMA: Final = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "region", StringType(), required=False),
+    NestedField(3, "day", DateType(), required=False),
+    NestedField(4, "amount", DoubleType(), required=False),
+)
+_ARROW: Final = pa.schema([("id", pa.int64()), ("region", pa.string()), ("day", pa.date32()), ("amount", pa.float64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One table: `appends` snapshots, each with every region on each of `days` days."""
+
+    name: str
+    appends: int
+    days: int
+    rows_per_file: int = 20
+
+
+ORDERS: Final = Recipe("orders", appends=3, days=2)
+EVENTS: Final = Recipe("events", appends=4, days=12)
+CUSTOMERS: Final = Recipe("customers", appends=2, days=2)
+RECIPES: Final = (ORDERS, EVENTS, CUSTOMERS)
+
+
+def connect(stack: Stack) -> RestCatalog:
+    """pyiceberg as the table-owning user of the stack."""
+    with warnings.catch_warnings():
+        # pyiceberg announces that one day it will want the token URL spelt out, which is what we do.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return RestCatalog(
+            stack.warehouse,
+            **{
+                "uri": stack.polaris_url,
+                "warehouse": stack.warehouse,
+                "credential": stack.polaris_credential.get_secret_value(),
+                "scope": stack.polaris_scope,
+                "oauth2-server-uri": f"{stack.polaris_url}/v1/oauth/tokens",
+                "header.Polaris-Realm": stack.realm,
+            },
+        )
+
+
+def create(catalog: RestCatalog, recipe: Recipe, progress: Callable[[str], None]) -> Table:
+    """A partitioned table with several snapshots, a tag on the first, and deletes that rewrote files of a later one."""
+    spec = PartitionSpec(
+        PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="region"),
+        PartitionField(source_id=3, field_id=1001, transform=IdentityTransform(), name="day"),
+    )
+    table = catalog.create_table((NAMESPACE, recipe.name), _SCHEMA, partition_spec=spec)
+    for append in range(recipe.appends):
+        table.append(_rows(recipe, append))
+        progress(f"snapshot {append + 1} of {recipe.appends + 1}")
+        if append == 0:
+            tagged = table.current_snapshot()
+            if tagged is not None:
+                table.manage_snapshots().create_tag(tagged.snapshot_id, TAG).commit()
+    # Some rows of one region go: pyiceberg rewrites the files that held them (copy on write).
+    table.delete(f"region = '{_REGIONS[0]}' AND amount >= 50.0")
+    progress(f"snapshot {recipe.appends + 1} of {recipe.appends + 1}")
+    refreshed: Table = table.refresh()
+    return refreshed
+
+
+def _rows(recipe: Recipe, append: int) -> pa.Table:
+    count = recipe.rows_per_file
+    rows = [
+        {
+            "id": ((append * recipe.days + day) * len(_REGIONS) + place) * count + number,
+            "region": region,
+            "day": _START + timedelta(days=day),
+            "amount": float((number * 7 + place) % 100),
+        }
+        for day in range(recipe.days)
+        for place, region in enumerate(_REGIONS)
+        for number in range(count)
+    ]
+    return pa.Table.from_pylist(rows, schema=_ARROW)
+
+
+def rows_of(catalog: RestCatalog, name: str) -> list[dict[str, Any]]:
+    """Every row of a table in the order of its ids, read through the catalog and from the object store."""
+    table = catalog.load_table((NAMESPACE, name))
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+class Bucket:
+    """The object store itself, listed with keys that are nobody's vended ones."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._s3 = boto3.client(
+            "s3",
+            endpoint_url=stack.s3_endpoint,
+            region_name=REGION,
+            aws_access_key_id="demo",
+            aws_secret_access_key="demo",  # noqa: S106 - no secret
+        )
+
+    def keys(self, location: str) -> frozenset[str]:
+        """All objects below a table's location."""
+        where = urlsplit(location)
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=where.netloc, Prefix=f"{where.path.strip('/')}/"
+        )
+        return frozenset(item["Key"] for page in pages for item in page.get("Contents", ()))

@@ -1,0 +1,296 @@
+"""Job runs of EMR Serverless as `spark-submit` on this machine, each in a process group of its own.
+
+States and rules: EMR Serverless API reference ("JobRun", "StartJobRun", "CancelJobRun"); user guide, "Job run states".
+"""
+
+import contextlib
+import os
+import shlex
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+import pyspark
+
+from infra.local.errors import LocalStackError
+from infra.local.processes.programs import LOOPBACK, TetheredProcess, import_path
+
+TERMINAL = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
+_DRIVER_ENVIRONMENT = ("spark.emr-serverless.driverEnv.", "spark.yarn.appMasterEnv.")
+# These describe EMR's image, not this machine: the interpreter in an archive, the size of workers.
+_EMR_ONLY_VARIABLES = frozenset({"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAVA_HOME"})
+_EMR_ONLY_SETTINGS = ("spark.emr-serverless.", "spark.archives", "spark.executor.", "spark.dynamicAllocation.")
+_VALUE_OPTIONS = frozenset({"--conf", "-c"})
+
+
+class JobNotFoundError(LocalStackError):
+    """No job run of that id (`ResourceNotFoundException`)."""
+
+
+class JobConflictError(LocalStackError):
+    """The client token was used for another request (`ConflictException`)."""
+
+
+class JobRequestError(LocalStackError):
+    """The request cannot be honoured (`ValidationException`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What `StartJobRun` asks for; two equal requests with one client token are one job run."""
+
+    client_token: str
+    execution_role: str
+    entry_point: str
+    arguments: tuple[str, ...] = ()
+    spark_parameters: str = ""
+    name: str = ""
+    timeout_minutes: int = 720
+
+
+@dataclass(slots=True)
+class JobRun:
+    """A job run; changed by its own thread and by cancelling, under the lock of `SparkJobs`."""
+
+    id: str
+    request: JobRequest
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None = None
+    state: str = "SUBMITTED"
+    details: str = ""
+    cancel_requested: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCommand:
+    """`sparkSubmitParameters` taken apart: what goes on the command line and what into the driver's environment."""
+
+    options: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, parameters: str) -> "SparkCommand":
+        """Raises `JobRequestError` for parameters that are not shell words or options without a value."""
+        try:
+            words = shlex.split(parameters)
+        except ValueError as exc:
+            raise JobRequestError(f"sparkSubmitParameters: {exc}") from exc
+        options: list[str] = []
+        environment: dict[str, str] = {}
+        at = 0
+        while at < len(words):
+            word, equals, value = words[at].partition("=")
+            at += 1
+            if word not in _VALUE_OPTIONS:
+                options.append(words[at - 1])
+                continue
+            if not equals:
+                if at == len(words):
+                    raise JobRequestError(f"sparkSubmitParameters: {word} has no value")
+                value = words[at]
+                at += 1
+            _sort_setting(value, options, environment)
+        return cls(tuple(options), MappingProxyType(environment))
+
+
+def _sort_setting(setting: str, options: list[str], environment: dict[str, str]) -> None:
+    key, equals, value = setting.partition("=")
+    if not equals:
+        raise JobRequestError(f"sparkSubmitParameters: --conf {key} has no value")
+    for prefix in _DRIVER_ENVIRONMENT:
+        if key.startswith(prefix):
+            variable = key.removeprefix(prefix)
+            if variable not in _EMR_ONLY_VARIABLES:
+                environment[variable] = value
+            return
+    if key.removeprefix("spark.executorEnv.") in _EMR_ONLY_VARIABLES or key.startswith(_EMR_ONLY_SETTINGS):
+        return
+    options.extend(["--conf", setting])
+
+
+class SparkJobs:
+    """Runs jobs, `concurrency` at once; the others wait as PENDING.
+
+    `environment` is added to every job's, as EMR adds region and role credentials; `download(bucket, key, to)` fetches
+    an entry point that is an `s3://` URI. `minute_seconds` is how long a minute of the execution time-out lasts.
+    """
+
+    def __init__(
+        self,
+        *,
+        log_folder: Path,
+        environment: Mapping[str, str],
+        download: Callable[[str, str, Path], None],
+        concurrency: int = 2,
+        master: str = "local[2]",
+        minute_seconds: float = 60.0,
+    ) -> None:
+        self._log_folder = log_folder
+        self._environment = environment
+        self._download = download
+        self._master = master
+        self._minute_seconds = minute_seconds
+        self._slots = threading.Semaphore(concurrency)
+        self._lock = threading.Lock()
+        self._runs: dict[str, JobRun] = {}
+        self._by_token: dict[str, str] = {}
+
+    def start(self, request: JobRequest) -> JobRun:
+        """Start a job run, or return the one that this client token started.
+
+        Raises `JobConflictError` if the token was used for another request, `JobRequestError` for bad parameters.
+        """
+        command = SparkCommand.parse(request.spark_parameters)
+        if request.timeout_minutes < 1:
+            raise JobRequestError("executionTimeoutMinutes must be at least 1")
+        with self._lock:
+            if known := self._by_token.get(request.client_token):
+                run = self._runs[known]
+                if run.request != request:
+                    raise JobConflictError("The client token was used with other parameters")
+                return run
+            now = datetime.now(UTC)
+            run = JobRun(f"00{uuid.uuid4().hex[:14]}", request, created_at=now, updated_at=now)
+            self._runs[run.id] = run
+            self._by_token[request.client_token] = run.id
+        threading.Thread(target=self._run, args=(run, command), name=f"job-{run.id}", daemon=True).start()
+        return run
+
+    def get(self, run_id: str) -> JobRun:
+        """The job run; raises `JobNotFoundError`."""
+        with self._lock:
+            try:
+                return self._runs[run_id]
+            except KeyError:
+                raise JobNotFoundError(f"Job run {run_id} does not exist") from None
+
+    def list(self, states: Sequence[str] = ()) -> "list[JobRun]":
+        """Job runs in any of `states` (all if none is named), the newest first."""
+        with self._lock:
+            runs = [run for run in self._runs.values() if not states or run.state in states]
+        return sorted(runs, key=lambda run: run.created_at, reverse=True)
+
+    def cancel(self, run_id: str) -> JobRun:
+        """Ask a job run to end; raises `JobNotFoundError`, `JobRequestError` if it has ended already."""
+        run = self.get(run_id)
+        with self._lock:
+            if run.state in TERMINAL:
+                raise JobRequestError(f"Job run {run_id} is in terminal state {run.state}")
+            self._move(run, "CANCELLING", "The job run is being cancelled")
+        run.cancel_requested.set()
+        return run
+
+    def stop(self) -> None:
+        """Cancel every job run and wait until their processes are gone. Repeats safely."""
+        runs = self.list()
+        for run in runs:
+            with contextlib.suppress(JobRequestError):
+                self.cancel(run.id)
+        for run in runs:
+            run.ended.wait()
+
+    def _run(self, run: JobRun, command: SparkCommand) -> None:
+        try:
+            state, details = self._wait_for_a_slot(run, command)
+        except (OSError, LocalStackError) as exc:
+            state, details = "FAILED", f"Job failed to start: {exc}"
+        with self._lock:
+            self._move(run, state, details)
+        run.ended.set()
+
+    def _wait_for_a_slot(self, run: JobRun, command: SparkCommand) -> tuple[str, str]:
+        self._progress(run, "PENDING")
+        while not self._slots.acquire(timeout=0.2):
+            if run.cancel_requested.is_set():
+                return "CANCELLED", "The job run was cancelled before it started"
+        try:
+            return self._submit(run, command)
+        finally:
+            self._slots.release()
+
+    def _submit(self, run: JobRun, command: SparkCommand) -> tuple[str, str]:
+        self._progress(run, "SCHEDULED")
+        folder = self._log_folder / run.id
+        folder.mkdir(parents=True)
+        entry_point = self._entry_point(run.request.entry_point, folder)
+        if run.cancel_requested.is_set():
+            return "CANCELLED", "The job run was cancelled before it started"
+        argv = [
+            str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+            *("--master", self._master, "--name", run.request.name or run.id),
+            # Quick to start on a small machine; what the job asks for itself comes later and wins.
+            *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+            *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=4"),
+            *("--conf", f"spark.driver.bindAddress={LOOPBACK}", "--conf", f"spark.driver.host={LOOPBACK}"),
+            *command.options,
+            entry_point,
+            *run.request.arguments,
+        ]
+        process = TetheredProcess.start(
+            argv, env=self._job_environment(command), log=folder / "stdout", errors=folder / "stderr"
+        )
+        self._progress(run, "RUNNING")
+        return self._watch(run, process)
+
+    def _watch(self, run: JobRun, process: TetheredProcess) -> tuple[str, str]:
+        deadline = time.monotonic() + run.request.timeout_minutes * self._minute_seconds
+        while process.poll() is None:
+            if run.cancel_requested.wait(0.1):
+                process.stop()
+                return "CANCELLED", "The job run was cancelled"
+            if time.monotonic() > deadline:
+                process.stop()
+                return "CANCELLED", f"The job run exceeded its execution time-out of {run.request.timeout_minutes} min"
+        status = process.wait()
+        if status == 0:
+            return "SUCCESS", ""
+        # The log's own words stay in the log: they may quote anything.
+        return "FAILED", f"Job failed, please check complete logs in {process.log.parent}. ExitCode: {status}"
+
+    def _entry_point(self, uri: str, folder: Path) -> str:
+        url = urlsplit(uri)
+        if url.scheme in {"s3", "s3a", "s3n"}:
+            target = folder / Path(url.path).name
+            self._download(url.netloc, url.path.removeprefix("/"), target)
+            return str(target)
+        path = Path(url.path if url.scheme == "file" else uri)
+        if not path.is_file():
+            raise JobRequestError(f"entry point {uri} does not exist")
+        return str(path)
+
+    def _job_environment(self, command: SparkCommand) -> dict[str, str]:
+        inherited = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME", "TMPDIR") if name in os.environ}
+        return {
+            **inherited,
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "PYTHONPATH": import_path(),
+            "PYTHONUNBUFFERED": "1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            **self._environment,
+            **command.environment,
+        }
+
+    def _progress(self, run: JobRun, state: str) -> None:
+        """Move on, unless the job run is being cancelled: that state shows until it ends."""
+        with self._lock:
+            if run.state != "CANCELLING":
+                self._move(run, state, "")
+
+    @staticmethod
+    def _move(run: JobRun, state: str, details: str) -> None:
+        run.state, run.details, run.updated_at = state, details, datetime.now(UTC)
+        if state == "RUNNING":
+            run.started_at = run.updated_at

@@ -1,0 +1,268 @@
+"""The HTTPS front door: mutual TLS, then what API Gateway does with a request (apigateway.py).
+
+A client without a certificate, or with one of another authority, does not get past the TLS handshake.
+"""
+
+import contextlib
+import json
+import logging
+import socket
+import socketserver
+import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from infra.local.errors import CannotStartError, LocalStackError
+from infra.local.front import apigateway
+from infra.local.front.apigateway import Api, Request, Response
+from infra.local.lambdas.functions import Function, PayloadTooLargeError, TooManyRequestsError
+from infra.local.processes.programs import LOOPBACK
+
+LOG = logging.getLogger(__name__)
+# API Gateway quotas: payload size; time-out of an integration with a REST API.
+REQUEST_LIMIT_BYTES = 10 * 1024 * 1024
+INTEGRATION_TIMEOUT_SECONDS = 29.0
+_HANDSHAKE_TIMEOUT_SECONDS = 10.0
+_CONNECTIONS = 128
+
+
+class _BadRequestError(LocalStackError):
+    """The request is not HTTP that API Gateway would take; the text is for the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: the server's certificate and key, and the authority that client certificates must come from."""
+
+    certificate: Path
+    key: Path
+    client_authority: Path
+
+
+class Front:
+    """API Gateway with a custom domain, mutual TLS and a REQUEST authorizer, on a loopback port."""
+
+    def __init__(
+        self,
+        *,
+        api: Function,
+        authorizer: Function,
+        tls: TlsFiles,
+        gateway: Api,
+        port: int = 0,
+        integration_timeout_seconds: float = INTEGRATION_TIMEOUT_SECONDS,
+    ) -> None:
+        self._api = api
+        self._authorizer = authorizer
+        self._gateway = gateway
+        self._timeout = integration_timeout_seconds
+        # An answer of 504 leaves its invocation running, so there are more threads than connections.
+        self._calls = ThreadPoolExecutor(2 * _CONNECTIONS, thread_name_prefix="front")
+        self._thread: threading.Thread | None = None
+        try:
+            self._server = _TlsServer(port, _context(tls), self.answer)
+        except OSError as exc:
+            raise CannotStartError("HTTPS front", f"port {port} cannot be used ({exc.strerror})") from exc
+
+    @property
+    def url(self) -> str:
+        """The API's base URL as callers use it, base path included."""
+        return f"https://{LOOPBACK}:{self._server.server_address[1]}{self._gateway.base_path}"
+
+    def start(self) -> Self:
+        """Serve in threads of this process."""
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="front", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Close the port and every connection. Repeats safely."""
+        if self._thread:
+            self._server.shutdown()
+            self._thread.join()
+            self._thread = None
+        self._server.close()
+        self._calls.shutdown(wait=False)
+
+    def answer(self, request: Request) -> Response:
+        """What API Gateway answers: routing, authorizer (never cached), integration."""
+        route = self._gateway.route(request)
+        if route is None:
+            return apigateway.NO_MAPPING
+        try:
+            verdict = self._authorize(request, route)
+            if isinstance(verdict, Response):
+                return verdict
+            event = self._gateway.proxy_event(request, route, verdict)
+            call = self._calls.submit(self._api.invoke, json.dumps(event).encode())
+            invocation = call.result(self._timeout)
+        except PayloadTooLargeError:
+            return apigateway.TOO_LARGE
+        except TooManyRequestsError:
+            return apigateway.THROTTLED
+        except FutureTimeoutError:
+            return apigateway.TIMED_OUT
+        return apigateway.integration_response(invocation.error, invocation.payload, request.request_id)
+
+    def _authorize(self, request: Request, route: str) -> "dict[str, str] | Response":
+        event = self._gateway.authorizer_event(request, route)
+        invocation = self._authorizer.invoke(json.dumps(event).encode())
+        return apigateway.verdict(invocation.error, invocation.payload, self._gateway.method_arn(request, route))
+
+
+def _context(tls: TlsFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tls.client_authority))
+    context.load_cert_chain(tls.certificate, tls.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    # In TLS 1.3 a client learns only after its handshake that it was refused; 1.2 refuses within it, and is what
+    # API Gateway's security policy for mutual TLS names.
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+class _TlsServer(socketserver.ThreadingTCPServer):
+    """One thread per connection; the handshake happens there, so a silent client holds up nobody."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = _CONNECTIONS
+
+    def __init__(self, port: int, context: ssl.SSLContext, answer: Any) -> None:
+        self.answer = answer
+        self._context = context
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        super().__init__((LOOPBACK, port), _Handler)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        request.settimeout(_HANDSHAKE_TIMEOUT_SECONDS)
+        try:
+            connection = self._context.wrap_socket(request, server_side=True)
+        except OSError as exc:
+            LOG.info("TLS handshake refused: %s", exc)
+            return
+        with self._lock:
+            self._open.add(connection)
+        try:
+            with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
+                _Handler(connection, client_address, self)
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
+
+    def close(self) -> None:
+        """Close the listening port and wake the threads of open connections."""
+        self.server_close()
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "polaris-delegation-local"
+    sys_version = ""
+    timeout = 120
+    disable_nagle_algorithm = True
+    server: _TlsServer
+    connection: ssl.SSLSocket
+    # What a body may be sent as; anything else is refused before it is read.
+    _CODINGS: ClassVar = frozenset({"", "chunked"})
+
+    def handle_one_request(self) -> None:
+        self.raw_requestline = self.rfile.readline(65537)
+        if not self.raw_requestline:
+            self.close_connection = True
+            return
+        if len(self.raw_requestline) > 65536:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(414)
+            return
+        if not self.parse_request():
+            return
+        try:
+            body = self._read_body()
+        except _BadRequestError as exc:
+            self._send(apigateway.bad_request(str(exc)), close=True)
+            return
+        if body is None:
+            self._send(apigateway.TOO_LARGE, close=True)
+            return
+        certificate = self.connection.getpeercert(binary_form=True)
+        request = Request(
+            method=self.command,
+            target=self.path,
+            headers=tuple((name, str(value)) for name, value in self.headers.items()),
+            body=body,
+            certificate=certificate or b"",
+            source_ip=str(self.client_address[0]),
+            received=datetime.now(UTC),
+        )
+        self._send(self.server.answer(request), close=False)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class' name
+        """Say nothing: the functions log what they did, a request line is not ours to keep."""
+
+    def _read_body(self) -> bytes | None:
+        """The request's body, or None if it is larger than API Gateway takes."""
+        coding = (self.headers.get("Transfer-Encoding") or "").lower()
+        if coding not in self._CODINGS:
+            raise _BadRequestError(f"transfer coding {coding!r} is not supported")
+        if coding == "chunked":
+            return self._read_chunks()
+        stated = self.headers.get("Content-Length") or "0"
+        if not stated.isdecimal():
+            raise _BadRequestError("Content-Length is not a number")
+        if int(stated) > REQUEST_LIMIT_BYTES:
+            self._drain(int(stated))
+            return None
+        return self._read(int(stated))
+
+    def _read_chunks(self) -> bytes | None:
+        body = bytearray()
+        while True:
+            line = self.rfile.readline(1024).split(b";")[0].strip()
+            if not line or not set(line) <= set(b"0123456789abcdefABCDEF"):
+                raise _BadRequestError("a chunk has no size")
+            size = int(line, 16)
+            if len(body) + size > REQUEST_LIMIT_BYTES:
+                return None
+            body += self._read(size)
+            if size == 0:
+                while self.rfile.readline(65537) not in {b"\r\n", b"\n", b""}:
+                    pass
+                return bytes(body)
+            self.rfile.readline(8)
+
+    def _read(self, size: int) -> bytes:
+        body = self.rfile.read(size)
+        if len(body) < size:
+            raise ConnectionError("the client went away within its request")
+        return body
+
+    def _drain(self, size: int) -> None:
+        # Read what the client insists on sending (within reason), or it sees a reset instead of the answer.
+        remaining = min(size, 8 * REQUEST_LIMIT_BYTES)
+        while remaining > 0 and (part := self.rfile.read(min(remaining, 1 << 20))):
+            remaining -= len(part)
+
+    def _send(self, response: Response, *, close: bool) -> None:
+        self.send_response(response.status)
+        for name, value in response.headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(response.body)))
+        if close:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
+        self.wfile.flush()

@@ -1,0 +1,350 @@
+"""AWS Lambda for one machine: every function in worker processes of its own, several at once, reused while warm.
+
+A worker sees only the environment given for its function, is killed at the function's time-out, and dies with this
+process. Nothing is ever forked from this (threaded) process: workers are programs of their own (worker.py).
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from infra.local.errors import LocalStackError
+from infra.local.lambdas import frames as wire
+from infra.local.processes.programs import import_path
+
+# Lambda's own quotas (Lambda developer guide, "Lambda quotas": invocation payload, synchronous).
+PAYLOAD_LIMIT_BYTES = 6 * 1024 * 1024
+INIT_TIMEOUT_SECONDS = 60.0
+# AWS throttles at once; here a start-up burst on two cores is no reason to refuse anybody.
+QUEUE_TIMEOUT_SECONDS = 60.0
+
+
+class FunctionUnknownError(LocalStackError):
+    """No function of that name."""
+
+
+class PayloadTooLargeError(LocalStackError):
+    """The invocation is larger than Lambda takes (413 `RequestTooLargeException`)."""
+
+
+class TooManyRequestsError(LocalStackError):
+    """Every worker the concurrency limit allows was busy for too long (429 `TooManyRequestsException`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """A function as deployed; `handler` is "package.module.attribute" and `environment` all of its variables."""
+
+    name: str
+    handler: str
+    timeout_seconds: float
+    memory_mb: int
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    concurrency: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What came of one invocation: the payload as JSON text and, if the function failed, `error` ("Unhandled")."""
+
+    request_id: str
+    payload: bytes = field(repr=False)
+    error: str | None = None
+
+
+class _Worker:
+    """One process of one function; used by one thread at a time."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
+        self._process = process
+        self._channel = channel
+
+    def receive(self, deadline: float) -> tuple[bytes, bytes]:
+        return wire.receive(self._channel, deadline=deadline), wire.receive(self._channel, deadline=deadline)
+
+    def send(self, header: bytes, payload: bytes, deadline: float) -> None:
+        self._channel.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            wire.send(self._channel, header, payload)
+        except ConnectionError as exc:
+            raise EOFError from exc
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL for the worker and what it started; whoever waits for its answer sees the end of the channel."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> int:
+        """Kill the worker and wait for it; its exit status. For the thread that uses it."""
+        self.kill()
+        status = self._process.wait()
+        self._channel.close()
+        return status
+
+
+class Function:
+    """One deployed function and its workers."""
+
+    def __init__(self, spec: FunctionSpec, *, arn: str, log: Path, spawner: Executor) -> None:
+        self.spec = spec
+        self.arn = arn
+        self.log = log
+        self._spawner = spawner
+        self._changed = threading.Condition()
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._failed_starts: list[bytes] = []
+        self._starting = 0
+        self._waiting = 0
+        self._closed = False
+        log.parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are, those still starting included."""
+        return len(self._idle) + len(self._busy) + self._starting
+
+    def warm(self) -> None:
+        """Start one worker in the background."""
+        with self._changed:
+            if not self._closed and self.workers < self.spec.concurrency:
+                self._start_one()
+
+    def invoke(self, payload: bytes) -> Invocation:
+        """Run the function once and wait for its answer.
+
+        Raises `PayloadTooLargeError`, and `TooManyRequestsError` if no worker became free in time.
+        """
+        if len(payload) > PAYLOAD_LIMIT_BYTES:
+            raise PayloadTooLargeError(f"{len(payload)} byte payload is too large for {self.spec.name}")
+        request_id = str(uuid.uuid4())
+        worker = self._take()
+        if isinstance(worker, bytes):
+            return Invocation(request_id, worker, "Unhandled")
+        started = time.monotonic()
+        self._write(f"START RequestId: {request_id} Version: $LATEST")
+        try:
+            invocation = self._run(worker, request_id, payload)
+        finally:
+            duration = (time.monotonic() - started) * 1000
+            self._write(f"END RequestId: {request_id}\nREPORT RequestId: {request_id} Duration: {duration:.2f} ms")
+        return invocation
+
+    def close(self) -> None:
+        """End every worker, busy or not."""
+        with self._changed:
+            self._closed = True
+            idle, busy = list(self._idle), list(self._busy)
+            self._idle.clear()
+            self._changed.notify_all()
+        for worker in busy:
+            worker.kill()
+        for worker in idle:
+            worker.end()
+
+    def _run(self, worker: _Worker, request_id: str, payload: bytes) -> Invocation:
+        deadline = time.monotonic() + self.spec.timeout_seconds
+        header = {
+            "request_id": request_id,
+            "function_arn": self.arn,
+            "deadline_ms": time.time_ns() // 1_000_000 + int(self.spec.timeout_seconds * 1000),
+        }
+        try:
+            worker.send(json.dumps(header).encode(), payload, deadline)
+            error, result = worker.receive(deadline)
+        except TimeoutError:
+            self._discard(worker)
+            message = f"Task timed out after {self.spec.timeout_seconds:.2f} seconds"
+            return self._sandbox_failure("Sandbox.Timedout", message, request_id)
+        except (EOFError, OSError):
+            status = self._discard(worker)
+            how = f"signal: {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+            return self._sandbox_failure("Runtime.ExitError", f"Runtime exited with error: {how}", request_id)
+        self._give_back(worker)
+        if len(result) > PAYLOAD_LIMIT_BYTES:
+            message = f"Response payload size exceeded maximum allowed payload size ({PAYLOAD_LIMIT_BYTES} bytes)."
+            return self._sandbox_failure("Function.ResponseSizeTooLarge", message, request_id)
+        return Invocation(request_id, result, error.decode() or None)
+
+    def _sandbox_failure(self, error_type: str, message: str, request_id: str) -> Invocation:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._write(f"{now} {request_id} {message}")
+        payload = {"errorType": error_type, "errorMessage": f"RequestId: {request_id} Error: {message}"}
+        return Invocation(request_id, json.dumps(payload).encode(), "Unhandled")
+
+    def _take(self) -> "_Worker | bytes":
+        """A free worker, started if need be, or the error with which starting one failed."""
+        deadline = time.monotonic() + QUEUE_TIMEOUT_SECONDS
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    if self._closed:
+                        raise FunctionUnknownError(f"{self.spec.name} is shut down")
+                    while self._idle:
+                        # The last one used is the warmest; one that died while idle is forgotten.
+                        worker = self._idle.pop()
+                        if worker.alive():
+                            self._busy.add(worker)
+                            return worker
+                        worker.end()
+                    if self._failed_starts:
+                        return self._failed_starts.pop()
+                    if self._starting < self._waiting and self.workers < self.spec.concurrency:
+                        self._start_one()
+                    if not self._changed.wait(deadline - time.monotonic()):
+                        raise TooManyRequestsError(f"{self.spec.name}: all {self.workers} workers are busy")
+            finally:
+                self._waiting -= 1
+
+    def _give_back(self, worker: _Worker) -> None:
+        with self._changed:
+            self._busy.discard(worker)
+            if not self._closed:
+                self._idle.append(worker)
+                self._changed.notify()
+                return
+        worker.end()
+
+    def _discard(self, worker: _Worker) -> int:
+        status = worker.end()
+        with self._changed:
+            self._busy.discard(worker)
+            self._changed.notify()
+        return status
+
+    def _start_one(self) -> None:
+        self._starting += 1
+        threading.Thread(target=self._start, name=f"start-{self.spec.name}", daemon=True).start()
+
+    def _start(self) -> None:
+        # Linux kills a worker when the thread that started it ends (PR_SET_PDEATHSIG); the spawner's thread stays.
+        try:
+            worker = self._spawner.submit(self._spawn).result()
+        except (OSError, RuntimeError) as exc:
+            self._started(None, json.dumps({"errorType": "Runtime.StartError", "errorMessage": str(exc)}).encode())
+            return
+        try:
+            error, payload = worker.receive(time.monotonic() + INIT_TIMEOUT_SECONDS)
+        except (EOFError, OSError):
+            message = f"no worker came up within {INIT_TIMEOUT_SECONDS:.0f} s; see {self.log.name}"
+            failure = {"errorType": "Runtime.InitError", "errorMessage": message}
+            error, payload = b"Unhandled", json.dumps(failure).encode()
+        if error:
+            worker.end()
+            self._started(None, payload)
+        else:
+            self._started(worker, b"")
+
+    def _started(self, worker: _Worker | None, failure: bytes) -> None:
+        with self._changed:
+            self._starting -= 1
+            if worker is None:
+                # Told to one waiter; a warm-up that fails has nobody to tell but the log.
+                if self._waiting > len(self._failed_starts):
+                    self._failed_starts.append(failure)
+            elif not self._closed:
+                self._idle.append(worker)
+                worker = None
+            self._changed.notify_all()
+        if worker is not None:
+            worker.end()
+
+    def _spawn(self) -> _Worker:
+        ours, theirs = socket.socketpair()
+        with theirs, self.log.open("ab") as log:
+            command = [sys.executable, "-u", "-m", "infra.local.lambdas.worker", str(theirs.fileno())]
+            process = subprocess.Popen(
+                command,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        return _Worker(process, ours)
+
+    def _environment(self) -> dict[str, str]:
+        """The function's variables and those that Lambda itself sets ("Defined runtime environment variables")."""
+        given = dict(self.spec.environment)
+        extra_path = given.pop("PYTHONPATH", "")
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "TZ": ":UTC",
+            "PYTHONPATH": os.pathsep.join(filter(None, [import_path(), extra_path])),
+            **given,
+            "_HANDLER": self.spec.handler,
+            "AWS_LAMBDA_FUNCTION_NAME": self.spec.name,
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(self.spec.memory_mb),
+            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{self.spec.name}",
+            "AWS_LAMBDA_LOG_STREAM_NAME": f"{datetime.now(UTC):%Y/%m/%d}/[$LATEST]{uuid.uuid4().hex}",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_python{sys.version_info.major}.{sys.version_info.minor}",
+        }
+
+    def _write(self, text: str) -> None:
+        with self.log.open("a") as log:
+            log.write(text + "\n")
+
+
+class LambdaPool:
+    """All functions of a stack."""
+
+    def __init__(self, *, log_folder: Path, region: str = "us-east-1", account: str = "123456789012") -> None:
+        self._log_folder = log_folder
+        self._region = region
+        self._account = account
+        self._functions: dict[str, Function] = {}
+        # One thread that lives as long as the pool: Linux kills a worker when the thread that started it ends.
+        self._spawner = ThreadPoolExecutor(1, thread_name_prefix="lambda-spawner")
+
+    def arn(self, name: str) -> str:
+        """The ARN that the function of that name has or will have."""
+        return f"arn:aws:lambda:{self._region}:{self._account}:function:{name}"
+
+    def add(self, spec: FunctionSpec) -> Function:
+        """Deploy a function; its first worker starts with its first invocation, or `warm()`."""
+        function = Function(
+            spec,
+            arn=self.arn(spec.name),
+            log=self._log_folder / f"{spec.name}.log",
+            spawner=self._spawner,
+        )
+        self._functions[spec.name] = function
+        return function
+
+    def function(self, name: str) -> Function:
+        """The function of that name; raises `FunctionUnknownError`."""
+        try:
+            return self._functions[name]
+        except KeyError:
+            raise FunctionUnknownError(f"Function not found: {name}") from None
+
+    def invoke(self, name: str, payload: bytes) -> Invocation:
+        """Run a function and wait; raises what `function` and `Function.invoke` raise."""
+        return self.function(name).invoke(payload)
+
+    def stop(self) -> None:
+        """End every worker of every function. Repeats safely."""
+        for function in self._functions.values():
+            function.close()
+        self._spawner.shutdown()

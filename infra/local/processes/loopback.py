@@ -1,0 +1,34 @@
+"""A server on a loopback port, served by threads of this process."""
+
+import threading
+from http.server import HTTPServer
+from typing import Self
+
+from infra.local.processes.programs import LOOPBACK
+
+
+class LoopbackServer:
+    """Starts and stops a server whose port was bound when it was made, so `url` is known before `start`."""
+
+    def __init__(self, server: HTTPServer) -> None:
+        self._server = server
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://{LOOPBACK}:{self._server.server_port}"
+
+    def start(self) -> Self:
+        """Serve until `stop`."""
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop serving and close the port; repeats safely."""
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._thread = None
+        self._server.server_close()

@@ -1,0 +1,133 @@
+"""Programs of the local stack: they never outlive the process that started them."""
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+import delegation
+import infra
+from infra.local.errors import CannotStartError
+from infra.local.processes import tether
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(port: int, method: str = "GET", path: str = "/", headers: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Whether an HTTP server on a loopback port answers, whatever it answers."""
+    with contextlib.closing(http.client.HTTPConnection(LOOPBACK, port, timeout=5)) as connection:
+        try:
+            connection.request(method, path, headers=dict(headers))
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
+
+
+def import_path() -> str:
+    """A PYTHONPATH with which another interpreter finds `delegation` and `infra`, installed or in a checkout."""
+    return os.pathsep.join(str(Path(str(package.__file__)).parents[1]) for package in (delegation, infra))
+
+
+class TetheredProcess:
+    """A running program in a process group of its own, tied to this process by a pipe."""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]", log: Path) -> None:
+        self._popen = popen
+        self.log = log
+
+    @classmethod
+    def start(
+        cls,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        errors: Path | None = None,
+    ) -> Self:
+        """Start `argv` with exactly `env`; its output goes to `log`, its errors too unless `errors` names a file."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-I", "-S", str(Path(tether.__file__)), *argv]
+        with log.open("ab") as output, contextlib.ExitStack() as stack:
+            stderr = stack.enter_context(errors.open("ab")) if errors else subprocess.STDOUT
+            popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=stderr,
+                env=dict(env),
+                start_new_session=True,
+            )
+        return cls(popen, log)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the tether, which is the process group's id too."""
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        """The exit status, or None while the program runs."""
+        return self._popen.poll()
+
+    def wait(self, timeout_seconds: float | None = None) -> int:
+        """Wait for the program, then end what is left of its group; raises `subprocess.TimeoutExpired`."""
+        status = self._popen.wait(timeout_seconds)
+        self._signal(signal.SIGKILL)
+        self._close()
+        return status
+
+    def stop(self, grace_seconds: float = 5.0) -> int:
+        """End the whole group: SIGTERM, after `grace_seconds` SIGKILL; repeats safely."""
+        if self._popen.poll() is None:
+            self._signal(signal.SIGTERM)
+        try:
+            return self.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL for the whole group, without waiting."""
+        self._signal(signal.SIGKILL)
+
+    def tail(self, lines: int = 5) -> str:
+        """The last lines that the program wrote, for an error message."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def wait_until(self, part: str, ready: Callable[[], bool], *, timeout_seconds: float) -> None:
+        """Ask `ready` until it says yes; raises `CannotStartError` with the program's last words otherwise."""
+        deadline = time.monotonic() + timeout_seconds
+        while not ready():
+            if (status := self.poll()) is not None:
+                self.stop()
+                raise CannotStartError(part, f"it ended with status {status}: {self.tail() or 'it said nothing'}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise CannotStartError(part, f"no answer within {timeout_seconds:.0f} s; see {self.log}")
+            time.sleep(0.05)
+
+    def _signal(self, number: signal.Signals) -> None:
+        # A group whose last member is gone is what we want, not an error.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, number)
+
+    def _close(self) -> None:
+        if self._popen.stdin:
+            self._popen.stdin.close()

@@ -1,0 +1,269 @@
+"""A thin reverse proxy in front of an S3 endpoint that holds vended keys to what they were vended for.
+
+Paths, queries, headers and bodies pass as they came, byte for byte; the signature is not checked. A key pair that was
+not vended passes as an administrator. It speaks HTTP/1.1 with keep-alive to the client and opens one connection per
+request to the store (moto closes its connections anyway).
+"""
+
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from infra.local.processes.loopback import LoopbackServer
+from infra.local.processes.programs import LOOPBACK
+from infra.local.s3.requests import ACCESS_DENIED, MALFORMED, MultiDelete, Refusal, S3Request, identify
+from infra.local.s3.vended_keys import VendedKey, VendedKeys
+
+_BLOCK = 1 << 16
+_UPSTREAM_TIMEOUT_SECONDS = 300
+# A request whose body is larger is refused by closing the connection instead of reading it.
+_DRAIN_LIMIT = 64 << 20
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect"})
+# Of the request's own body, which is no longer what is sent.
+_BODY_HEADERS = ("content-length", "content-md5", "x-amz-checksum-", "x-amz-sdk-checksum-algorithm")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class S3Front(LoopbackServer):
+    """Serves on a loopback port; the port is bound at construction, so `url` is known before `start`."""
+
+    def __init__(
+        self,
+        upstream: str,
+        keys: VendedKeys,
+        *,
+        port: int = 0,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """`upstream` is the store's endpoint URL, `keys` the registry that the catalog fills."""
+        self._front = _Server((LOOPBACK, port), upstream, keys, clock)
+        super().__init__(self._front)
+
+    def stop(self) -> None:
+        """Stop serving, end open connections and close the port; repeats safely."""
+        super().stop()
+        self._front.close_connections()
+
+
+class _StoreUnavailable(Exception):
+    """The store did not answer; nothing has been sent to the client yet."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(
+        self, address: tuple[str, int], upstream: str, keys: VendedKeys, clock: Callable[[], datetime]
+    ) -> None:
+        super().__init__(address, _Handler)
+        self.upstream = urlsplit(upstream)
+        self.keys = keys
+        self.clock = clock
+        self._connections: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    def connect(self) -> http.client.HTTPConnection:
+        secure = self.upstream.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        return kind(self.upstream.netloc, timeout=_UPSTREAM_TIMEOUT_SECONDS)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._connections.add(request)
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._connections.discard(request)
+
+    def close_connections(self) -> None:
+        """Wake the threads that wait for a next request on a kept-alive connection, so that they end."""
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away mid-answer is its own business."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = _BLOCK
+
+    def handle_expect_100(self) -> bool:
+        # Answered once the request is known to be allowed, so that a refused upload is never sent.
+        return True
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the parent's name
+        """Requests are not logged: presigned URLs carry tokens."""
+
+    def version_string(self) -> str:
+        return "S3Front"
+
+    def _serve(self) -> None:
+        target = self.requestline.split(" ")[1]
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = S3Request.parse(self.command, target, headers)
+        whose = identify(request, self.server.keys.find, self.server.clock())
+        try:
+            self._serve_as(whose, request, target)
+        except _StoreUnavailable as error:
+            self.close_connection = True
+            self._answer(503, Refusal(503, "ServiceUnavailable", f"the store did not answer: {error}").xml())
+
+    def _serve_as(self, whose: VendedKey | Refusal | None, request: S3Request, target: str) -> None:
+        if isinstance(whose, Refusal):
+            self._refuse(whose)
+        elif whose is None:
+            self._forward(target)
+        elif request.is_multi_delete:
+            self._multi_delete(target, request, whose)
+        elif all(whose.allows(*needed) for needed in request.accesses()):
+            self._forward(target)
+        else:
+            self._refuse(ACCESS_DENIED)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = _serve  # noqa: N815 - http.server's names
+
+    def _multi_delete(self, target: str, request: S3Request, vended: VendedKey) -> None:
+        body = b"".join(self._body())
+        try:
+            delete = MultiDelete(body, request.bucket, vended)
+        except ElementTree.ParseError:
+            self._answer(MALFORMED.status, MALFORMED.xml())
+            return
+        if not delete.denied:
+            self._forward(target, body)
+        elif not delete.any_allowed:
+            self._answer(200, delete.answer(None))
+        else:
+            with contextlib.closing(self.server.connect()) as upstream:
+                answer = self._exchange(upstream, target, delete.allowed_body())
+                content = answer.read()
+            self._answer(answer.status, delete.answer(content) if answer.status == 200 else content)
+
+    def _forward(self, target: str, body: bytes | None = None) -> None:
+        """Send the request as it came (or `body` in place of one already read) and stream the answer back."""
+        with contextlib.closing(self.server.connect()) as upstream:
+            self._relay(self._exchange(upstream, target, body))
+
+    def _exchange(
+        self, upstream: http.client.HTTPConnection, target: str, body: bytes | None
+    ) -> http.client.HTTPResponse:
+        """One request to the store, up to the head of its answer; raises _StoreUnavailable."""
+        try:
+            self._send(upstream, target, body)
+            return upstream.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise _StoreUnavailable(type(error).__name__) from error
+
+    def _send(self, upstream: http.client.HTTPConnection, target: str, body: bytes | None) -> None:
+        upstream.putrequest(self.command, target, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            lower = name.lower()
+            if lower not in _HOP_BY_HOP and not (body is not None and lower.startswith(_BODY_HEADERS)):
+                if body is not None and lower == "transfer-encoding":
+                    continue
+                upstream.putheader(name, value)
+        if body is not None:
+            upstream.putheader("Content-Length", str(len(body)))
+            upstream.endheaders(body)
+        else:
+            upstream.endheaders()
+            for block in self._body(framed=True):
+                upstream.send(block)
+
+    def _relay(self, answer: http.client.HTTPResponse) -> None:
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.headers.items():
+            if name.lower() not in _HOP_BY_HOP and name.lower() != "transfer-encoding":
+                self.send_header(name, value)
+        bodiless = self.command == "HEAD" or answer.status in {204, 304} or answer.status < 200
+        chunked = not bodiless and "content-length" not in answer.headers
+        if chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        if not bodiless:
+            while block := answer.read(_BLOCK):
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(block), block) if chunked else block)
+            if chunked:
+                self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            # The client has sent no body and will not; what it does next is not certain enough to keep the connection.
+            self.close_connection = True
+        elif int(self.headers.get("Content-Length") or 0) > _DRAIN_LIMIT:
+            self.close_connection = True
+        else:
+            for _ in self._body():
+                pass
+        self._answer(refusal.status, refusal.xml())
+
+    def _answer(self, status: int, content: bytes) -> None:
+        self.send_response_only(status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+        self.wfile.flush()
+
+    def _body(self, *, framed: bool = False) -> Iterator[bytes]:
+        """The request's body in blocks; `framed` keeps the chunk framing of a chunked one, trailers included."""
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.send_response_only(100)
+            self.end_headers()
+            self.wfile.flush()
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            yield from _chunks(self.rfile, framed=framed)
+            return
+        left = int(self.headers.get("Content-Length") or 0)
+        while left > 0:
+            block = self.rfile.read(min(left, _BLOCK))
+            if not block:
+                raise ConnectionError("the client went away in the middle of its body")
+            left -= len(block)
+            yield block
+
+
+def _chunks(source: BufferedIOBase, *, framed: bool) -> Iterator[bytes]:
+    """A chunked body (RFC 9112 §7.1), with or without its framing."""
+    while True:
+        line = source.readline(_BLOCK)
+        size = int(line.partition(b";")[0], 16) if line.strip() else -1
+        if size < 0:
+            raise ConnectionError("the client went away in the middle of its body")
+        data = source.read(size)
+        if framed:
+            yield line
+        if data:
+            yield data
+        ending = source.readline(_BLOCK)
+        if framed:
+            yield ending
+        if size == 0:
+            while ending.strip():
+                ending = source.readline(_BLOCK)
+                if framed:
+                    yield ending
+            return
