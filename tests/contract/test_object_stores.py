@@ -149,7 +149,7 @@ def test_read_what_is_there_and_say_what_is_not(side: Side) -> None:
 def test_delete_says_so_for_every_key_absent_ones_too(side: Side) -> None:
     fill(side, "a", "stays")
     result = delete(side, "a", "absent", "stays/below")
-    assert (set(result.deleted), result.failed, result.markers) == ({"a", "absent", "stays/below"}, (), False)
+    assert (set(result.deleted), result.failed, result.delete_markers) == ({"a", "absent", "stays/below"}, (), False)
     assert left(side) == {"stays"}
 
 
@@ -175,7 +175,7 @@ def test_versioned_buckets_are_told_apart(side: Side) -> None:
     if side.versions is not None:
         assert side.store.versioned(side.versions) is True
         side.put(side.versions, "a", b"")
-        assert side.store.delete(side.versions, ["a"]).markers
+        assert side.store.delete(side.versions, ["a"]).delete_markers
 
 
 def test_a_probe_leaves_nothing_behind(side: Side) -> None:

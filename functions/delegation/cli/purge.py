@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -35,84 +36,94 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
-class Outside(StrEnum):
-    """What becomes of reachable files outside the table's own locations."""
+class OutsidePolicy(StrEnum):
+    """What happens to reachable files outside the table's own locations."""
 
     KEEP = "keep"
     REFUSE = "refuse"
     DELETE = "delete"
 
 
+MetadataArgument = Annotated[
+    str,
+    typer.Argument(metavar="METADATA_LOCATION", show_default=False, help="The table's current metadata.json."),
+]
+EngineOption = Annotated[EngineName, typer.Option("--engine", help="Purge in this process, or with a Spark session.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Write the plan and delete nothing.")]
+PlanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="DIR_OR_URI",
+        show_default=False,
+        help="Where to write plan and receipt; a plan that exists there is executed. Default: ./delegation-plans/ID.",
+    ),
+]
+S3EndpointOption = Annotated[
+    str | None,
+    typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="URL of an S3-compatible store."),
+]
+OutsideOption = Annotated[
+    OutsidePolicy, typer.Option("--outside", help="What to do with files outside the table's own locations.")
+]
+ProtectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--protect",
+        metavar="OTHER_METADATA_LOCATION",
+        help="The metadata.json of another table whose files must stay; may be repeated.",
+    ),
+]
+ExperimentalOption = Annotated[
+    bool, typer.Option("--experimental-format", help="Try a format version that this release may not read completely.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
 def purge_command(
     ctx: typer.Context,
-    metadata_location: Annotated[
-        str,
-        typer.Argument(metavar="METADATA_LOCATION", show_default=False, help="The table's current metadata.json."),
-    ],
+    metadata_location: MetadataArgument,
     *,
-    engine: Annotated[
-        EngineName, typer.Option("--engine", help="Purge in this process, or with a Spark session.")
-    ] = EngineName.INLINE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the plan and delete nothing.")] = False,
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            "--plan",
-            metavar="DIR_OR_URI",
-            show_default=False,
-            help="Where plan and receipt lie; a plan that is there is executed. By default ./delegation-plans/ID.",
-        ),
-    ] = None,
-    s3_endpoint: Annotated[
-        str | None, typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="An S3 other than AWS'.")
-    ] = None,
-    outside: Annotated[
-        Outside, typer.Option("--outside", help="What becomes of files outside the table's own locations.")
-    ] = Outside.KEEP,
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--protect",
-            metavar="OTHER_METADATA_LOCATION",
-            help="The metadata.json of another table whose files have to stay; may be repeated.",
-        ),
-    ] = None,
-    experimental_format: Annotated[
-        bool, typer.Option("--experimental-format", help="Try a format version that is not known to be read whole.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even at a terminal.")] = False,
+    engine: EngineOption = EngineName.INLINE,
+    dry_run: DryRunOption = False,
+    plan: PlanOption = None,
+    s3_endpoint: S3EndpointOption = None,
+    outside: OutsideOption = OutsidePolicy.KEEP,
+    protect: ProtectOption = None,
+    experimental_format: ExperimentalOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Delete all files of a table that its metadata file reaches, with your own credentials, without any service.
 
-    For a table that is gone from its catalog. Stopped at any point, the same command goes on. Exit status: 0 done,
-    3 refused by a guard, 4 some keys could not be deleted, 5 corrupt, 1 anything else.
+    For a table that is no longer in its catalog. Safe to interrupt: rerun the same command to resume. Exit status:
+    0 done, 3 refused by a guard, 4 some keys could not be deleted, 5 corrupt metadata, 1 any other error.
     """
     if not (yes or dry_run) and at_a_terminal():
-        question = f"This deletes every file that {metadata_location} reaches, for good. Go on?"
+        question = f"This permanently deletes every file that {metadata_location} reaches. Continue?"
         typer.confirm(question, abort=True, err=True)
     options = PurgeOptions(outside=outside.value, dry_run=dry_run, experimental_format=experimental_format)
-    wanted = DirectPurge(metadata_location, engine.value, options, tuple(protect or ()))
+    purge = DirectPurge(metadata_location, engine.value, options, tuple(protect or ()))
+    report = _run(purge, plan, S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None))
+    report.show(ctx, as_json=as_json)
+    raise typer.Exit(_status(report.problem)[1])
+
+
+def _run(purge: DirectPurge, plan: str | None, settings: S3Settings) -> "_Report":
+    report = _Report(purge.engine, plan)
     started = time.monotonic()
-    place = plan
-    run: DirectRun | None = None
-    result: PurgeResult | None = None
-    problem: DelegationError | None = None
     try:
-        place = plan or default_place(metadata_location)
-        settings = S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None)
-        run = DirectRun(wanted, DirectResources(place, settings))
-        result = run()
+        report.plan = plan or default_place(purge.metadata_location)
+        report.run = DirectRun(purge, DirectResources(report.plan, settings))
+        report.result = report.run()
     except DelegationError as error:
-        problem = error
+        report.problem = error
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"pyspark", "pyarrow", "py4j"}:
             raise
-        problem = CommandUnavailable("spark", f"the module {error.name} is not installed")
-    told = _told(run, result, problem, seconds=time.monotonic() - started) | {"engine": engine.value, "plan": place}
-    forecast = result.forecast.text() if result and result.forecast else None
-    _show(ctx, told, problem, forecast=forecast, as_json=as_json)
-    raise typer.Exit(_status(problem)[1])
+        report.problem = CommandUnavailable("spark", f"the module {error.name} is not installed")
+    report.seconds = time.monotonic() - started
+    return report
 
 
 def _status(problem: DelegationError | None) -> tuple[str, int]:
@@ -129,36 +140,52 @@ def _status(problem: DelegationError | None) -> tuple[str, int]:
             return "FAILED", 1
 
 
-def _told(
-    run: DirectRun | None, result: PurgeResult | None, problem: DelegationError | None, *, seconds: float
-) -> dict[str, Any]:
-    attempt = run.attempt if run is not None else None
-    counts = {finding.code: finding.count for finding in result.findings} if result is not None else {}
-    return {
-        "status": result.status if result is not None else _status(problem)[0],
-        "files_planned": result.files_planned if result is not None else None,
-        "files_deleted": result.files_deleted if result else attempt.reported.files_deleted if attempt else 0,
-        "bytes_deleted": result.bytes_deleted if result else attempt.reported.bytes_deleted if attempt else 0,
-        "files_failed": problem.count if isinstance(problem, FilesNotDeleted) else 0,
-        "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(guards.OUTSIDE, 0),
-        "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(guards.SHARED, 0),
-        "seconds": round(seconds, 3),
-        "error_code": None if problem is None else problem.code,
-    } | ({"estimate": result.forecast.model_dump(mode="json")} if result and result.forecast else {})
+@dataclass
+class _Report:
+    """How far a purge came, and why it ended there."""
 
+    engine: str
+    plan: str | None
+    run: DirectRun | None = None
+    result: PurgeResult | None = None
+    problem: DelegationError | None = None
+    seconds: float = 0.0
 
-def _show(
-    ctx: typer.Context, told: dict[str, Any], problem: DelegationError | None, *, forecast: str | None, as_json: bool
-) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps(told | ({"message": str(problem)} if problem else {}), ensure_ascii=False) + "\n")
-    elif problem is not None:
-        output_of(ctx).problem(problem)
-    elif told["status"] == "PLANNED":
-        typer.echo(f"Planned {told['files_planned']:,} files; the plan lies in {told['plan']}, nothing was deleted.")
-        typer.echo(f"Executing it takes {forecast}.")
-    else:
-        typer.echo(
-            f"Deleted {told['files_deleted']:,} files, {told['bytes_deleted']:,} bytes; kept "
-            f"{told['files_outside']:,} outside and {told['files_protected']:,} of others; receipt in {told['plan']}."
-        )
+    def document(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        run, result, problem = self.run, self.result, self.problem
+        done = result or (run.attempt.reported if run and run.attempt else None)
+        counts = {finding.code: finding.count for finding in result.findings} if result else {}
+        document: dict[str, Any] = {
+            "status": result.status if result else _status(problem)[0],
+            "files_planned": result.files_planned if result else None,
+            "files_deleted": done.files_deleted if done else 0,
+            "bytes_deleted": done.bytes_deleted if done else 0,
+            "files_failed": problem.count if isinstance(problem, FilesNotDeleted) else 0,
+            "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(guards.OUTSIDE, 0),
+            "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(guards.SHARED, 0),
+            "seconds": round(self.seconds, 3),
+            "error_code": problem.code if problem else None,
+        }
+        if result and result.forecast:
+            document["estimate"] = result.forecast.model_dump(mode="json")
+        document |= {"engine": self.engine, "plan": self.plan}
+        return document | {"message": str(problem)} if problem else document
+
+    def show(self, ctx: typer.Context, *, as_json: bool) -> None:
+        """Print the outcome, or the error and what to do next."""
+        document = self.document()
+        if as_json:
+            sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        elif self.problem is not None:
+            output_of(ctx).problem(self.problem)
+        elif document["status"] == "PLANNED":
+            forecast = self.result.forecast.text() if self.result and self.result.forecast else "an unknown time"
+            typer.echo(f"Planned {document['files_planned']:,} files in {self.plan}; nothing was deleted.")
+            typer.echo(f"Executing the plan takes {forecast}.")
+        else:
+            typer.echo(
+                f"Deleted {document['files_deleted']:,} files, {document['bytes_deleted']:,} bytes; kept "
+                f"{document['files_outside']:,} outside the table's locations and {document['files_protected']:,} of "
+                f"other tables; receipt in {self.plan}."
+            )

@@ -1,4 +1,4 @@
-"""The API: Powertools' event handler over `routes`, with every error told as an ErrorResponse.
+"""The API: Powertools' event handler over `routes`, with every error answered as an ErrorResponse.
 
 Nothing here reads the environment or makes a client: `create_app` is given what it works with.
 """
@@ -13,7 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.answers import BASE_PATH
 from delegation.edge.errors import MethodNotAllowed, RouteNotFound
-from delegation.edge.problems import Problem, problem_of
+from delegation.edge.problems import problem_of
 from delegation.edge.routes import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Dependencies, Endpoint, Routes, Served
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.errors import DelegationError
@@ -29,10 +29,19 @@ _JSON: Final = "application/json"
 def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> Handler:
     """A handler for API Gateway's REST proxy events (payload format 1.0), with or without BASE_PATH in their path."""
     telemetry = Telemetry(logger, metrics)
-    routes = Routes(deps, telemetry)
     # Debug would print whole events; it must not be a matter of an environment variable.
     app = APIGatewayRestResolver(strip_prefixes=[BASE_PATH], debug=False)
+    _add_routes(app, Routes(deps, telemetry))
+    _add_error_handlers(app, telemetry)
 
+    def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        telemetry.begin(request_id_of(event))
+        return app.resolve(event, context)
+
+    return handle
+
+
+def _add_routes(app: APIGatewayRestResolver, routes: Routes) -> None:
     def answer(endpoint: Endpoint, run: Callable[[], Served]) -> Response[str]:
         app.context["operation"] = endpoint.operation
         return _response(app, run())
@@ -57,31 +66,27 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> Handl
         others = [method for method in _METHODS if method != endpoint.method]
         app.route(_rule(endpoint), method=others)(_refusing(endpoint))
 
-    def told(problem: Problem) -> Response[str]:
+
+def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> None:
+    """Every error becomes an ErrorResponse: our own are counted by code, any other is a fault of this service."""
+
+    def answer(error: Exception, note: Callable[..., None]) -> Response[str]:
+        problem = problem_of(error)
+        note(app.context.get("operation", _UNKNOWN), problem, error)
         return _response(app, Served(problem.status, problem.body, problem.headers))
 
-    def foreseen(error: DelegationError) -> Response[str]:
-        problem = problem_of(error)
-        telemetry.refused(app.context.get("operation", _UNKNOWN), problem, error)
-        return told(problem)
+    def expected(error: DelegationError) -> Response[str]:
+        return answer(error, telemetry.refused)
 
-    def unforeseen(error: Exception) -> Response[str]:
-        problem = problem_of(error)
-        telemetry.broke(app.context.get("operation", _UNKNOWN), problem, error)
-        return told(problem)
+    def unexpected(error: Exception) -> Response[str]:
+        return answer(error, telemetry.broke)
 
     def not_found(_error: NotFoundError) -> Response[str]:
-        return foreseen(RouteNotFound())
+        return expected(RouteNotFound())
 
-    app.exception_handler(DelegationError)(foreseen)
-    app.exception_handler(Exception)(unforeseen)
+    app.exception_handler(DelegationError)(expected)
+    app.exception_handler(Exception)(unexpected)
     app.exception_handler(NotFoundError)(not_found)
-
-    def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-        telemetry.begin(request_id_of(event))
-        return app.resolve(event, context)
-
-    return handle
 
 
 def _rule(endpoint: Endpoint) -> str:

@@ -62,12 +62,12 @@ class KeyFailure:
 class BatchResult:
     """What the store said about each key of a batch: every key is in exactly one of the two.
 
-    `markers` is true when a delete only added a delete marker: the bucket is versioned and nothing was freed.
+    `delete_markers` is true when a delete only added a delete marker: the bucket is versioned and nothing was freed.
     """
 
     deleted: tuple[str, ...]
     failed: tuple[KeyFailure, ...] = ()
-    markers: bool = False
+    delete_markers: bool = False
 
 
 class Deletable(Protocol):

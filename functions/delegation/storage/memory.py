@@ -96,7 +96,9 @@ class MemoryObjectStore:
                 self.objects.pop((bucket, key), None)
                 deleted.append(key)
                 self.deleted.append(uri_of(bucket, key))
-            return BatchResult(tuple(deleted), tuple(failed), markers=bool(deleted) and bucket in self._versioned)
+            return BatchResult(
+                tuple(deleted), tuple(failed), delete_markers=bool(deleted) and bucket in self._versioned
+            )
 
     def probe_delete(self, prefix: str) -> str | None:
         with self.faults.call("probe"):

@@ -118,7 +118,7 @@ class S3ObjectStore:
             for result in results:
                 deleted.extend(result.deleted)
                 failed.extend(result.failed)
-                markers = markers or result.markers
+                markers = markers or result.delete_markers
                 if credential is not None and any(failure.code == EXPIRED for failure in result.failed):
                     self._replace(f"s3://{bucket}/{group[0]}", credential)
         return BatchResult(tuple(deleted), tuple(failed), markers)
@@ -279,12 +279,12 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchR
     markers = any(one.get("DeleteMarker") for one in confirmed)
     deleted = {one["Key"] for one in confirmed}
     if len(deleted) == len(asked) and not answer.get("Errors"):
-        return BatchResult(tuple(deleted), markers=markers)
+        return BatchResult(tuple(deleted), delete_markers=markers)
     codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in asked}
     deleted.update(key for key, code in codes.items() if code in ABSENT)
     left = {key: codes.get(key, "NoAnswer") for key in keys if key not in deleted}
     failed = tuple(KeyFailure(key, EXPIRED if code in EXPIRED_CODES else code) for key, code in left.items())
-    return BatchResult(tuple(deleted), failed, markers=markers)
+    return BatchResult(tuple(deleted), failed, delete_markers=markers)
 
 
 def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
@@ -296,7 +296,7 @@ def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
         return _all_failed([key], "ConnectionFailed")
     except ResponseParserError:
         return _all_failed([key], "NoAnswer")
-    return BatchResult((key,), markers=bool(answer.get("DeleteMarker")))
+    return BatchResult((key,), delete_markers=bool(answer.get("DeleteMarker")))
 
 
 def _all_failed(keys: Sequence[str], code: str) -> BatchResult:

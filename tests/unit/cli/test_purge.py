@@ -292,7 +292,7 @@ def test_people_read_what_was_done_and_what_to_do_next(bucket: Bucket) -> None:
     bucket.fill()
     planned = bucket.call("--dry-run").stdout
     assert "nothing was deleted" in planned
-    assert "Executing it takes about 1 s and less than 0.01 USD" in planned
+    assert "Executing the plan takes about 1 s and less than 0.01 USD" in planned
     refused = bucket.call(table="sibling")
     assert refused.exit_code == 3
     assert "Next:" in refused.stderr

@@ -122,7 +122,7 @@ def test_numbers_that_cannot_work_are_refused(numbers: dict[str, int]) -> None:
 def test_delete_markers_are_noticed() -> None:
     store = store_with(records(2), versioned_buckets=["b"])
     with deleter(store) as run:
-        assert run.delete(records(2), nothing).markers
+        assert run.delete(records(2), nothing).delete_markers
 
 
 class Limited:
@@ -183,7 +183,7 @@ def test_told_to_stop_while_the_store_throttles_it_stops_within_a_look_up() -> N
     policy = DeletePolicy(threads=16)
     with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run, pytest.raises(AttemptHandedOver):
         run.delete(records(20_000), checkpoint)
-    assert 20 < clock.now <= 20 + policy.look_up
+    assert 20 < clock.now <= 20 + policy.checkpoint_seconds
     assert len(store.objects) == 20_000
 
 

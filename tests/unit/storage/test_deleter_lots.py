@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import BatchResult, KeyFailure
-from delegation.storage.deleter import DeletePolicy, Deleter, Failure
+from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.lots import Failure
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.rate import RatePolicy
 

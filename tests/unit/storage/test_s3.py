@@ -205,8 +205,8 @@ def test_each_key_has_its_own_verdict() -> None:
 
 def test_a_delete_marker_is_noticed() -> None:
     answer = {"Deleted": [{"Key": "k", "DeleteMarker": True}]}
-    assert store_with({"key-0-0": Client(answer)}).delete("b", ["k"]).markers
-    assert store_with({"key-0-0": Client({"DeleteMarker": True})}).delete("b", ["\x01"]).markers
+    assert store_with({"key-0-0": Client(answer)}).delete("b", ["k"]).delete_markers
+    assert store_with({"key-0-0": Client({"DeleteMarker": True})}).delete("b", ["\x01"]).delete_markers
 
 
 def test_keys_that_xml_cannot_carry_go_alone() -> None:

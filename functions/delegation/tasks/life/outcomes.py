@@ -24,7 +24,7 @@ class ErrorClass(StrEnum):
 
 
 _FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING})
-"""What is no error of the work: tried again at once (or after a stated wait), also by a synchronous task."""
+"""No failure of the work: retried at once (or after a given wait), also for a synchronous task."""
 _EXCUSED: Final = frozenset({ErrorClass.HANDED_OVER, ErrorClass.WAITING})
 _PARKED: Final = "error:"
 """Begins a pending result that is an error; a result is JSON, which never begins so."""
@@ -49,33 +49,54 @@ def after_error(
 ) -> Task:
     """A held task after its attempt ended with `error`: RETRY_SCHEDULED, or FAILURE when no attempt is left.
 
-    The next attempt is due after the policy's backoff, at once when nothing went wrong with the work, or after `wait`.
-
-    A cancelled task is FAILURE whatever the error. A parent is only after its children: until then its error is parked
-    beside what would be its result, and further attempts look after them without doing the work again.
-
-    A synchronous task that errs before its work had effects is FAILURE at once (DESIGN §3, "Failing before the first
-    delete"): its caller is told that it failed and that all is untouched.
+    The next attempt is due after the policy's backoff, at once when the work did not fail, or after `wait`. A cancelled
+    task is FAILURE whatever the error; a task with children only after all of them have ended.
     """
-    retry = policies.retry(task.task_type)
-    cancelling = task.cancel_requested and error.kind is not ErrorClass.WAITING
-    children_first = bool(task.children) and not error.after_children and error.kind is not ErrorClass.WAITING
-    has_to_see_to_children = cancelling and children_first
-    if cancelling and not has_to_see_to_children:
-        return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request", extended=error.summary)
+    if error.kind is not ErrorClass.WAITING:
+        children_first = bool(task.children) and not error.after_children
+        if task.cancel_requested and children_first:
+            return _retried(task, error, now, policies, wait=wait, excuse=True)
+        if task.cancel_requested:
+            return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request", extended=error.summary)
+        if _is_final(task, error, policies) and children_first:
+            return _failed_before_its_children(task, error, now, policies)
+        if _is_final(task, error, policies):
+            return t.fail(task, now, code=error.code, summary=error.summary, extended=error.extended)
+    return _retried(task, error, now, policies, wait=wait, excuse=_is_excused(task, error))
+
+
+def _is_final(task: Task, error: AttemptError, policies: Policies) -> bool:
+    """Whether no further attempt is made.
+
+    A synchronous task that fails before its work had effects gets none: its caller learns that nothing was changed.
+    """
     untouched = task.synchronous and task.effects_began_ts is None and error.kind not in _FREE
+    exhausted = not _is_excused(task, error) and policies.retry(task.task_type).exhausted(task)
+    return untouched or error.kind is ErrorClass.PERMANENT or exhausted
+
+
+def _is_excused(task: Task, error: AttemptError) -> bool:
+    """Whether the attempt does not count against the policy's limit."""
     throttled = error.kind is ErrorClass.THROTTLED
-    excuse = has_to_see_to_children or error.kind in _EXCUSED or (throttled and task.throttled_count < MAX_EXCUSED)
-    over = untouched or error.kind is ErrorClass.PERMANENT or (not excuse and retry.exhausted(task))
-    if over and children_first and not cancelling:
-        task = task if task.pending_result is not None else task.evolve(pending_result=_parked(error))
-        wait, excuse = timedelta(0), True
-    elif over and not has_to_see_to_children:
-        return t.fail(task, now, code=error.code, summary=error.summary, extended=error.extended)
-    if wait is None:
-        # Excused attempts leave the count of the others flat; the wait grows with them all the same.
+    return error.kind in _EXCUSED or (throttled and task.throttled_count < MAX_EXCUSED)
+
+
+def _failed_before_its_children(task: Task, error: AttemptError, now: datetime, policies: Policies) -> Task:
+    """The task keeps its first error as pending result; further attempts only wait for the children."""
+    kept = task if task.pending_result is not None else task.evolve(pending_result=_parked(error))
+    return _retried(kept, error, now, policies, wait=timedelta(0), excuse=True)
+
+
+def _retried(
+    task: Task, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None, excuse: bool
+) -> Task:
+    throttled = error.kind is ErrorClass.THROTTLED
+    if wait is None and error.kind in _FREE:
+        wait = timedelta(0)
+    elif wait is None:
+        # An excused attempt does not count against the limit, but the backoff still grows with it.
         failures = max(task.unexcused_attempts, 1) + (task.throttled_count if throttled else 0)
-        wait = timedelta(0) if error.kind in _FREE else retry.backoff(failures)
+        wait = policies.retry(task.task_type).backoff(failures)
     return t.schedule_retry(
         task,
         now,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import PlanStore
-from delegation.storage.deleter import THROTTLED, Deleter, Outcome, sample
+from delegation.storage.deleter import Deleter
+from delegation.storage.lots import THROTTLED, Outcome, sample
 from delegation.worksets.chunks import Chunk, Phase, read_chunk
 from delegation.worksets.index import SAMPLE, PlanIndex
 from delegation.worksets.limits import PlanGuard
@@ -31,7 +32,7 @@ class Tally:
     permanent: int = 0
     throttled: int = 0
     sample: tuple[tuple[str, str], ...] = ()
-    markers: bool = False
+    delete_markers: bool = False
 
     def add(self, other: "Tally") -> None:
         self.files += other.files
@@ -40,7 +41,7 @@ class Tally:
         self.permanent += other.permanent
         self.throttled += other.throttled
         self.sample = (*self.sample, *other.sample)[:SAMPLE]
-        self.markers = self.markers or other.markers
+        self.delete_markers = self.delete_markers or other.delete_markers
 
 
 def delete_chunks(
@@ -65,7 +66,7 @@ def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
 
 
 def _booked(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
-    if outcome.markers:
+    if outcome.delete_markers:
         marks.mark_versioned()
     if outcome.failures:
         marks.keep_failures(chunk, ((failure.path, failure.code) for failure in outcome.failures))
@@ -78,7 +79,7 @@ def _booked(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
         permanent=sum(not failure.passing for failure in outcome.failures),
         throttled=sum(failure.code in THROTTLED for failure in outcome.failures),
         sample=sample(outcome.failures, SAMPLE),
-        markers=outcome.markers,
+        delete_markers=outcome.delete_markers,
     )
 
 
