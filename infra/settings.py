@@ -15,7 +15,7 @@ def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-Listing = Annotated[tuple[str, ...], BeforeValidator(_split)]
+CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list; on the command line, where context is text, separated by commas."""
 
 
@@ -51,7 +51,7 @@ class Settings(BaseModel):
     truststore_version: str | None = None
     client_subject: str = Field(min_length=1)
     client_issuer: str = Field(min_length=1)
-    client_serials: Listing = ()
+    client_serials: CommaSeparated = ()
     client_crl: str | None = None
     token_issuer: str = Field(min_length=1)
     token_jwks_url: str | None = Field(None, pattern=r"^https://")
@@ -69,9 +69,9 @@ class Settings(BaseModel):
     emr_max_vcpu: int = Field(64, ge=4)
     emr_max_memory_gb: int = Field(256, ge=16)
     emr_idle_minutes: int = Field(5, ge=1, le=10080)
-    emr_subnet_ids: Listing = ()
-    emr_security_group_ids: Listing = ()
-    behaviors: Listing = ()
+    emr_subnet_ids: CommaSeparated = ()
+    emr_security_group_ids: CommaSeparated = ()
+    behaviors: CommaSeparated = ()
     package: str | None = None
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
     properties: dict[str, str]

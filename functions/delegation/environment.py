@@ -13,7 +13,10 @@ class EnvironmentSettings(BaseModel):
     every setting it has.
     """
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True, extra="ignore", hide_input_in_errors=True)
+    # Built when first read: a function reads two or three of the settings that its modules define.
+    model_config = ConfigDict(
+        frozen=True, populate_by_name=True, extra="ignore", hide_input_in_errors=True, defer_build=True
+    )
 
     @classmethod
     def read(cls) -> Self:

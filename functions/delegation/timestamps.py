@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, AwareDatetime, TypeAdapter, ValidationError
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, TypeAdapter, ValidationError
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -22,7 +22,7 @@ def isoformat(moment: datetime) -> str:
 
 _SHORT: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_ISO_8601: Final = TypeAdapter(timedelta)
+_ISO_8601: Final = TypeAdapter(timedelta, config=ConfigDict(defer_build=True))
 _LONGEST: Final = timedelta(days=3650)
 
 

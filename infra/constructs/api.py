@@ -50,7 +50,7 @@ _ACCESS_LOG: Final = {
 }
 
 
-class Api(Construct):
+class EdgeApi(Construct):
     """Mutual TLS, the authorizer on every route, one proxy route: the function answers unknown paths itself.
 
     Bodies carry credentials, so neither log ever holds a body, a query or a header (DESIGN §6).

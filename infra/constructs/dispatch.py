@@ -16,7 +16,7 @@ from infra.environment import (
 )
 
 
-class DispatchQueue(Construct):
+class DispatchSqsQueue(Construct):
     """Messages are hints that hold `{task_id, n}` (DESIGN §4): a lost one is made up for, a dead one is kept."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:

@@ -17,8 +17,8 @@ from infra.local.aws.clock import Clock
 from infra.local.aws.poller import Mapping, Poller
 from infra.local.aws.server import ACCOUNT, REGION
 from infra.local.backends import POLARIS_SCOPE, REALM, Backends
-from infra.local.emr.endpoint import EmrServerless
-from infra.local.emr.spark_jobs import SparkJobs
+from infra.local.emr.endpoint import EmrServerlessEndpoint
+from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.endpoints import Endpoints, client
 from infra.local.identities import TOKEN_AUDIENCE, Identities
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
@@ -33,7 +33,7 @@ _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class LocalDeployment:
     """What the summary tells of it."""
 
     endpoints: Endpoints
@@ -49,7 +49,7 @@ def deploy(
     lambdas: LambdaPool,
     logs: Path,
     cleanup: contextlib.ExitStack,
-) -> Deployment:
+) -> LocalDeployment:
     """Create and start all of it; `cleanup` ends what has started, the functions first."""
     aws, keys = backends.aws, backends.endpoints.keys
     emr = _start_emr(backends.endpoints, logs, cleanup)
@@ -90,22 +90,26 @@ def deploy(
     clock.start()
     for name in _WARM:
         lambdas.function(name).warm()
-    return Deployment(endpoints, queue, machine)
+    return LocalDeployment(endpoints, queue, machine)
 
 
-def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) -> EmrServerless:
+def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) -> EmrServerlessEndpoint:
     def download(bucket: str, key: str, target: Path) -> None:
         with contextlib.closing(client("s3", endpoints.s3, endpoints.keys)) as s3:
             s3.download_file(bucket, key, str(target))
 
-    jobs = SparkJobs(log_folder=logs / "emr", environment=endpoints.environment(), download=download)
-    emr = EmrServerless(jobs, region=REGION, account=ACCOUNT).start()
+    jobs = LocalSparkJobs(log_folder=logs / "emr", environment=endpoints.environment(), download=download)
+    emr = EmrServerlessEndpoint(jobs, region=REGION, account=ACCOUNT).start()
     cleanup.callback(emr.stop)
     return emr
 
 
 def _describe(
-    options: StackOptions, backends: Backends, identities: Identities, emr: EmrServerless, queue: resources.Queue
+    options: StackOptions,
+    backends: Backends,
+    identities: Identities,
+    emr: EmrServerlessEndpoint,
+    queue: resources.Queue,
 ) -> Resources:
     """The deployment as the table of functions wants it; the state machine comes later, it names the functions."""
     service_id, service_secret = backends.polaris.service

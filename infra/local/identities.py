@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import SecretStr
 
-from infra.local.catalog.principals import OWNER, SERVICE, Principal
+from infra.local.catalog.principals import OWNER, SERVICE, LocalPrincipal
 from infra.local.front.issuer import SCOPE, OAuth2Client, TokenIssuer
 from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
 
@@ -24,8 +24,8 @@ class Identities:
     certificate: KeyPair
     issuer: TokenIssuer
     oauth2: OAuth2Client
-    owner: Principal
-    service: Principal
+    owner: LocalPrincipal
+    service: LocalPrincipal
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -38,8 +38,8 @@ class Identities:
             certificate=authority.issue_client(CLIENT_ID),
             issuer=TokenIssuer([oauth2], audience=TOKEN_AUDIENCE),
             oauth2=oauth2,
-            owner=Principal("owner", "owner", _secret(), OWNER),
-            service=Principal("delegation", "delegation", _secret(), SERVICE),
+            owner=LocalPrincipal("owner", "owner", _secret(), OWNER),
+            service=LocalPrincipal("delegation", "delegation", _secret(), SERVICE),
         )
 
     @property

@@ -14,10 +14,10 @@ from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import ACCOUNT, REGION
 from infra.local.backends import POLARIS_SCOPE, REALM, Backends, start_backends
-from infra.local.deployment import Deployment, deploy
+from infra.local.deployment import LocalDeployment, deploy
 from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
-from infra.local.front.apigateway import Api
+from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
@@ -122,7 +122,7 @@ class LocalStack:
             api=lambdas.function("api"),
             authorizer=lambdas.function("authorizer"),
             tls=TlsFiles(identities.server.cert, identities.server.key, identities.authority.files.cert),
-            gateway=Api("localhost", BASE_PATH, REGION, ACCOUNT),
+            gateway=LocalApiGateway("localhost", BASE_PATH, REGION, ACCOUNT),
             port=self._options.port,
         )
         cleanup.callback(front.stop)
@@ -153,7 +153,7 @@ def _stack_file(front: Front, identities: Identities, backends: Backends) -> Sta
 
 
 def _parts(
-    front: Front, identities: Identities, backends: Backends, deployment: Deployment, logs: Path
+    front: Front, identities: Identities, backends: Backends, deployment: LocalDeployment, logs: Path
 ) -> tuple[Part, ...]:
     endpoints = deployment.endpoints
     return (

@@ -3,9 +3,9 @@
 from aws_cdk import Stack
 from constructs import Construct
 
-from infra.constructs.api import Api
+from infra.constructs.api import EdgeApi
 from infra.constructs.code import Code
-from infra.constructs.dispatch import DispatchQueue, SweepSchedule
+from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import Functions
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.security.nag import acknowledge_below
@@ -25,7 +25,7 @@ class ServiceStack(Stack):
         super().__init__(scope, construct_id, description="Polaris Delegation Service: API, workflow, engines")
         keep = retention(settings.log_retention_days)
         code = Code(self, "Code", package=settings.package)
-        self.dispatch = DispatchQueue(self, "Dispatch")
+        self.dispatch = DispatchSqsQueue(self, "Dispatch")
         self.spark = SparkApplication(self, "Spark", settings=settings, code=code, data=data.grants, log_retention=keep)
         machine_arn = state_machine_arn(self, settings.stage)
         self.resources = _resources(settings, data, self.dispatch, self.spark, machine_arn)
@@ -58,7 +58,7 @@ class ServiceStack(Stack):
         self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, log_retention=keep)
         self.dispatch.feed(functions["dispatcher"])
         SweepSchedule(self, "Sweep", sweeper=functions["sweeper"])
-        self.api = Api(
+        self.api = EdgeApi(
             self,
             "Api",
             settings=settings,
@@ -79,7 +79,7 @@ class ServiceStack(Stack):
 
 
 def _resources(
-    settings: Settings, data: DataStack, dispatch: DispatchQueue, spark: SparkApplication, machine_arn: str
+    settings: Settings, data: DataStack, dispatch: DispatchSqsQueue, spark: SparkApplication, machine_arn: str
 ) -> Resources:
     return Resources(
         realm=settings.realm,

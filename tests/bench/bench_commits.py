@@ -22,7 +22,7 @@ from typing import Any
 
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
-from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
 from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
@@ -74,7 +74,7 @@ def key_of(number: int) -> IndexKey:
 
 
 def change_of(number: int) -> Any:
-    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         entities.put(key_of(number), Entity(name=f"table_{number:06}", number=number))
         return Changed(entities.head, None)
@@ -85,7 +85,7 @@ def change_of(number: int) -> Any:
 def loading(numbers: range, new_id: Callable[[], int]) -> Any:
     """Names for tables whose objects nobody reads here."""
 
-    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         for number in numbers:
             entities.link(key_of(number), ObjectRef("entity", new_id()))

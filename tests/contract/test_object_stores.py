@@ -9,7 +9,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from delegation.storage.base import BatchResult, ObjectNotFound, ObjectStore, ObjectTooLarge, PlanStore
+from delegation.storage.base import BatchResult, FileTooLarge, ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.file_plans import FilePlanStore
 from delegation.storage.file_system import FileObjectStore
@@ -142,7 +142,7 @@ def test_read_what_is_there_and_say_what_is_not(side: Side) -> None:
         assert not side.store.exists(side.at(absent))
         with pytest.raises(ObjectNotFound):
             side.store.read(side.at(absent), limit=5)
-    with pytest.raises(ObjectTooLarge):
+    with pytest.raises(FileTooLarge):
         side.store.read(side.at("a"), limit=4)
 
 

@@ -26,8 +26,8 @@ from infra.local.aws.clock import Clock
 from infra.local.aws.poller import Mapping as QueueMapping
 from infra.local.aws.poller import Poller
 from infra.local.aws.server import ACCOUNT, REGION, MotoAws
-from infra.local.emr.endpoint import EmrServerless
-from infra.local.emr.spark_jobs import SparkJobs
+from infra.local.emr.endpoint import EmrServerlessEndpoint
+from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import import_path
@@ -167,8 +167,8 @@ class StateMachine:
             self.queue = resources.create_queue(self.sqs)
             arns = {name: lambdas.arn(name) for name in FUNCTIONS}
             self.arn = resources.create_state_machine(self.states, arns, account=ACCOUNT)
-            jobs = SparkJobs(log_folder=self.store.folder / "emr", environment={}, download=_nothing_to_download)
-            emr = EmrServerless(jobs, region=REGION, account=ACCOUNT).start()
+            jobs = LocalSparkJobs(log_folder=self.store.folder / "emr", environment={}, download=_nothing_to_download)
+            emr = EmrServerlessEndpoint(jobs, region=REGION, account=ACCOUNT).start()
             cleanup.callback(emr.stop)
             self._deploy(lambdas, emr)
             cleanup.callback(lambdas.stop)
@@ -201,7 +201,7 @@ class StateMachine:
         pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=self.arn, statusFilter="RUNNING")
         return [each["executionArn"] for page in pages for each in page["executions"]]
 
-    def _deploy(self, lambdas: LambdaPool, emr: EmrServerless) -> None:
+    def _deploy(self, lambdas: LambdaPool, emr: EmrServerlessEndpoint) -> None:
         described = self.store.described(emr.application_id)
         told = {
             "DELEGATION_QUEUE_URL": self.queue.url,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from delegation.edge.submission import Answer
+from delegation.edge.submission import SubmissionAnswer
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 from tests.contract.task_tables import moto, record_store, task_store
@@ -46,7 +46,7 @@ def stored(data: bytes) -> str:
     return data.decode()
 
 
-def answered(answer: Answer) -> dict[str, Any]:
+def answered(answer: SubmissionAnswer) -> dict[str, Any]:
     """Status, headers and body; the body's bytes are those of its members in this order."""
     body = json.loads(answer.body)
     assert json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode() == answer.body

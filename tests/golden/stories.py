@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from pydantic import BaseModel
 
-from delegation.edge.submission import Answer
+from delegation.edge.submission import SubmissionAnswer
 from delegation.operations.purge.inline import purge_table
-from delegation.orchestration.steps import Step
+from delegation.orchestration.step_input import Step
 from delegation.storage.locations import parse
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status
@@ -49,16 +49,16 @@ def fill(world: World) -> World:
     return world
 
 
-Story = Callable[[World], list[Answer]]
+Story = Callable[[World], list[SubmissionAnswer]]
 
 
-def synchronous(world: World) -> list[Answer]:
+def synchronous(world: World) -> list[SubmissionAnswer]:
     """A synchronous purge with a key, replayed, and asked again without a key."""
     body = world.body("orders")
     return [world.execute(body, "key-1"), world.execute(body, "key-1"), world.execute(body)]
 
 
-def background(world: World) -> list[Answer]:
+def background(world: World) -> list[SubmissionAnswer]:
     """A background purge by the state machine: replayed, attached to while it waits, replayed after its end."""
     loaded = world.body("events")
     answers = [world.submit(world.identity("events"), "key-1"), world.submit(world.identity("events"), "key-1")]
@@ -67,7 +67,7 @@ def background(world: World) -> list[Answer]:
     return [*answers, world.submit(loaded, "key-3")]
 
 
-def dry_run(world: World) -> list[Answer]:
+def dry_run(world: World) -> list[SubmissionAnswer]:
     """A dry run, then the very plan it made is executed."""
     first = world.submit(world.identity("orders", **{"dry-run": "true"}))
     world.drive()
@@ -77,7 +77,7 @@ def dry_run(world: World) -> list[Answer]:
     return [first, second]
 
 
-def markers(world: World) -> list[Answer]:
+def markers(world: World) -> list[SubmissionAnswer]:
     """Empty directory markers go with the table; a moved table's former files are not covered, and refused."""
     root = parse(world.lake.metadata("orders")["location"])
     world.lake.objects[root.bucket, f"{root.key}/data/"] = b""
@@ -86,14 +86,14 @@ def markers(world: World) -> list[Answer]:
     return answers
 
 
-def refused(world: World) -> list[Answer]:
+def refused(world: World) -> list[SubmissionAnswer]:
     """A guard refuses; the FAILURE is stored and replayed, and tried again under another key."""
     world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
     body = world.body("orders")
     return [world.execute(body, "key-1"), world.execute(body, "key-1"), world.execute(body, "key-2")]
 
 
-def undeletable(world: World) -> list[Answer]:
+def undeletable(world: World) -> list[SubmissionAnswer]:
     """A key cannot be deleted: 500, not stored; retried by a person, it ends well."""
     root = world.lake.metadata("orders")["location"]
     world.objects._denied = (next(uri for uri in sorted(world.lake.below(root)) if uri.endswith(".parquet")),)
@@ -106,7 +106,7 @@ def undeletable(world: World) -> list[Answer]:
     return [first, world.execute(body, "key-1")]
 
 
-def conflicts(world: World) -> list[Answer]:
+def conflicts(world: World) -> list[SubmissionAnswer]:
     """A second request with other properties, and a cancellation of what waits."""
     first = world.submit(world.identity("orders"))
     world.tasks.cancel(first.task_id)
@@ -121,7 +121,7 @@ def acquired(world: World) -> dict[str, Any]:
     return world.steps.prepare(Step.of(state), world.deadline())
 
 
-def handed_over(world: World) -> list[Answer]:
+def handed_over(world: World) -> list[SubmissionAnswer]:
     """Too large for the request: handed over to the state machine, whose job purges it."""
     answer = world.submit(world.identity("events", engine="spark"))
     state = acquired(world)
@@ -132,7 +132,7 @@ def handed_over(world: World) -> list[Answer]:
     return [answer]
 
 
-def lost(world: World) -> list[Answer]:
+def lost(world: World) -> list[SubmissionAnswer]:
     """A holder that is never heard of again, found by the sweeper, whose successor ends it."""
     answer = world.submit(world.identity("orders"))
     acquired(world)
@@ -148,7 +148,7 @@ class Count(BaseModel):
     number: int
 
 
-def functions(world: World) -> list[Answer]:
+def functions(world: World) -> list[SubmissionAnswer]:
     """Declared functions: one with children, one that recurs, one that fails and is tried again."""
     tasks = Tasks(world.tasks)
     failures = iter((StoreUnavailable("away for a moment"),))

@@ -56,7 +56,7 @@ BUILT_IN: Final[Mapping[str, Place]] = {
 }
 
 
-class Root(TyperGroup):
+class CommandRoot(TyperGroup):
     """Loads a command when it is called, and turns foreseen errors into a message with a next step.
 
     Anything else is a bug and shows its trace.
@@ -116,7 +116,7 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
     loaders = {name: place.load for name, place in BUILT_IN.items()} | {point.name: point.load for point in installed}
     app = typer.Typer(
         name="delegation",
-        cls=type("Root", (Root,), {"loaders": loaders}),
+        cls=type("CommandRoot", (CommandRoot,), {"loaders": loaders}),
         no_args_is_help=True,
         pretty_exceptions_enable=False,  # traces with local variables would print secrets
         help=_HELP,

@@ -61,7 +61,7 @@ class Output(Protocol):
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         """All versions of a task, oldest first."""
 
-    def working(self, what: str) -> AbstractContextManager[None]:
+    def status(self, what: str) -> AbstractContextManager[None]:
         """Something that takes a while and tells nothing meanwhile."""
 
     def watching(self) -> AbstractContextManager[Show]:
@@ -92,7 +92,7 @@ class JsonOutput:
         self._print({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
 
     @contextlib.contextmanager
-    def working(self, what: str) -> Iterator[None]:  # noqa: ARG002 - nothing to tell a program
+    def status(self, what: str) -> Iterator[None]:  # noqa: ARG002 - nothing to tell a program
         yield
 
     @contextlib.contextmanager
@@ -166,7 +166,7 @@ class TextOutput:
         self._out.print(history_table(versions))
 
     @contextlib.contextmanager
-    def working(self, what: str) -> Iterator[None]:
+    def status(self, what: str) -> Iterator[None]:
         with self._err.status(what):
             yield
 

@@ -36,7 +36,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     ),
     (client.NotFound, f"Check the name or id. {_LIST}"),
     (client.Conflict, f"Something about the table stands against it. {_LIST}"),
-    (client.RequestInProgress, "`delegation tasks watch ID` follows it."),
+    (client.RequestStillRunning, "`delegation tasks watch ID` follows it."),
     (
         client.TaskFailed,
         "`delegation tasks history ID` shows each attempt; the same submit goes on where it stopped.",

@@ -102,7 +102,7 @@ def _execute(output: Output, connection: Connection, purge: PurgeRequest, *, dry
     client, key = connection.client(), purge.correlation_id or new_key()
     if purge.table is None:
         purge = _of_loaded(purge, connection.catalog().load_table(purge.identifier, vend=False))
-    with output.working(f"Purging {purge.identifier} …"):
+    with output.status(f"Purging {purge.identifier} …"):
         outcome = client.execute_synchronous(purge.request(synchronous=True), key=key)
     output.outcome(outcome, key=key, dry_run=dry_run)
 

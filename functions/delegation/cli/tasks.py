@@ -21,7 +21,8 @@ from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wire.tasks import TaskRecord
-from delegation.wiring.tasks import BUILT_IN_KINDS, DETAILS
+from delegation.wiring.deployment import BUILT_IN_KINDS
+from delegation.wiring.tasks import DETAILS
 
 app = typer.Typer(
     no_args_is_help=True, help="List tasks, look at one, follow it, read its history, cancel it, retry it."

@@ -28,9 +28,9 @@ from delegation.tasks.work.maintenance import ensure_submitted
 from delegation.tasks.work.plugins import BadPlugin
 from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
+from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance
 from delegation.wiring.settings import IdempotencySettings, TaskSettings
-from delegation.wiring.tasks import Deployment
 from delegation.wiring.worker import worker
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def _log_to_stderr() -> None:
     logging.getLogger("delegation").setLevel(logging.INFO)
 
 
-def _ensure_maintenance(deployed: Deployment) -> None:
+def _ensure_maintenance(deployed: DeployedTasks) -> None:
     """Where no sweeper does: the task recurs by itself from then on."""
     try:
         ensure_submitted(deployed.tasks, store_maintenance(deployed))
@@ -125,7 +125,7 @@ def _ensure_maintenance(deployed: Deployment) -> None:
         logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
-def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[Deployment, Worker]:
+def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
     """A worker by the environment, whose properties those of the file replace; checked before anything is leased."""
     if properties is not None:
         stated = read_properties(properties)

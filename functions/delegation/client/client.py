@@ -22,7 +22,7 @@ from delegation.client.errors import (
     HttpError,
     IdempotencyWindowExpired,
     NotAuthenticated,
-    RequestInProgress,
+    RequestStillRunning,
     ServiceFailed,
     ServiceUnreachable,
     TlsRefused,
@@ -44,12 +44,12 @@ TIMEOUT = httpx.Timeout(35.0, connect=5.0)
 """API Gateway gives up on its integration after 29 s; whatever takes longer than this is lost."""
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_WORTH_THE_SAME_KEY = (RequestInProgress, ServiceFailed, ServiceUnreachable, AnswerLost)
+_WORTH_THE_SAME_KEY = (RequestStillRunning, ServiceFailed, ServiceUnreachable, AnswerLost)
 _CERTIFICATE_ALERT = re.compile("CERTIFICATE|UNKNOWN_CA")
 _READ_ATTEMPTS = 4
 _MESSAGE_LIMIT = 1000
 
-Answer = TypeVar("Answer", bound=BaseModel)
+AnswerType = TypeVar("AnswerType", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class DelegationClient:
                 return
             self._sleep(interval_seconds)
 
-    def _mutate(self, path: str, payload: Mapping[str, Any], key: str | None, answer: type[Answer]) -> Answer:
+    def _mutate(self, path: str, payload: Mapping[str, Any], key: str | None, answer: type[AnswerType]) -> AnswerType:
         window = self.config().same_key_window
         if key is None and window is not None:
             key = self._new_key()
@@ -174,7 +174,7 @@ class DelegationClient:
                     raise IdempotencyWindowExpired(key, window, error) from error
             self._sleep(wait)
 
-    def _get(self, path: str, answer: type[Answer]) -> Answer:
+    def _get(self, path: str, answer: type[AnswerType]) -> AnswerType:
         attempt = 0
         while True:
             attempt += 1
@@ -187,8 +187,14 @@ class DelegationClient:
             self._sleep(wait)
 
     def _send(
-        self, method: str, path: str, answer: type[Answer], *, headers: Mapping[str, str], content: bytes | None = None
-    ) -> Answer:
+        self,
+        method: str,
+        path: str,
+        answer: type[AnswerType],
+        *,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+    ) -> AnswerType:
         """One request; a 401 is answered once with a fresh token, for the first was refused before it did anything."""
         token = self._bearer()
         try:
@@ -206,8 +212,8 @@ class DelegationClient:
             raise TokenUnavailable(f"the token endpoint gave no access token: {status}") from error
 
     def _once(
-        self, method: str, path: str, answer: type[Answer], headers: Mapping[str, str], content: bytes | None
-    ) -> Answer:
+        self, method: str, path: str, answer: type[AnswerType], headers: Mapping[str, str], content: bytes | None
+    ) -> AnswerType:
         url = f"{self._base_url}/{path}"
         try:
             response = self._http.request(
@@ -227,7 +233,7 @@ class DelegationClient:
 
 
 def _asked_wait(error: DelegationClientError) -> float | None:
-    return error.retry_after_seconds if isinstance(error, RequestInProgress | ServiceFailed) else None
+    return error.retry_after_seconds if isinstance(error, RequestStillRunning | ServiceFailed) else None
 
 
 def _transport_error(error: httpx.TransportError, base_url: str) -> DelegationClientError:

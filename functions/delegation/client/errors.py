@@ -17,7 +17,7 @@ DelegationClientError
     │   ├── NotFound                404
     │   ├── Conflict                409 for good (guards, another purge of the table)
     │   └── IdempotencyKeyConflict  422: the key was used with another payload
-    ├── RequestInProgress     409 request_in_progress: repeat it later with the same key
+    ├── RequestStillRunning     409 request_in_progress: repeat it later with the same key
     ├── ServiceFailed         429, 5xx: no outcome yet
     └── TaskFailed            409 or 5xx with status FAILED_TERMINAL: the task ran and failed for good
 """
@@ -201,7 +201,7 @@ class IdempotencyKeyConflict(RequestRefused):
     code = "IDEMPOTENCY_KEY_CONFLICT"
 
 
-class RequestInProgress(ErrorAnswer):
+class RequestStillRunning(ErrorAnswer):
     """409 `request_in_progress`: the operation is being worked on."""
 
     code = "REQUEST_IN_PROGRESS"
@@ -236,7 +236,7 @@ def error_for(answer: HttpError) -> ErrorAnswer:
     if answer.status == FAILED_TERMINAL:
         return TaskFailed(answer)
     if answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS:
-        return RequestInProgress(answer)
+        return RequestStillRunning(answer)
     if answer.http_status == 429 or answer.http_status >= 500:
         return ServiceFailed(answer)
     return _BY_STATUS.get(answer.http_status, RequestRefused)(answer)

@@ -32,7 +32,7 @@ class TaskExecutor(Protocol):
         ...
 
 
-class Catalog(Protocol):
+class TableCatalog(Protocol):
     """What an executor needs of the catalog; PolarisClient has it."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
@@ -50,7 +50,7 @@ class DelegatedTaskExecutor:
     def __init__(
         self,
         client: DelegationClient,
-        catalog: Catalog,
+        catalog: TableCatalog,
         realm: str,
         *,
         clock: Callable[[], datetime] = utc_now,
@@ -101,7 +101,7 @@ class TaskExecutorFactory:
         properties: Mapping[str, str],
         *,
         connect: Callable[[str], DelegationClient],
-        catalog: Catalog,
+        catalog: TableCatalog,
         realm: str,
     ) -> None:
         self._properties = properties

@@ -18,7 +18,7 @@ from delegation.edge.routes import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, D
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.errors import DelegationError
 
-Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
+ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _UNKNOWN: Final = "unknown"
@@ -26,7 +26,7 @@ _UNKNOWN: Final = "unknown"
 _JSON: Final = "application/json"
 
 
-def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> Handler:
+def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHandler:
     """A handler for API Gateway's REST proxy events (payload format 1.0), with or without BASE_PATH in their path."""
     telemetry = Telemetry(logger, metrics)
     # Debug would print whole events; it must not be a matter of an environment variable.

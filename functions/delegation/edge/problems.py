@@ -93,7 +93,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "IllegalTransition": _INTERNAL,
         "RunCancelled": _INTERNAL,
         "RunHandedOver": _INTERNAL,
-        "TaskFailed": _INTERNAL,
+        "AwaitedTaskFailed": _INTERNAL,
         "MalformedRecord": _INTERNAL,
         "StoreUnavailable": _UNAVAILABLE,
         "OutcomeUnknown": _UNAVAILABLE,
@@ -131,7 +131,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     # Orchestration: never in a request's way
     "orchestration.dispatch": {"MalformedDispatch": _INTERNAL, "ExecutionNotStarted": _INTERNAL},
     "orchestration.job_runs": {"JobServiceUnavailable": _INTERNAL, "JobRefused": _INTERNAL},
-    "orchestration.steps": {"MalformedStep": _INTERNAL},
+    "orchestration.step_input": {"MalformedStep": _INTERNAL},
 }
 TABLE: Final[Mapping[str, Rule]] = {**FAMILIES} | {
     f"delegation.{module}.{name}": rule for module, rules in _ROWS.items() for name, rule in rules.items()

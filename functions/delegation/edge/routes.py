@@ -12,7 +12,7 @@ from delegation.edge import headers
 from delegation.edge.document import read_body
 from delegation.edge.errors import BadRequest, CallerUnknown, RealmMismatch, UnsupportedMediaType
 from delegation.edge.requests import read_idempotency_key, read_payload
-from delegation.edge.submission import Answer, Submission
+from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.life.model import Task
 from delegation.wire.responses import render_json
@@ -24,10 +24,12 @@ Event = Mapping[str, Any]
 class Submitter(Protocol):
     """What accepts tasks; `edge.submission.Submissions`."""
 
-    def submit(self, submission: Submission) -> Answer:
+    def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept for background processing."""
 
-    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> Answer:
+    def execute(
+        self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
+    ) -> SubmissionAnswer:
         """Accept and answer with the outcome."""
 
 
@@ -134,7 +136,7 @@ class Routes:
             caller=caller, method=endpoint.method, path=endpoint.path, key=key, document=document, payload=payload
         )
 
-    def _answered(self, endpoint: Endpoint, answer: Answer) -> Served:
+    def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
         self._telemetry.answered(endpoint.operation, answer)
         return Served(answer.status, answer.body, answer.headers)
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.backoff import pauses
 from delegation.edge import answers
 from delegation.idempotency.canonical import payload_hash
 from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import Scope, StoredAnswer
-from delegation.idempotency.service import Acceptance, Accepted, Relation, Replayed, Request
+from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
@@ -22,11 +22,13 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.service import TaskService
 from delegation.wire.purges import PurgeRequest, TableState
 from delegation.wire.requests import TaskPayload
+
+if TYPE_CHECKING:
+    from delegation.tasks.work.behaviors import TaskBehavior
 
 AFTER_DEADLINE: Final = timedelta(seconds=10)
 HAND_OVER_AFTER: Final = 0.8
@@ -35,7 +37,7 @@ _FIRST_LOOK: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
 
 
-class Tables(Protocol):
+class TableLoader(Protocol):
     """The catalog, for requests that name only a table's identity."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
@@ -58,7 +60,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SubmissionAnswer:
     """An HTTP answer with its final bytes; `kind` says for metrics how it came about."""
 
     status: int
@@ -83,8 +85,8 @@ class Submissions:
         self,
         tasks: TaskService,
         acceptance: Acceptance,
-        behavior: Callable[[], TaskBehavior],
-        tables: Callable[[], Tables],
+        behavior: Callable[[], "TaskBehavior"],
+        tables: Callable[[], TableLoader],
         *,
         realm: str,
         budget: timedelta,
@@ -100,7 +102,7 @@ class Submissions:
         self._sleep = sleep
         self._limits = limits
 
-    def submit(self, submission: Submission) -> Answer:
+    def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept for background processing; the answer is 202, also when the task was there already."""
         accepted = self._accept(submission, synchronous=False)
         if isinstance(accepted, Replayed):
@@ -109,7 +111,9 @@ class Submissions:
             self._tasks.send(accepted.task)
         return _as_answer(answers.accepted(accepted.task), accepted, "accepted" if accepted.submitted else "attached")
 
-    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> Answer:
+    def execute(
+        self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
+    ) -> SubmissionAnswer:
         """Accept, run or wait, and answer with the terminal outcome; RequestInProgress when the budget ends first.
 
         The budget counts from `received`, since when the caller waits; `deadline` is the end of this invocation,
@@ -140,7 +144,7 @@ class Submissions:
             task_id=purge.task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
         )
         return self._acceptance.accept(
-            Request(
+            IdempotentRequest(
                 scope=scope,
                 payload_hash=digest,
                 first=first,
@@ -208,9 +212,9 @@ def _relate(task: Task, purge: TablePurge) -> Relation:
     return Relation.REPLAY if replays(task, purge) else Relation.RESUBMIT
 
 
-def _replayed(replayed: Replayed) -> Answer:
-    return Answer(replayed.answer.status, replayed.answer.body.encode(), replayed.task_id, "replayed")
+def _replayed(replayed: Replayed) -> SubmissionAnswer:
+    return SubmissionAnswer(replayed.answer.status, replayed.answer.body.encode(), replayed.task_id, "replayed")
 
 
-def _as_answer(answer: StoredAnswer, accepted: Accepted, kind: str) -> Answer:
-    return replace(Answer(answer.status, b"", accepted.task.task_id, kind), body=answer.body.encode())
+def _as_answer(answer: StoredAnswer, accepted: Accepted, kind: str) -> SubmissionAnswer:
+    return replace(SubmissionAnswer(answer.status, b"", accepted.task.task_id, kind), body=answer.body.encode())

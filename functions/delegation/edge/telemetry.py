@@ -11,7 +11,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from delegation.edge import headers
 from delegation.edge.problems import Problem, whereabouts
-from delegation.edge.submission import Answer
+from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 
@@ -57,7 +57,7 @@ class Telemetry:
         if correlation_id is not None:
             self._logger.set_correlation_id(correlation_id)
 
-    def answered(self, operation: str, answer: Answer) -> None:
+    def answered(self, operation: str, answer: SubmissionAnswer) -> None:
         """A task was accepted, attached to, replayed, completed or failed."""
         self._count(operation, _BY_KIND.get(answer.kind, SERVED))
         fields = {"action": operation, "status": answer.status, "outcome": answer.kind, "task_id": answer.task_id}

@@ -6,14 +6,14 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.edge.app import Handler
+from delegation.edge.app import ApiHandler
 from delegation.wiring import api as wiring
 
 logger: Final = Logger()
 
 
 @cache
-def _api() -> Handler:
+def _api() -> ApiHandler:
     return wiring.api(logger)
 
 

@@ -1,6 +1,8 @@
 """Purges a small table in this invocation."""
 
 from delegation.handlers.steps_runtime import step_handler
-from delegation.wiring.work import working
+from delegation.wiring.work import steps_with_behaviors
 
-handler = step_handler("run_inline", working, lambda steps, step, deadline: steps.run_inline(step, deadline))
+handler = step_handler(
+    "run_inline", steps_with_behaviors, lambda steps, step, deadline: steps.run_inline(step, deadline)
+)

@@ -8,16 +8,17 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
 from delegation.timestamps import utc_now
 
 logger: Final = Logger()
-Handler = Callable[[Mapping[str, Any], LambdaContext], dict[str, Any]]
+StepHandler = Callable[[Mapping[str, Any], LambdaContext], dict[str, Any]]
 
 
 def step_handler(
     name: str, build: Callable[[], Steps], run: Callable[[Steps, Step, datetime], dict[str, Any]]
-) -> Handler:
+) -> StepHandler:
     """A Lambda handler that parses the state's input, runs one step and answers the next state's input.
 
     `build` is called at the first invocation, not at import, so a wrong setting is an error that is logged and retried.

@@ -9,12 +9,12 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.orchestration.dispatch import Swept, sweep
+from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.transitions import DISPATCH_FAILED, LOST
 from delegation.tasks.work.maintenance import ensure_submitted
 from delegation.timestamps import utc_now
-from delegation.wiring.sweeper import Deployment, store_maintenance, swept_tasks
+from delegation.wiring.sweeper import DeployedTasks, store_maintenance, swept_tasks
 
 logger: Final = Logger()
 metrics: Final = Metrics()
@@ -41,7 +41,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     return {"looked": looked, "failed": failed}
 
 
-def _ensure_maintenance(deployed: Deployment) -> None:
+def _ensure_maintenance(deployed: DeployedTasks) -> None:
     """One read a minute; an error here costs no more than a minute's delay."""
     try:
         if ensure_submitted(deployed.tasks, store_maintenance(deployed)):

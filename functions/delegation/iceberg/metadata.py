@@ -45,7 +45,7 @@ class SizedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class TableMetadata:
+class ParsedMetadata:
     """What a metadata.json names: files, former metadata files, and the locations the table writes to."""
 
     path: str
@@ -70,7 +70,7 @@ class TableMetadata:
         return (self.location, *(self.properties[name] for name in WRITE_LOCATIONS if self.properties.get(name)))
 
 
-def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> TableMetadata:
+def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
     """Read parsed metadata of the table's current state; raises CorruptMetadata or UnsupportedFormat.
 
     `experimental` lets format versions beyond 3 pass.
@@ -82,7 +82,7 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
     table_uuid = fields.text("table-uuid").lower()
     if not _UUID.fullmatch(table_uuid):
         raise CorruptMetadata(path, "table-uuid", "not a UUID")
-    return TableMetadata(
+    return ParsedMetadata(
         path=path,
         table_uuid=table_uuid,
         format_version=version,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
 from delegation.iceberg.errors import CorruptManifestError
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
-from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, TableMetadata, parse_former_metadata
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
 from delegation.storage.base import ObjectNotFound, ObjectStore
 from delegation.storage.locations import canonical, canonical_all, parse
 
@@ -69,7 +69,7 @@ class History:
     locations: list[str] = field(default_factory=list)
 
 
-def read_history(metadata: TableMetadata, fetcher: Fetcher, covers: Callable[[str], bool]) -> History:
+def read_history(metadata: ParsedMetadata, fetcher: Fetcher, covers: Callable[[str], bool]) -> History:
     """Follow the metadata log as far back as it leads; each file is read once, so cycles end.
 
     Missing files are expected, uncovered ones are not read. A file of another table (by its uuid) is noted as foreign
@@ -107,7 +107,7 @@ def _unseen(paths: Iterable[str], seen: set[str]) -> list[str]:
     return fresh
 
 
-def named_by_metadata(metadata: TableMetadata) -> Iterator[TableFile]:
+def named_by_metadata(metadata: ParsedMetadata) -> Iterator[TableFile]:
     """The current metadata.json, statistics and partition statistics."""
     yield TableFile(canonical(metadata.path), RANK[FileType.ROOT], 0)
     for one in metadata.statistics:
@@ -125,7 +125,7 @@ class Manifests:
 
 
 def read_manifest_lists(
-    metadata: TableMetadata,
+    metadata: ParsedMetadata,
     fetcher: Fetcher,
     *,
     limit: int,

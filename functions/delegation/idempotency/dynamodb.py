@@ -12,7 +12,7 @@ from delegation.idempotency.record import FORMAT, Record
 from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.errors import MalformedRecord, OutcomeUnknown
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Change
+from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
 from delegation.timestamps import isoformat
 
@@ -49,7 +49,7 @@ class DynamoDbIdempotencyStore:
             self._check_own(write, from_item(item) if item else None)
         return write.record
 
-    def accept(self, change: Change, write: RecordWrite) -> Task:
+    def accept(self, change: TaskChange, write: RecordWrite) -> Task:
         """See IdempotencyStore.accept."""
         try:
             return self._tasks.transact(change, [self._action(write)], token=write.record.nonce)

@@ -7,7 +7,7 @@ from delegation.idempotency.record import FORMAT, Record
 from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Change
+from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -36,7 +36,7 @@ class MemoryIdempotencyStore:
         self._tasks.fault("after put record")
         return write.record
 
-    def accept(self, change: Change, write: RecordWrite) -> Task:
+    def accept(self, change: TaskChange, write: RecordWrite) -> Task:
         """See IdempotencyStore.accept."""
         self._tasks.fault("before accept")
         with self._tasks.lock:

@@ -139,7 +139,7 @@ def start_expiry(record: Record, now: datetime, *, lifetime: timedelta, nonce: s
     return record.model_copy(update={"updated_at": now, "expires_at": now + lifetime, "nonce": nonce})
 
 
-class Verdict(StrEnum):
+class KeyState(StrEnum):
     """What a record means for a request that carries its key."""
 
     FRESH = "fresh"
@@ -150,18 +150,18 @@ class Verdict(StrEnum):
     TAKE_OVER = "take-over"
 
 
-def judge(record: Record | None, payload_hash: str, outcome: StoredAnswer | None, now: datetime) -> Verdict:
+def judge(record: Record | None, payload_hash: str, outcome: StoredAnswer | None, now: datetime) -> KeyState:
     """Run, replay, wait or refuse (idempotency-key.txt, Request Flow).
 
     `outcome` is the answer made from the first terminal version of the bound task since it was bound, None while there
     is none. FINALIZE is the proposal's R1, TAKE_OVER its R2: a 5xx outcome is never stored, the next call tries again.
     """
     if record is None or record.is_expired(now):
-        return Verdict.FRESH
+        return KeyState.FRESH
     if record.payload_hash != payload_hash:
-        return Verdict.CONFLICT
+        return KeyState.CONFLICT
     if record.state is State.FINALIZED:
-        return Verdict.REPLAY
+        return KeyState.REPLAY
     if outcome is None:
-        return Verdict.IN_PROGRESS
-    return Verdict.FINALIZE if outcome.is_final else Verdict.TAKE_OVER
+        return KeyState.IN_PROGRESS
+    return KeyState.FINALIZE if outcome.is_final else KeyState.TAKE_OVER

@@ -8,11 +8,11 @@ from typing import Final
 
 from delegation.idempotency import record as records
 from delegation.idempotency.errors import KeyConflict, RecordConflict, RequestInProgress, TaskConflict
-from delegation.idempotency.record import Record, Scope, StoredAnswer, Verdict
+from delegation.idempotency.record import KeyState, Record, Scope, StoredAnswer
 from delegation.idempotency.store import IdempotencyStore, RecordWrite
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Advance, Change, Create, Expect, TaskStore
+from delegation.tasks.stores.base import Advance, Create, Expect, TaskChange, TaskStore
 from delegation.tasks.stores.history import first_outcome
 
 _RACES: Final = 20
@@ -28,7 +28,7 @@ class Relation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class IdempotentRequest:
     """A mutation to be accepted at most once.
 
     `first` is version 1 of its task, `relate` judges one that stands already, `again` makes the next version of a
@@ -97,7 +97,7 @@ class Acceptance:
         settled = self._settle(self._store.get(scope.id), payload_hash, answer_of)
         return settled if isinstance(settled, Replayed) else None
 
-    def accept(self, request: Request) -> Accepted | Replayed:
+    def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request.
 
         Raises KeyConflict, RequestInProgress, TaskConflict, and what the stores raise; after any of them nothing is
@@ -137,14 +137,14 @@ class Acceptance:
             terminal = self.outcome(record.task_id, record.bound_version)
             outcome = answer_of(terminal) if terminal else None
         match records.judge(record, payload_hash, outcome, self._clock()):
-            case Verdict.CONFLICT:
+            case KeyState.CONFLICT:
                 raise KeyConflict
-            case Verdict.IN_PROGRESS if record:
+            case KeyState.IN_PROGRESS if record:
                 raise RequestInProgress(record.task_id)
-            case Verdict.REPLAY if record and record.answer:
+            case KeyState.REPLAY if record and record.answer:
                 self._start_expiry(record)
                 return Replayed(record.answer, record.task_id)
-            case Verdict.FINALIZE if record and outcome:
+            case KeyState.FINALIZE if record and outcome:
                 return Replayed(self._finalize(record, outcome), record.task_id)
             case _:
                 return record
@@ -169,7 +169,7 @@ class Acceptance:
         except RecordConflict:
             return  # another reader began its lifetime: the same answer stands
 
-    def _change(self, request: Request) -> tuple[Change, bool]:
+    def _change(self, request: IdempotentRequest) -> tuple[TaskChange, bool]:
         head = self._tasks.get(request.first.task_id)
         if head is None:
             return Create(request.first), True
@@ -182,7 +182,9 @@ class Acceptance:
             case Relation.ATTACH | Relation.REPLAY:
                 return Expect(head), False
 
-    def _write(self, request: Request, change: Change, replaces: Record | None, *, submitted: bool) -> Accepted:
+    def _write(
+        self, request: IdempotentRequest, change: TaskChange, replaces: Record | None, *, submitted: bool
+    ) -> Accepted:
         target = change.after if isinstance(change, Advance) else change.task  # type: ignore[union-attr]
         if request.scope is None:
             task = target if isinstance(change, Expect) else self._tasks.apply(change)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from delegation.idempotency.record import Record
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Change
+from delegation.tasks.stores.base import TaskChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class IdempotencyStore(Protocol):
     def put(self, write: RecordWrite) -> Record:
         """Write a record alone. Raises RecordConflict, StoreUnavailable, OutcomeUnknown."""
 
-    def accept(self, change: Change, write: RecordWrite) -> Task:
+    def accept(self, change: TaskChange, write: RecordWrite) -> Task:
         """Write a record and change its task, both or neither: no key without its task, no task without its key.
 
         Raises what TaskStore.apply raises, and RecordConflict.

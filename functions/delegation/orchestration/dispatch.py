@@ -1,9 +1,6 @@
 """From a due task to a running execution: the queue, the dispatcher, the sweeper (DESIGN §4)."""
 
 import json
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -11,11 +8,8 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.errors import DelegationError
-from delegation.orchestration.steps import execution_name
-from delegation.tasks.errors import StoreUnavailable, TaskError
-from delegation.tasks.life import outcomes
-from delegation.tasks.life.model import Task
-from delegation.tasks.work.service import TaskService
+from delegation.orchestration.step_input import execution_name
+from delegation.tasks.errors import StoreUnavailable
 
 
 class MalformedDispatch(DelegationError):
@@ -87,49 +81,3 @@ def _parse(body: str) -> tuple[str, int]:
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise MalformedDispatch("n: not a positive whole number")
     return task_id, n
-
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What the sweeper did with one due entry; `error` is set when the store or the queue failed for it.
-
-    `unsettled`: its attempt is lost, and what that one has running elsewhere could not be ended.
-    """
-
-    before: Task | None
-    after: Task | None
-    error: TaskError | None = None
-    unsettled: bool = False
-
-
-def sweep(
-    tasks: TaskService, kinds: Collection[str], *, deadline: datetime, clock: Callable[[], datetime], limit: int = 1_000
-) -> Iterator[Swept]:
-    """Look again at every task that is due, the oldest first, until `deadline`; one task's trouble stops no other.
-
-    A task of a kind unknown to this deployment is left alone: a newer one owns it. `limit` entries are looked at in one
-    reading of the index, beside those that stay due, left alone or in trouble: however many they are, they hide nobody.
-    """
-    seen: set[str] = set()
-    staying = 0
-    while True:
-        entries = tasks.due(clock(), limit=staying + limit)
-        fresh = [entry for entry in entries if entry.task_id not in seen]
-        for entry in fresh:
-            if clock() >= deadline:
-                return
-            seen.add(entry.task_id)
-            before = None
-            try:
-                before = tasks.find(entry.task_id)
-                if before is None or before.task_type not in kinds:
-                    staying += 1
-                    continue
-                after = tasks.reconcile(entry.task_id)
-                staying += after.due_at is not None and after.due_at <= clock()
-                yield Swept(before, after, unsettled=outcomes.is_lost(after, clock()))
-            except TaskError as error:
-                staying += 1
-                yield Swept(before, None, error)
-        if not fresh or len(entries) < limit:
-            return

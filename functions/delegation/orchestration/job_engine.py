@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from delegation.orchestration.job_runs import ExternalJobRuns, JobService, JobServiceUnavailable
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
 from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass

@@ -2,7 +2,7 @@
 
 PersistenceError
 ├── BackendUnavailable      nothing happened: try again later
-├── OutcomeUnknown          it may have happened: read before deciding
+├── CommitOutcomeUnknown          it may have happened: read before deciding
 ├── CorruptObject           a stored value does not read as what its type says
 ├── ObjectTooLarge          the value does not fit where it must
 ├── UnknownType             a type that no installed package declares
@@ -33,7 +33,7 @@ class BackendUnavailable(PersistenceError):
     code, retryable = "PERSISTENCE_UNAVAILABLE", True
 
 
-class OutcomeUnknown(PersistenceError):
+class CommitOutcomeUnknown(PersistenceError):
     """A conditional write got no clear answer: it may have been applied, may be applied yet, or never."""
 
     code, retryable = "PERSISTENCE_OUTCOME_UNKNOWN", True

@@ -8,7 +8,7 @@ from typing import Any
 
 from delegation.polaris.errors import CredentialVendingFailed, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
-from delegation.storage.credentials import StorageCredential
+from delegation.storage.credentials import S3Credential
 
 ACCESS_KEY_ID = "s3.access-key-id"
 SECRET_ACCESS_KEY = "s3.secret-access-key"  # noqa: S105 - the name of a property
@@ -22,16 +22,14 @@ WRITE_PATHS = ("write.data.path", "write.metadata.path")
 
 REFRESH_MARGIN = timedelta(minutes=5)
 RETRY_AFTER_FAILED_REFRESH = timedelta(seconds=30)
-# What botocore is told of keys without an expiry: when to ask us again, which costs nothing.
-_ASK_AGAIN = timedelta(hours=1)
 _S3_SCHEMES = ("s3a://", "s3n://")
 
 
-def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[Any]) -> tuple[StorageCredential, ...]:
+def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[Any]) -> tuple[S3Credential, ...]:
     """The usable credentials of a LoadTableResult: those of `storage-credentials`, then that of `config` (prefix "").
 
     Sets of properties without an S3 key pair are left out. Raises CredentialVendingFailed for an expiry that is no
-    number. Source: Iceberg REST specification, StorageCredential; Iceberg's S3FileIOProperties.
+    number. Source: Iceberg REST specification, S3Credential; Iceberg's S3FileIOProperties.
     """
     sets: list[tuple[str, Mapping[str, Any]]] = [
         (str(entry.get("prefix") or ""), entry["config"])
@@ -42,7 +40,7 @@ def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[A
     return tuple(credential for credential in found if credential is not None)
 
 
-def select_credential(table: LoadedTable, uri: str) -> StorageCredential:
+def select_credential(table: LoadedTable, uri: str) -> S3Credential:
     """The credential for `uri`: of the longest matching prefix, else that of the table when `uri` is on a write path.
 
     Raises CredentialVendingFailed when none covers it.
@@ -67,7 +65,7 @@ def is_below(uri: str, prefix: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldTable:
     table: LoadedTable
     refresh_at: datetime | None
 
@@ -91,9 +89,9 @@ class VendedCredentials:
         self._clock = clock
         self._margin = margin
         self._lock = Lock()
-        self._held: _Held | None = None
+        self._held: _HeldTable | None = None
 
-    def for_uri(self, uri: str) -> StorageCredential:
+    def for_uri(self, uri: str) -> S3Credential:
         """A credential for `uri` that has not expired; CredentialVendingFailed when Polaris gives none."""
         held = self._held
         now = self._clock()
@@ -113,7 +111,7 @@ class VendedCredentials:
             self._lock.release()
         return self._checked(uri)
 
-    def replace(self, uri: str, refused: StorageCredential) -> StorageCredential:
+    def replace(self, uri: str, refused: S3Credential) -> S3Credential:
         """A credential for `uri` after the store refused `refused` as expired; loads at most once per refused one."""
         with self._lock:
             usable = self._usable(uri, self._clock())
@@ -131,28 +129,28 @@ class VendedCredentials:
         assert held is not None  # noqa: S101 - _refresh sets it or raises
         return held.table
 
-    def _usable(self, uri: str, now: datetime) -> StorageCredential | None:
+    def _usable(self, uri: str, now: datetime) -> S3Credential | None:
         if self._held is None:
             return None
         credential = select_credential(self._held.table, uri)
         return None if _has_expired(credential, now) else credential
 
-    def _checked(self, uri: str) -> StorageCredential:
+    def _checked(self, uri: str) -> S3Credential:
         credential = select_credential(self.table(), uri)
         if _has_expired(credential, self._clock()):
             raise CredentialVendingFailed(f"the credential that Polaris vended for {uri} has expired already")
         return credential
 
-    def _refresh(self, usable: StorageCredential | None) -> None:
+    def _refresh(self, usable: S3Credential | None) -> None:
         now = self._clock()
         try:
             table = self._load()
         except PolarisUnavailable:
             if usable is None or self._held is None:
                 raise
-            self._held = _Held(self._held.table, now + RETRY_AFTER_FAILED_REFRESH)
+            self._held = _HeldTable(self._held.table, now + RETRY_AFTER_FAILED_REFRESH)
         else:
-            self._held = _Held(table, refresh_at(table, now, self._margin))
+            self._held = _HeldTable(table, refresh_at(table, now, self._margin))
 
 
 def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime | None:
@@ -168,20 +166,20 @@ def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime
     return now + (left - margin if left > 2 * margin else left / 2)
 
 
-def _is_fresh(held: _Held, now: datetime) -> bool:
+def _is_fresh(held: _HeldTable, now: datetime) -> bool:
     return held.refresh_at is None or now < held.refresh_at
 
 
-def _has_expired(credential: StorageCredential, now: datetime) -> bool:
+def _has_expired(credential: S3Credential, now: datetime) -> bool:
     return credential.expires_at is not None and credential.expires_at <= now
 
 
-def _credential(prefix: str, config: Mapping[str, Any]) -> StorageCredential | None:
+def _credential(prefix: str, config: Mapping[str, Any]) -> S3Credential | None:
     key_id, secret = config.get(ACCESS_KEY_ID), config.get(SECRET_ACCESS_KEY)
     if not key_id or not secret:
         return None
     token = config.get(SESSION_TOKEN)
-    return StorageCredential(
+    return S3Credential(
         prefix=prefix,
         access_key_id=str(key_id),
         secret_access_key=str(secret),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.storage.credentials import S3Settings, StorageCredential
+from delegation.storage.credentials import S3Credential, S3Settings
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class LoadedTable:
     metadata_location: str
     metadata: Mapping[str, Any] = field(repr=False)
     config: Mapping[str, str] = field(repr=False)
-    credentials: tuple[StorageCredential, ...] = ()
+    credentials: tuple[S3Credential, ...] = ()
 
     @property
     def table_uuid(self) -> str:

@@ -48,7 +48,7 @@ class ClientCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldToken:
     token: str = field(repr=False)
     use_until: datetime
 
@@ -77,7 +77,7 @@ class OAuth2TokenSource:
         self._realm = realm
         self._transport = transport or Transport()
         self._lock = Lock()
-        self._held: _Held | None = None
+        self._held: _HeldToken | None = None
 
     def token(self) -> str:
         usable = self._usable()
@@ -123,7 +123,7 @@ class OAuth2TokenSource:
         return self._held.token
 
 
-def _held(body: dict[str, object], asked: datetime) -> _Held:
+def _held(body: dict[str, object], asked: datetime) -> _HeldToken:
     """A token is used for nine tenths of its life, or until a minute before its end, whichever is later."""
     token, lifetime = body.get("access_token"), body.get("expires_in")
     if not isinstance(token, str) or not token:
@@ -131,7 +131,7 @@ def _held(body: dict[str, object], asked: datetime) -> _Held:
     life = _UNSTATED_LIFETIME
     if isinstance(lifetime, int) and lifetime > 0:
         life = timedelta(seconds=min(lifetime, _LONGEST_LIFETIME_SECONDS))
-    return _Held(token, asked + life - min(_LONGEST_MARGIN, life / 10))
+    return _HeldToken(token, asked + life - min(_LONGEST_MARGIN, life / 10))
 
 
 def _refusal(error: PolarisError) -> PolarisError:

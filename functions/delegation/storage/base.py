@@ -6,7 +6,7 @@ table files and `files` for a person's plans, both on this machine.
 
 ObjectStoreError
 ├── ObjectNotFound        the object is not there
-├── ObjectTooLarge        more bytes than the reader can believe
+├── FileTooLarge        more bytes than the reader can believe
 ├── ObjectStoreDenied     the credentials do not allow it
 └── ObjectStoreUnavailable  not reached, throttled or a server error, after retries
 """
@@ -31,7 +31,7 @@ class ObjectNotFound(ObjectStoreError):
     code = "OBJECT_NOT_FOUND"
 
 
-class ObjectTooLarge(ObjectStoreError):
+class FileTooLarge(ObjectStoreError):
     """The object is larger than the limit given."""
 
     code = "OBJECT_TOO_LARGE"
@@ -84,7 +84,7 @@ class ObjectStore(Protocol):
     """A table's files; safe to call from several threads."""
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        """The whole object, at most `limit` bytes; raises ObjectNotFound, ObjectTooLarge and the other store errors."""
+        """The whole object, at most `limit` bytes; raises ObjectNotFound, FileTooLarge and the other store errors."""
         ...
 
     def exists(self, location: ObjectLocation) -> bool: ...

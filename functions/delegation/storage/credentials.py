@@ -15,7 +15,7 @@ class CredentialsUnavailable(DelegationError):
 
 
 @dataclass(frozen=True)
-class StorageCredential:
+class S3Credential:
     """One set of S3 keys, good for URIs below `prefix` ("" for any); `expires_at` is aware UTC, None when not told."""
 
     prefix: str
@@ -47,7 +47,7 @@ class Vended(Protocol):
     """What was handed out for a table: every credential, and where its store is."""
 
     @property
-    def credentials(self) -> tuple[StorageCredential, ...]: ...
+    def credentials(self) -> tuple[S3Credential, ...]: ...
 
     @property
     def s3(self) -> S3Settings: ...
@@ -56,11 +56,11 @@ class Vended(Protocol):
 class Credentials(Protocol):
     """Credentials for a table's files, renewed before they expire. Every method raises CredentialsUnavailable."""
 
-    def for_uri(self, uri: str) -> StorageCredential:
+    def for_uri(self, uri: str) -> S3Credential:
         """A credential for `uri` that has not expired."""
         ...
 
-    def replace(self, uri: str, refused: StorageCredential) -> StorageCredential:
+    def replace(self, uri: str, refused: S3Credential) -> S3Credential:
         """A credential for `uri` after the store refused `refused` as expired."""
         ...
 

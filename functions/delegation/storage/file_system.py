@@ -11,11 +11,11 @@ from pathlib import Path
 
 from delegation.storage.base import (
     BatchResult,
+    FileTooLarge,
     KeyFailure,
     ObjectNotFound,
     ObjectStoreDenied,
     ObjectStoreUnavailable,
-    ObjectTooLarge,
 )
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split
 
@@ -41,7 +41,7 @@ class FileObjectStore:
                 raise ObjectStoreDenied(f"{error.strerror} for {location.uri}") from error
             raise ObjectStoreUnavailable(f"{error.strerror} for {location.uri}") from error
         if len(data) > limit:
-            raise ObjectTooLarge(f"{location.uri} has more than {limit} bytes")
+            raise FileTooLarge(f"{location.uri} has more than {limit} bytes")
         return data
 
     def exists(self, location: ObjectLocation) -> bool:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from delegation.storage.base import BatchResult, KeyFailure, ObjectNotFound, ObjectTooLarge
+from delegation.storage.base import BatchResult, FileTooLarge, KeyFailure, ObjectNotFound
 from delegation.storage.locations import ObjectLocation, uri_of
 
 
@@ -77,7 +77,7 @@ class MemoryObjectStore:
             if data is None:
                 raise ObjectNotFound(f"no object {location.uri}")
             if len(data) > limit:
-                raise ObjectTooLarge(f"{location.uri} has {len(data)} bytes, more than {limit}")
+                raise FileTooLarge(f"{location.uri} has {len(data)} bytes, more than {limit}")
             return data
 
     def exists(self, location: ObjectLocation) -> bool:

@@ -16,13 +16,13 @@ from botocore.parsers import ResponseParserError
 
 from delegation.storage.base import (
     BatchResult,
+    FileTooLarge,
     KeyFailure,
     ObjectNotFound,
     ObjectStoreError,
     ObjectStoreUnavailable,
-    ObjectTooLarge,
 )
-from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Settings, StorageCredential
+from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Credential, S3Settings
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
 from delegation.storage.s3_delete import fits_xml, quicken
 from delegation.storage.s3_errors import (
@@ -184,24 +184,24 @@ class S3ObjectStore:
         except FAILED as error:
             translate(uri, error)
 
-    def _replace(self, uri: str, refused: StorageCredential) -> None:
+    def _replace(self, uri: str, refused: S3Credential) -> None:
         if self._credentials is not None:
             self._credentials.replace(uri, refused)
 
-    def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[StorageCredential | None, Sequence[str]]]:
+    def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[S3Credential | None, Sequence[str]]]:
         """Keys grouped by the credential that reaches them; nearly always one group."""
         if self._credentials is None:
             return [(None, keys)]
         first = self._credentials.for_uri(f"s3://{bucket}/{keys[0]}")
         if len({credential.access_key_id for credential in self._credentials.table().credentials}) <= 1:
             return [(first, keys)]
-        groups: dict[str, tuple[StorageCredential, list[str]]] = {}
+        groups: dict[str, tuple[S3Credential, list[str]]] = {}
         for key in keys:
             credential = self._credentials.for_uri(f"s3://{bucket}/{key}")
             groups.setdefault(credential.access_key_id, (credential, []))[1].append(key)
         return list(groups.values())
 
-    def _client(self, credential: StorageCredential | None, *, deleting: bool = False) -> "S3Client":
+    def _client(self, credential: S3Credential | None, *, deleting: bool = False) -> "S3Client":
         # A renewed token may come under the same key id.
         who = ("", "") if credential is None else (credential.access_key_id, credential.session_token or "")
         name = (*who, deleting)
@@ -213,7 +213,7 @@ class S3ObjectStore:
                 client = self._clients[name] = self._build(credential, deleting=deleting)
             return client
 
-    def _build(self, credential: StorageCredential | None, *, deleting: bool) -> "S3Client":
+    def _build(self, credential: S3Credential | None, *, deleting: bool) -> "S3Client":
         settings = self._settings
         if settings is None and self._credentials is not None:
             settings = self._credentials.table().s3
@@ -254,7 +254,7 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
             if len(data) <= limit:
                 return data
         answer["Body"].close()
-        raise ObjectTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than {limit}")
+        raise FileTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than {limit}")
     raise broken
 
 

@@ -8,7 +8,7 @@ TaskError
 ├── LeaseLost             another attempt holds the task, or nobody does; stop working on it
 ├── RunCancelled          a person asked this run to stop
 ├── RunHandedOver         time is up in this process; the next attempt goes on
-├── TaskFailed            the task that was waited for ended in FAILURE
+├── AwaitedTaskFailed            the task that was waited for ended in FAILURE
 ├── IllegalTransition     no arrow of DESIGN §2 leads from this status
 ├── MalformedRecord       a stored item cannot be read by this release
 ├── StoreUnavailable      the store did not take the call; nothing was written; try later
@@ -103,7 +103,7 @@ class RunHandedOver(TaskError):
         self.task_id = task_id
 
 
-class TaskFailed(TaskError):
+class AwaitedTaskFailed(TaskError):
     """The outcome of a task that somebody waited for is FAILURE; `error_code` and the text are the record's."""
 
     code: ClassVar[str] = "TASK_FAILED"

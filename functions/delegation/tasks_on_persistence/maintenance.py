@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.persistence.maintenance.sweep import Maintenance
+from delegation.persistence.maintenance.sweep import RealmMaintenance
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver
 from delegation.tasks.work.behaviors import Behavior, Run
 
@@ -34,7 +34,7 @@ class SweepReport(BaseModel):
 
 
 def persistence_maintenance(
-    maintenance: Callable[[], Maintenance], *, every: timedelta = EVERY
+    maintenance: Callable[[], RealmMaintenance], *, every: timedelta = EVERY
 ) -> Behavior[Sweep, SweepReport]:
     """The behavior; `maintenance` is called when it runs, so that a process that only submits needs no store.
 

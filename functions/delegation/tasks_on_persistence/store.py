@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
-from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
 from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown, ReferenceExists
-from delegation.persistence.errors import OutcomeUnknown as BackendOutcomeUnknown
+from delegation.persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
@@ -32,12 +32,12 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import (
     Advance,
-    Change,
     Create,
     DueEntry,
     Expect,
-    Page,
     Revise,
+    TaskChange,
+    TaskHeads,
     Unreadable,
     require_terminal,
 )
@@ -72,7 +72,7 @@ class KernelTaskStore:
         self._store = store
         self._committer = Committer(store, REFERENCE, EntityHead, seal=seal(policy), **settings)
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         """See TaskStore.apply."""
         after = change.after if isinstance(change, Advance | Revise) else change.task
         try:
@@ -111,7 +111,7 @@ class KernelTaskStore:
         """See TaskStore.remove: here in one commit."""
         require_terminal(task)
 
-        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, bool]:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
             head = _head(entities, task.task_id)
             if head is None:
@@ -128,7 +128,7 @@ class KernelTaskStore:
     def forget(self, task_id: str, below: int) -> int:
         """See TaskStore.forget: here in one commit."""
 
-        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, int]:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
             entities = EntityChanges(attempt)
             head = _head(entities, task_id)
             last = 0 if head is None else min(below, head.version) - 1
@@ -141,7 +141,7 @@ class KernelTaskStore:
         with _translated():
             return self._committer.commit(change, operation=task_id).result
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """See TaskStore.heads: in the order of ids."""
         start = None if cursor is None else IndexKey.of(_HEAD, cursor)
         with _translated():
@@ -150,7 +150,7 @@ class KernelTaskStore:
             stored = self._store.fetch_many([ref for _, ref in found[:limit]])
         ids = [key.elements()[-1] for key, _ in found[:limit]]
         entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
-        return Page(entries, ids[-1] if len(found) > limit else None)
+        return TaskHeads(entries, ids[-1] if len(found) > limit else None)
 
     def _index(self) -> Index:
         head = self._committer.head()
@@ -167,7 +167,7 @@ class KernelTaskStore:
             if found is not None:
                 yield codec.task_of(of_model(found, StoredTask).value.item)
 
-    def _read_back(self, change: Change, after: Task) -> Task:
+    def _read_back(self, change: TaskChange, after: Task) -> Task:
         head = self.get(after.task_id)
         if head is not None and not isinstance(change, Expect):
             row = self.get_version(after.task_id, after.version)
@@ -176,7 +176,7 @@ class KernelTaskStore:
         raise OutcomeUnknown(f"a write to task {after.task_id} got no clear answer")
 
 
-def _applied(attempt: Attempt[EntityHead], change: Change) -> Changed[EntityHead, Task]:
+def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[EntityHead, Task]:
     """One change on the present state; refusals are raised, a change that is there already writes nothing."""
     entities = EntityChanges(attempt)
     after = change.after if isinstance(change, Advance | Revise) else change.task

@@ -118,7 +118,7 @@ def _bounded_properties(value: dict[str, str]) -> dict[str, str]:
 
 
 Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_clean)]
-Name = Annotated[Text, AfterValidator(_filled), AfterValidator(_segment)]
+PathSegment = Annotated[Text, AfterValidator(_filled), AfterValidator(_segment)]
 Uri = Annotated[StrictStr, Field(min_length=1, max_length=MAX_URI_LENGTH), AfterValidator(_clean), AfterValidator(_uri)]
 TableUuid = Annotated[StrictStr, AfterValidator(_uuid)]
 PropertyValue = Annotated[StrictStr, Field(max_length=MAX_NAME_LENGTH), AfterValidator(_clean)]
@@ -145,9 +145,9 @@ class TableIdentity(_Received):
     """Which table. `table_entity_id` is opaque: recorded, never verified, for the REST API does not give it."""
 
     table_entity_id: Annotated[Text, AfterValidator(_filled)] | None = None
-    catalog_name: Name
-    namespace_levels: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_NAMESPACE_LEVELS)]
-    table_name: Name
+    catalog_name: PathSegment
+    namespace_levels: Annotated[tuple[PathSegment, ...], Field(min_length=1, max_length=MAX_NAMESPACE_LEVELS)]
+    table_name: PathSegment
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
@@ -184,7 +184,9 @@ class PurgeTableOperationParameters(_Received):
     storage_credentials: Annotated[tuple[StorageCredential, ...], Field(max_length=MAX_STORAGE_CREDENTIALS)] | None = (
         Field(default=None, alias="storage-credentials")
     )
-    properties: Annotated[dict[Name, PropertyValue], AfterValidator(_bounded_properties)] = Field(default_factory=dict)
+    properties: Annotated[dict[PathSegment, PropertyValue], AfterValidator(_bounded_properties)] = Field(
+        default_factory=dict
+    )
 
     @model_validator(mode="before")
     @classmethod

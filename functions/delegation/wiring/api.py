@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
-from delegation.edge.app import Handler, create_app
+from delegation.edge.app import ApiHandler, create_app
 from delegation.edge.routes import Dependencies
 from delegation.edge.submission import Submissions
 from delegation.idempotency.service import Acceptance
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.maintenance import idempotency_records
+from delegation.wiring.records import idempotency_records
 from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, ApiSettings, PurgeEnvironment, RequestSettings
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
 
 if TYPE_CHECKING:
     from delegation.polaris.client import PolarisClient
+    from delegation.tasks.work.behaviors import TaskBehavior
 
 
 def api_dependencies() -> Dependencies:
@@ -38,13 +38,13 @@ def api_dependencies() -> Dependencies:
     )
 
 
-def api(logger: Logger) -> Handler:
+def api(logger: Logger) -> ApiHandler:
     """The API on AWS. Traces, if asked for, hold neither answers nor errors: both may show what a request held."""
     settings = ApiSettings.read()
     handle = create_app(api_dependencies(), logger=logger, metrics=Metrics(namespace=settings.metrics_namespace))
     if not settings.tracing:
         return handle
-    traced: Handler = Tracer().capture_lambda_handler(handle, capture_response=False, capture_error=False)
+    traced: ApiHandler = Tracer().capture_lambda_handler(handle, capture_response=False, capture_error=False)
     return traced
 
 
@@ -60,7 +60,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         return polaris_for_a_caller()
 
     @cache
-    def behavior() -> TaskBehavior:
+    def behavior() -> "TaskBehavior":
         from delegation.wiring.purge import purge_for_a_caller  # noqa: PLC0415
 
         return purge_for_a_caller(tasks, tables())

@@ -2,17 +2,15 @@
 
 from datetime import timedelta
 
-import httpx
-
 from delegation.edge.trust.authorizer import Authorizer
 from delegation.edge.trust.certificates import CertificatePin, load_revocation_list, parse_name, parse_serials
-from delegation.edge.trust.jwks import JwksKeys
+from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import KeySource, StaticKey, TokenVerifier, public_key
 from delegation.timestamps import utc_now
 
 
-def authorizer(settings: AuthorizerSettings | None = None, *, http: httpx.Client | None = None) -> Authorizer:
+def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
     """The authorizer that the environment describes; pydantic's ValidationError names a setting that is wrong."""
     settings = settings or AuthorizerSettings.read()
     revoked = None if settings.client_crl is None else load_revocation_list(settings.client_crl.encode())
@@ -25,7 +23,7 @@ def authorizer(settings: AuthorizerSettings | None = None, *, http: httpx.Client
         ),
         source=settings.client_certificate_source,
         tokens=TokenVerifier(
-            _keys(settings, http),
+            _keys(settings),
             issuer=settings.token_issuer,
             audience=settings.token_audience,
             scope=settings.token_scope,
@@ -36,8 +34,7 @@ def authorizer(settings: AuthorizerSettings | None = None, *, http: httpx.Client
     )
 
 
-def _keys(settings: AuthorizerSettings, http: httpx.Client | None) -> KeySource:
+def _keys(settings: AuthorizerSettings) -> KeySource:
     if settings.token_public_key is not None:
         return StaticKey(public_key(settings.token_public_key))
-    client = http or httpx.Client(timeout=settings.jwks_timeout_seconds, follow_redirects=False)
-    return JwksKeys(str(settings.token_jwks_url), http=client, clock=utc_now)
+    return JwksKeys(str(settings.token_jwks_url), get=https_get(settings.jwks_timeout_seconds), clock=utc_now)

@@ -3,8 +3,9 @@
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns
 from delegation.orchestration.steps import Steps
 from delegation.tasks.work.external_jobs import LeftToSweeper
+from delegation.wiring.deployment import deployment
 from delegation.wiring.jobs import started_jobs, watched_jobs
-from delegation.wiring.tasks import deployment, dispatch_queue
+from delegation.wiring.tasks import dispatch_queue
 
 
 def acquiring() -> Steps:

@@ -6,12 +6,12 @@ from datetime import timedelta
 from delegation.orchestration.job_engine import JobEngine
 from delegation.tasks.work.external_jobs import SPARK, LeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, started_jobs
-from delegation.wiring.tasks import Deployment, deployment
 from delegation.wiring.work import all_behaviors
 
 
-def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[Deployment, Worker]:
+def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
     """Spark jobs run on EMR Serverless if an application is named, else all tasks inline.
 
     What it gives back is due at once: no execution of the state machine waits for a task that a worker held.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from infra.local.errors import LocalStackError
-from infra.local.lambdas.functions import Function
+from infra.local.lambdas.functions import LocalFunction
 
 LOG = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 class Clock:
     """Calls `function` every `interval_seconds`, the first time after one interval; a late call is not made up for."""
 
-    def __init__(self, function: Function, *, interval_seconds: float, region: str, account: str) -> None:
+    def __init__(self, function: LocalFunction, *, interval_seconds: float, region: str, account: str) -> None:
         self._function = function
         self._interval = interval_seconds
         self._region = region

@@ -14,7 +14,7 @@ from typing import Any, Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.local.errors import LocalStackError
-from infra.local.lambdas.functions import Function, Invocation
+from infra.local.lambdas.functions import Invocation, LocalFunction
 
 LOG = logging.getLogger(__name__)
 _PAUSE_AFTER_ERROR_SECONDS = 1.0
@@ -35,7 +35,7 @@ class Mapping:
 class Poller:
     """Polls one queue in threads of this process and calls one function."""
 
-    def __init__(self, sqs: Any, mapping: Mapping, function: Function) -> None:
+    def __init__(self, sqs: Any, mapping: Mapping, function: LocalFunction) -> None:
         self._sqs = sqs
         self._mapping = mapping
         self._function = function

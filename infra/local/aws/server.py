@@ -55,7 +55,7 @@ class _TooManyRequests(JsonRESTError):
         super().__init__("TooManyRequestsException", message)
 
 
-class _QuietHandler(MotoRequestHandler):
+class _QuietMotoHandler(MotoRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Say nothing: a request line may name an object, and there are thousands of them."""
 
@@ -79,7 +79,7 @@ class MotoAws:
         """Listen and serve in threads of this process; raises `CannotStartError` if the port is taken."""
         try:
             self._server = make_server(
-                LOOPBACK, self._port, application(), threaded=True, request_handler=_QuietHandler
+                LOOPBACK, self._port, application(), threaded=True, request_handler=_QuietMotoHandler
             )
         except (OSError, SystemExit) as exc:
             # werkzeug prints its advice and exits when a port is taken.

@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.local.catalog.errors import bad_request, commit_failed
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 MAIN = "main"
 FIRST_PARTITION_ID = 1000
@@ -21,7 +21,7 @@ PREVIOUS_VERSIONS = "write.metadata.previous-versions-max"
 DEFAULT_PREVIOUS_VERSIONS = 100
 
 
-def new_metadata(request: Mapping[str, Any], location: str, *, now_ms: int) -> Json:
+def new_metadata(request: Mapping[str, Any], location: str, *, now_ms: int) -> JsonObject:
     """The metadata of a table created by `request` (CreateTableRequest): fresh field ids, no snapshot."""
     properties = dict(request.get("properties") or {})
     version = int(properties.pop("format-version", DEFAULT_FORMAT_VERSION))
@@ -53,7 +53,7 @@ def new_metadata(request: Mapping[str, Any], location: str, *, now_ms: int) -> J
     return metadata
 
 
-def with_fresh_ids(schema: Mapping[str, Any]) -> tuple[Json, dict[int, int]]:
+def with_fresh_ids(schema: Mapping[str, Any]) -> tuple[JsonObject, dict[int, int]]:
     """`schema` numbered from 1, a struct's own fields before what is nested in them, and the map from old id to new."""
     fresh: dict[int, int] = {}
 
@@ -71,17 +71,17 @@ def with_fresh_ids(schema: Mapping[str, Any]) -> tuple[Json, dict[int, int]]:
             nested["fields"] = [{**field, "type": renumbered(field["type"])} for field in fields]
         return {**value, **ids, **nested}
 
-    result: Json = renumbered(schema) | {"schema-id": 0}
+    result: JsonObject = renumbered(schema) | {"schema-id": 0}
     if "identifier-field-ids" in schema:
         result["identifier-field-ids"] = [fresh[old] for old in schema["identifier-field-ids"]]
     return result, fresh
 
 
-def _with_sources(fields: Iterable[Mapping[str, Any]], fresh: Mapping[int, int]) -> list[Json]:
+def _with_sources(fields: Iterable[Mapping[str, Any]], fresh: Mapping[int, int]) -> list[JsonObject]:
     return [{**field, "source-id": fresh[field["source-id"]]} for field in fields]
 
 
-def empty_metadata(location: str) -> Json:
+def empty_metadata(location: str) -> JsonObject:
     """What a staged table's first commit (assert-create) is applied to."""
     return {
         "format-version": 2,
@@ -131,7 +131,9 @@ _ASSERTED = {
 }
 
 
-def apply(updates: Iterable[Mapping[str, Any]], base: Json, *, now_ms: int, previous_location: str | None) -> Json:
+def apply(
+    updates: Iterable[Mapping[str, Any]], base: JsonObject, *, now_ms: int, previous_location: str | None
+) -> JsonObject:
     """`base` with `updates` applied; `base` stays as it is. Raises RestError 400 for an update that cannot be."""
     metadata = copy.deepcopy(base)
     added: set[int] = set()
@@ -154,13 +156,13 @@ def apply(updates: Iterable[Mapping[str, Any]], base: Json, *, now_ms: int, prev
     return metadata
 
 
-def _mirror_for_version_1(metadata: Json) -> None:
+def _mirror_for_version_1(metadata: JsonObject) -> None:
     """Version 1 readers look at these two, which later versions replaced by lists."""
     metadata["schema"] = _by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
     metadata["partition-spec"] = _by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])["fields"]
 
 
-def _log(metadata: Json, location: str, timestamp_ms: int) -> None:
+def _log(metadata: JsonObject, location: str, timestamp_ms: int) -> None:
     keep = int(metadata.get("properties", {}).get(PREVIOUS_VERSIONS, DEFAULT_PREVIOUS_VERSIONS))
     log = [*metadata.get("metadata-log", []), {"metadata-file": location, "timestamp-ms": timestamp_ms}]
     metadata["metadata-log"] = log[-max(1, keep) :]
@@ -174,7 +176,7 @@ def _ref(metadata: Mapping[str, Any], name: str) -> int | None:
     return None if ref is None else int(ref["snapshot-id"])
 
 
-def _add_snapshot(metadata: Json, snapshot: Json) -> int:
+def _add_snapshot(metadata: JsonObject, snapshot: JsonObject) -> int:
     snapshot_id = int(snapshot["snapshot-id"])
     if any(known["snapshot-id"] == snapshot_id for known in metadata.get("snapshots", [])):
         raise bad_request(f"Snapshot already exists: {snapshot_id}")
@@ -190,7 +192,7 @@ def _add_snapshot(metadata: Json, snapshot: Json) -> int:
     return snapshot_id
 
 
-def _set_ref(metadata: Json, update: Mapping[str, Any], added: set[int]) -> None:
+def _set_ref(metadata: JsonObject, update: Mapping[str, Any], added: set[int]) -> None:
     name, snapshot_id = update["ref-name"], int(update["snapshot-id"])
     snapshot = _by_id(metadata.get("snapshots", []), "snapshot-id", snapshot_id)
     ref = {
@@ -203,7 +205,7 @@ def _set_ref(metadata: Json, update: Mapping[str, Any], added: set[int]) -> None
         metadata.setdefault("snapshot-log", []).append({"snapshot-id": snapshot_id, "timestamp-ms": timestamp})
 
 
-def _remove_snapshots(metadata: Json, update: Mapping[str, Any]) -> None:
+def _remove_snapshots(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     gone = {int(snapshot_id) for snapshot_id in update["snapshot-ids"]}
     for name in ("snapshots", "snapshot-log", "statistics", "partition-statistics"):
         if name in metadata:
@@ -212,13 +214,13 @@ def _remove_snapshots(metadata: Json, update: Mapping[str, Any]) -> None:
         _remove_ref(metadata, {"ref-name": name})
 
 
-def _remove_ref(metadata: Json, update: Mapping[str, Any]) -> None:
+def _remove_ref(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     metadata.get("refs", {}).pop(update["ref-name"], None)
     if update["ref-name"] == MAIN:
         metadata.pop("current-snapshot-id", None)
 
 
-def _add_schema(metadata: Json, update: Mapping[str, Any]) -> None:
+def _add_schema(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     schema = _add(metadata["schemas"], "schema-id", update["schema"])
     metadata["last-column-id"] = max(metadata["last-column-id"], update.get("last-column-id") or 0, *_field_ids(schema))
 
@@ -235,7 +237,7 @@ def _field_ids(value: object) -> list[int]:
     return ids
 
 
-def _add_spec(metadata: Json, update: Mapping[str, Any]) -> None:
+def _add_spec(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     spec = copy.deepcopy(update["spec"])
     last = metadata["last-partition-id"]
     for field in spec["fields"]:
@@ -244,11 +246,11 @@ def _add_spec(metadata: Json, update: Mapping[str, Any]) -> None:
     metadata["last-partition-id"] = last
 
 
-def _add_sort_order(metadata: Json, update: Mapping[str, Any]) -> None:
+def _add_sort_order(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     _add(metadata["sort-orders"], "order-id", update["sort-order"])
 
 
-def _add(known: list[Json], id_name: str, value: Mapping[str, Any]) -> Json:
+def _add(known: list[JsonObject], id_name: str, value: Mapping[str, Any]) -> JsonObject:
     """Add under its own id, or a new one when another object has that; an equal object is added once.
 
     The one added last is moved to the end, where -1 of the following `set-…` update finds it.
@@ -266,8 +268,8 @@ def _add(known: list[Json], id_name: str, value: Mapping[str, Any]) -> Json:
     return added
 
 
-def _set_current(list_name: str, id_name: str, current_name: str) -> Callable[[Json, Mapping[str, Any]], None]:
-    def set_current(metadata: Json, update: Mapping[str, Any]) -> None:
+def _set_current(list_name: str, id_name: str, current_name: str) -> Callable[[JsonObject, Mapping[str, Any]], None]:
+    def set_current(metadata: JsonObject, update: Mapping[str, Any]) -> None:
         wanted = update[id_name] if id_name in update else update["sort-order-id"]
         known = metadata[list_name]
         chosen = known[-1][id_name] if wanted == LAST_ADDED else _by_id(known, id_name, wanted)[id_name]
@@ -277,12 +279,12 @@ def _set_current(list_name: str, id_name: str, current_name: str) -> Callable[[J
     return set_current
 
 
-def _assign_uuid(metadata: Json, update: Mapping[str, Any]) -> None:
+def _assign_uuid(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     if metadata.setdefault("table-uuid", update["uuid"]) != update["uuid"]:
         raise bad_request("Cannot reassign the table's uuid")
 
 
-def _upgrade(metadata: Json, update: Mapping[str, Any]) -> None:
+def _upgrade(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     if update["format-version"] < metadata["format-version"]:
         raise bad_request("Cannot downgrade the format version")
     metadata["format-version"] = update["format-version"]
@@ -294,8 +296,8 @@ def _upgrade(metadata: Json, update: Mapping[str, Any]) -> None:
         metadata.setdefault("next-row-id", 0)
 
 
-def _replace_statistics(list_name: str, part: str) -> Callable[[Json, Mapping[str, Any]], None]:
-    def replace(metadata: Json, update: Mapping[str, Any]) -> None:
+def _replace_statistics(list_name: str, part: str) -> Callable[[JsonObject, Mapping[str, Any]], None]:
+    def replace(metadata: JsonObject, update: Mapping[str, Any]) -> None:
         statistics = update[part]
         others = [s for s in metadata.get(list_name, []) if s["snapshot-id"] != statistics["snapshot-id"]]
         metadata[list_name] = [*others, statistics]
@@ -303,8 +305,8 @@ def _replace_statistics(list_name: str, part: str) -> Callable[[Json, Mapping[st
     return replace
 
 
-def _remove(list_name: str, id_name: str, wanted: str) -> Callable[[Json, Mapping[str, Any]], None]:
-    def remove(metadata: Json, update: Mapping[str, Any]) -> None:
+def _remove(list_name: str, id_name: str, wanted: str) -> Callable[[JsonObject, Mapping[str, Any]], None]:
+    def remove(metadata: JsonObject, update: Mapping[str, Any]) -> None:
         gone = update[wanted]
         gone = set(gone) if isinstance(gone, list) else {gone}
         metadata[list_name] = [entry for entry in metadata.get(list_name, []) if entry[id_name] not in gone]
@@ -312,27 +314,27 @@ def _remove(list_name: str, id_name: str, wanted: str) -> Callable[[Json, Mappin
     return remove
 
 
-def _set_location(metadata: Json, update: Mapping[str, Any]) -> None:
+def _set_location(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     metadata["location"] = update["location"].rstrip("/")
 
 
-def _set_properties(metadata: Json, update: Mapping[str, Any]) -> None:
+def _set_properties(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     metadata.setdefault("properties", {}).update(update["updates"])
 
 
-def _remove_properties(metadata: Json, update: Mapping[str, Any]) -> None:
+def _remove_properties(metadata: JsonObject, update: Mapping[str, Any]) -> None:
     for name in update["removals"]:
         metadata.get("properties", {}).pop(name, None)
 
 
-def _by_id(known: Iterable[Json], id_name: str, wanted: int) -> Json:
+def _by_id(known: Iterable[JsonObject], id_name: str, wanted: int) -> JsonObject:
     for entry in known:
         if entry[id_name] == wanted:
             return entry
     raise bad_request(f"Unknown {id_name}: {wanted}")
 
 
-_UPDATES: dict[str, Callable[[Json, Mapping[str, Any]], None]] = {
+_UPDATES: dict[str, Callable[[JsonObject, Mapping[str, Any]], None]] = {
     "assign-uuid": _assign_uuid,
     "upgrade-format-version": _upgrade,
     "set-location": _set_location,

@@ -47,7 +47,7 @@ READER = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
+class LocalPrincipal:
     """A client of the catalog."""
 
     name: str
@@ -66,7 +66,7 @@ class Principals:
     """The principals, their grants and live tokens; safe under threads. A revoked grant bites at the next request."""
 
     def __init__(
-        self, principals: Iterable[Principal], *, clock: Callable[[], datetime], token_lifetime: timedelta
+        self, principals: Iterable[LocalPrincipal], *, clock: Callable[[], datetime], token_lifetime: timedelta
     ) -> None:
         self._by_id = {principal.client_id: principal for principal in principals}
         self._granted = {principal.name: set(principal.privileges) for principal in self._by_id.values()}
@@ -94,7 +94,7 @@ class Principals:
         lifetime = int(self._lifetime.total_seconds())
         return 200, {"access_token": token, "token_type": "bearer", "expires_in": lifetime, "scope": form["scope"]}
 
-    def of_token(self, token: str) -> Principal | None:
+    def of_token(self, token: str) -> LocalPrincipal | None:
         """The principal that holds `token`, None when it is unknown or expired."""
         with self._lock:
             held = self._tokens.get(token)
@@ -113,12 +113,12 @@ class Principals:
         with self._lock:
             self._granted[name].discard(privilege)
 
-    def has(self, principal: Principal, *privileges: Privilege) -> bool:
+    def has(self, principal: LocalPrincipal, *privileges: Privilege) -> bool:
         """Whether `principal` holds any of `privileges`."""
         with self._lock:
             return not self._granted[principal.name].isdisjoint(privileges)
 
-    def require(self, principal: Principal, operation: str, *privileges: Privilege) -> None:
+    def require(self, principal: LocalPrincipal, operation: str, *privileges: Privilege) -> None:
         """Raises RestError 403 unless `principal` holds any of `privileges`; `operation` is Polaris' name for it."""
         if not self.has(principal, *privileges):
             raise forbidden(principal.name, operation)

@@ -9,10 +9,10 @@ from urllib.parse import unquote_plus
 from werkzeug.wrappers import Request, Response
 
 from infra.local.catalog.errors import RestError, bad_request
-from infra.local.catalog.principals import Principal, Principals, Privilege
+from infra.local.catalog.principals import LocalPrincipal, Principals, Privilege
 from infra.local.catalog.state import CatalogState, Namespace
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles
-from infra.local.catalog.tables import Tables, Warehouse
+from infra.local.catalog.tables import LocalTables, Warehouse
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.vended_keys import VendedKeys
 
@@ -64,7 +64,7 @@ class LocalCatalog:
         keys: VendedKeys,
         s3_endpoint: str,
         region: str,
-        principals: Iterable[Principal],
+        principals: Iterable[LocalPrincipal],
         realm: str = "POLARIS",
         allowed_locations: Iterable[str] = (),
         token_lifetime: timedelta = timedelta(hours=1),
@@ -78,7 +78,7 @@ class LocalCatalog:
         self._state = CatalogState()
         warehouse = Warehouse(name, location.rstrip("/"), s3_endpoint, region, tuple(allowed_locations))
         vendor = CredentialVendor(sts, keys, clock=clock, lifetime=credential_lifetime)
-        self._tables = Tables(warehouse, self._state, MetadataFiles(s3), vendor, self.principals)
+        self._tables = LocalTables(warehouse, self._state, MetadataFiles(s3), vendor, self.principals)
         self._location = warehouse.location
         self._server = WsgiServer(self, port=port)
 
@@ -148,7 +148,7 @@ class LocalCatalog:
             "endpoints": list(ENDPOINTS),
         }
 
-    def _namespaces(self, who: Principal, request: Request) -> Response:
+    def _namespaces(self, who: LocalPrincipal, request: Request) -> Response:
         if request.method == "POST":
             self.principals.require(who, "CREATE_NAMESPACE", Privilege.NAMESPACE_CREATE)
             body = _body(request)
@@ -162,7 +162,7 @@ class LocalCatalog:
         found = self._state.list_namespaces(tuple(parent.split(SEPARATOR)) if parent else ())
         return _json(200, {"namespaces": found})
 
-    def _namespace(self, who: Principal, request: Request, namespace: Namespace) -> Response:
+    def _namespace(self, who: LocalPrincipal, request: Request, namespace: Namespace) -> Response:
         properties = self._state.namespace(namespace)
         if request.method == "DELETE":
             self.principals.require(who, "DROP_NAMESPACE", Privilege.NAMESPACE_DROP)
@@ -175,7 +175,7 @@ class LocalCatalog:
             return _json(200, {"namespace": namespace, "properties": properties})
         return _method_not_allowed()
 
-    def _in_namespace(self, who: Principal, request: Request, namespace: Namespace, rest: list[str]) -> Response:
+    def _in_namespace(self, who: LocalPrincipal, request: Request, namespace: Namespace, rest: list[str]) -> Response:
         vend = "vended-credentials" in request.headers.get("X-Iceberg-Access-Delegation", "")
         match (request.method, rest):
             case ("POST", ["properties"]):
@@ -196,7 +196,7 @@ class LocalCatalog:
             case _:
                 return _not_found(request.path)
 
-    def _update_properties(self, who: Principal, namespace: Namespace, body: Mapping[str, Any]) -> Response:
+    def _update_properties(self, who: LocalPrincipal, namespace: Namespace, body: Mapping[str, Any]) -> Response:
         self.principals.require(who, "UPDATE_NAMESPACE_PROPERTIES", Privilege.NAMESPACE_WRITE_PROPERTIES)
         removals, updates = list(body.get("removals") or []), dict(body.get("updates") or {})
         missing = self._state.update_namespace(namespace, removals, updates)
@@ -204,7 +204,7 @@ class LocalCatalog:
         return _json(200, {"updated": list(updates), "removed": removed, "missing": missing})
 
     def _table(
-        self, who: Principal, request: Request, name: tuple[Namespace, str], what: list[str], *, vend: bool
+        self, who: LocalPrincipal, request: Request, name: tuple[Namespace, str], what: list[str], *, vend: bool
     ) -> Response:
         match what:
             case ["GET"]:

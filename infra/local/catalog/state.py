@@ -14,11 +14,11 @@ from infra.local.catalog.errors import (
 )
 
 Namespace = tuple[str, ...]
-Name = tuple[Namespace, str]
+TableKey = tuple[Namespace, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """A table: its current metadata file and its identity."""
 
     metadata_location: str
@@ -35,7 +35,7 @@ class CatalogState:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._namespaces: dict[Namespace, dict[str, str]] = {}
-        self._tables: dict[Name, Entry] = {}
+        self._tables: dict[TableKey, CatalogEntry] = {}
 
     def create_namespace(self, namespace: Namespace, properties: Mapping[str, str]) -> None:
         with self._lock:
@@ -81,15 +81,15 @@ class CatalogState:
             self._require_namespace(namespace)
             return sorted(name for own, name in self._tables if own == namespace)
 
-    def find(self, name: Name) -> Entry | None:
+    def find(self, name: TableKey) -> CatalogEntry | None:
         with self._lock:
             return self._tables.get(name)
 
-    def get(self, name: Name) -> Entry:
+    def get(self, name: TableKey) -> CatalogEntry:
         with self._lock:
             return self._require_table(name)
 
-    def add(self, name: Name, entry: Entry) -> None:
+    def add(self, name: TableKey, entry: CatalogEntry) -> None:
         """A new table; 404 without its namespace, 409 when the name is taken."""
         with self._lock:
             self._require_namespace(name[0])
@@ -97,29 +97,29 @@ class CatalogState:
                 raise already_exists(f"Table {dotted(*name)}")
             self._tables[name] = entry
 
-    def swap(self, name: Name, old: Entry, new: Entry) -> None:
+    def swap(self, name: TableKey, old: CatalogEntry, new: CatalogEntry) -> None:
         """Point the table to new metadata if it still has the old; 409 CommitFailedException otherwise."""
         with self._lock:
             if self._require_table(name) != old:
                 raise commit_failed(f"The table changed during the commit: {dotted(*name)}")
             self._tables[name] = new
 
-    def rename(self, source: Name, destination: Name) -> None:
+    def rename(self, source: TableKey, destination: TableKey) -> None:
         with self._lock:
             self._check_rename(source, destination)
             self._tables[destination] = self._tables.pop(source)
 
-    def check_rename(self, source: Name, destination: Name) -> None:
+    def check_rename(self, source: TableKey, destination: TableKey) -> None:
         """Raises what `rename` would."""
         with self._lock:
             self._check_rename(source, destination)
 
-    def drop(self, name: Name) -> None:
+    def drop(self, name: TableKey) -> None:
         with self._lock:
             self._require_table(name)
             del self._tables[name]
 
-    def _check_rename(self, source: Name, destination: Name) -> None:
+    def _check_rename(self, source: TableKey, destination: TableKey) -> None:
         self._require_table(source)
         self._require_namespace(destination[0])
         if destination in self._tables:
@@ -130,7 +130,7 @@ class CatalogState:
             raise no_such_namespace(dotted(namespace))
         return self._namespaces[namespace]
 
-    def _require_table(self, name: Name) -> Entry:
+    def _require_table(self, name: TableKey) -> CatalogEntry:
         # Also without its namespace: Spark looks for `ns.table.files` that way and wants to hear of the table.
         if name not in self._tables:
             raise no_such_table(dotted(*name))

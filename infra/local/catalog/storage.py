@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from infra.local.catalog.errors import bad_request, location_gone
-from infra.local.catalog.metadata import Json
+from infra.local.catalog.metadata import JsonObject
 from infra.local.s3.vended_keys import VendedKey, VendedKeys
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class MetadataFiles:
     def __init__(self, s3: "S3Client") -> None:
         self._s3 = s3
 
-    def read(self, location: str) -> Json:
+    def read(self, location: str) -> JsonObject:
         """The metadata at `location`, integers exact; RestError 400 NotFoundException when the file is gone."""
         bucket, key = split_uri(location)
         try:
@@ -51,10 +51,10 @@ class MetadataFiles:
             if error.response["Error"]["Code"] in _GONE:
                 raise location_gone(location) from error
             raise
-        metadata: Json = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+        metadata: JsonObject = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
         return metadata
 
-    def write(self, metadata: Json, version: int) -> str:
+    def write(self, metadata: JsonObject, version: int) -> str:
         """Write `metadata` as a new file of the table and return its location."""
         properties = metadata.get("properties", {})
         folder = properties.get("write.metadata.path") or f"{metadata['location']}/metadata"

@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from infra.local.catalog.errors import RestError, already_exists, forbidden
-from infra.local.catalog.metadata import Json, apply, check, empty_metadata, new_metadata
-from infra.local.catalog.principals import Principal, Principals, Privilege
-from infra.local.catalog.state import CatalogState, Entry, Name, dotted
+from infra.local.catalog.metadata import JsonObject, apply, check, empty_metadata, new_metadata
+from infra.local.catalog.principals import LocalPrincipal, Principals, Privilege
+from infra.local.catalog.state import CatalogEntry, CatalogState, TableKey, dotted
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles, version_of
 
 WRITE_PATHS = ("write.data.path", "write.metadata.path")
@@ -27,7 +27,7 @@ class Warehouse:
     allowed_locations: tuple[str, ...]
 
 
-class Tables:
+class LocalTables:
     """Tables of one catalog, on behalf of a principal whose privileges are checked as Polaris does."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Tables:
         self._vendor = vendor
         self._principals = principals
 
-    def create(self, who: Principal, name: Name, request: Mapping[str, Any], *, vend: bool) -> Json:
+    def create(self, who: LocalPrincipal, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
         """LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
         properties = self._state.namespace(name[0])
         self._principals.require(who, "CREATE_TABLE_DIRECT", Privilege.TABLE_CREATE)
@@ -58,21 +58,21 @@ class Tables:
             return self._load_result(who, name, None, metadata, vend=vend)
         metadata_location = self._files.write(metadata, 0)
         try:
-            self._state.add(name, Entry(metadata_location, metadata["table-uuid"]))
+            self._state.add(name, CatalogEntry(metadata_location, metadata["table-uuid"]))
         except RestError:
             self._files.delete(metadata_location)
             raise
         return self._load_result(who, name, metadata_location, metadata, vend=vend)
 
-    def register(self, who: Principal, name: Name, metadata_location: str, *, vend: bool) -> Json:
+    def register(self, who: LocalPrincipal, name: TableKey, metadata_location: str, *, vend: bool) -> JsonObject:
         self._state.namespace(name[0])
         self._principals.require(who, "REGISTER_TABLE", Privilege.TABLE_CREATE)
         metadata = self._files.read(metadata_location)
         self._check_locations(who, metadata)
-        self._state.add(name, Entry(metadata_location, metadata["table-uuid"]))
+        self._state.add(name, CatalogEntry(metadata_location, metadata["table-uuid"]))
         return self._load_result(who, name, metadata_location, metadata, vend=vend)
 
-    def load(self, who: Principal, name: Name, *, vend: bool, snapshots: str = "all") -> Json:
+    def load(self, who: LocalPrincipal, name: TableKey, *, vend: bool, snapshots: str = "all") -> JsonObject:
         entry = self._state.get(name)
         self._principals.require(who, "LOAD_TABLE", Privilege.TABLE_READ_PROPERTIES)
         metadata = self._files.read(entry.metadata_location)
@@ -81,14 +81,14 @@ class Tables:
             metadata["snapshots"] = [known for known in metadata.get("snapshots", []) if known["snapshot-id"] in kept]
         return self._load_result(who, name, entry.metadata_location, metadata, vend=vend)
 
-    def exists(self, who: Principal, name: Name) -> None:
+    def exists(self, who: LocalPrincipal, name: TableKey) -> None:
         self.load(who, name, vend=False)
 
-    def credentials(self, who: Principal, name: Name) -> Json:
+    def credentials(self, who: LocalPrincipal, name: TableKey) -> JsonObject:
         """LoadCredentialsResponse, for clients that refresh."""
         return {"storage-credentials": self.load(who, name, vend=True)["storage-credentials"]}
 
-    def commit(self, who: Principal, name: Name, request: Mapping[str, Any]) -> Json:
+    def commit(self, who: LocalPrincipal, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """CommitTableResponse; a commit that loses a race is 409 CommitFailedException and leaves no file."""
         requirements: Sequence[Mapping[str, Any]] = request.get("requirements") or []
         updates: Sequence[Mapping[str, Any]] = request.get("updates") or []
@@ -103,7 +103,7 @@ class Tables:
         metadata = apply(updates, staged, now_ms=_now_ms(), previous_location=previous)
         self._check_locations(who, metadata)
         written = self._files.write(metadata, version_of(previous) + 1 if previous else 0)
-        committed = Entry(written, metadata["table-uuid"])
+        committed = CatalogEntry(written, metadata["table-uuid"])
         try:
             if entry is None:
                 self._state.add(name, committed)
@@ -114,7 +114,7 @@ class Tables:
             raise
         return {"metadata-location": written, "metadata": metadata}
 
-    def drop(self, who: Principal, name: Name, *, purge: bool) -> None:
+    def drop(self, who: LocalPrincipal, name: TableKey, *, purge: bool) -> None:
         """Forget the table; Polaris as delivered refuses to purge its files, and so does this."""
         self._state.get(name)
         self._principals.require(who, "DROP_TABLE_WITHOUT_PURGE", Privilege.TABLE_DROP)
@@ -127,7 +127,7 @@ class Tables:
             raise RestError(403, "ForbiddenException", message)
         self._state.drop(name)
 
-    def rename(self, who: Principal, source: Name, destination: Name) -> None:
+    def rename(self, who: LocalPrincipal, source: TableKey, destination: TableKey) -> None:
         # Polaris answers 404 and 409 before it looks at privileges.
         self._state.check_rename(source, destination)
         self._principals.require(who, "RENAME_TABLE", Privilege.TABLE_DROP)
@@ -135,8 +135,8 @@ class Tables:
         self._state.rename(source, destination)
 
     def _load_result(
-        self, who: Principal, name: Name, metadata_location: str | None, metadata: Json, *, vend: bool
-    ) -> Json:
+        self, who: LocalPrincipal, name: TableKey, metadata_location: str | None, metadata: JsonObject, *, vend: bool
+    ) -> JsonObject:
         namespace = "%1F".join(quote(level, safe="") for level in name[0])
         refresh = (
             f"v1/{quote(self._warehouse.name)}/namespaces/{namespace}/tables/{quote(name[1], safe='')}/credentials"
@@ -147,14 +147,14 @@ class Tables:
             "client.region": self._warehouse.region,
             "client.refresh-credentials-endpoint": refresh,
         }
-        result: Json = {"metadata": metadata, "config": config, "storage-credentials": []}
+        result: JsonObject = {"metadata": metadata, "config": config, "storage-credentials": []}
         if metadata_location is not None:
             result["metadata-location"] = metadata_location
         if vend:
             result["storage-credentials"] = [self._vend(who, name, metadata)]
         return result
 
-    def _vend(self, who: Principal, name: Name, metadata: Json) -> Json:
+    def _vend(self, who: LocalPrincipal, name: TableKey, metadata: JsonObject) -> JsonObject:
         """One StorageCredential: its prefix is the location alone, its policy covers the write paths too."""
         # Read-only keys for who may not write, without a word: as Polaris.
         writable = self._principals.has(who, Privilege.TABLE_WRITE_DATA)
@@ -163,7 +163,7 @@ class Tables:
         locations = sorted({metadata["location"], *_write_paths(metadata)})
         return {"prefix": metadata["location"], "config": self._vendor.vend(locations, writable=writable)}
 
-    def _check_locations(self, who: Principal, metadata: Json) -> None:
+    def _check_locations(self, who: LocalPrincipal, metadata: JsonObject) -> None:
         for location in (metadata["location"], *_write_paths(metadata)):
             if not any(f"{location}/".startswith(allowed.rstrip("/") + "/") for allowed in self._allowed()):
                 reason = f"Invalid locations '[{location}]' for {who.name}: not in the list of allowed locations"
@@ -181,6 +181,6 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _write_paths(metadata: Json) -> list[str]:
+def _write_paths(metadata: JsonObject) -> list[str]:
     properties = metadata.get("properties") or {}
     return [path.rstrip("/") for name in WRITE_PATHS if (path := properties.get(name))]

@@ -16,8 +16,8 @@ from infra.local.emr.spark_jobs import (
     JobNotFoundError,
     JobRequest,
     JobRequestError,
-    JobRun,
-    SparkJobs,
+    LocalJobRun,
+    LocalSparkJobs,
 )
 from infra.local.errors import LocalStackError
 from infra.local.processes.wsgi import WsgiServer
@@ -34,11 +34,11 @@ _ERRORS = {
 }
 
 
-class EmrServerless:
+class EmrServerlessEndpoint:
     """One application that is always started; `.url` is the endpoint for `AWS_ENDPOINT_URL_EMR_SERVERLESS`."""
 
     def __init__(
-        self, jobs: SparkJobs, *, region: str, account: str, application_id: str = "00local0spark0app"
+        self, jobs: LocalSparkJobs, *, region: str, account: str, application_id: str = "00local0spark0app"
     ) -> None:
         self.application_id = application_id
         self._jobs = jobs
@@ -119,7 +119,7 @@ class EmrServerless:
             "updatedAt": moment,
         }
 
-    def _common(self, run: JobRun) -> dict[str, Any]:
+    def _common(self, run: LocalJobRun) -> dict[str, Any]:
         return {
             "applicationId": self.application_id,
             "name": run.request.name,
@@ -134,10 +134,10 @@ class EmrServerless:
             "releaseLabel": RELEASE,
         }
 
-    def _summary(self, run: JobRun) -> dict[str, Any]:
+    def _summary(self, run: LocalJobRun) -> dict[str, Any]:
         return {**self._common(run), "id": run.id, "type": "Spark", "mode": "BATCH"}
 
-    def _describe(self, run: JobRun) -> dict[str, Any]:
+    def _describe(self, run: LocalJobRun) -> dict[str, Any]:
         driver = {
             "entryPoint": run.request.entry_point,
             "entryPointArguments": list(run.request.arguments),
@@ -151,7 +151,7 @@ class EmrServerless:
             "mode": "BATCH",
         }
 
-    def _run_arn(self, run: JobRun) -> str:
+    def _run_arn(self, run: LocalJobRun) -> str:
         return f"{self._arn}/jobruns/{run.id}"
 
 

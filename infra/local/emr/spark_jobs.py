@@ -56,8 +56,8 @@ class JobRequest:
 
 
 @dataclass(slots=True)
-class JobRun:
-    """A job run; changed by its own thread and by cancelling, under the lock of `SparkJobs`."""
+class LocalJobRun:
+    """A job run; changed by its own thread and by cancelling, under the lock of `LocalSparkJobs`."""
 
     id: str
     request: JobRequest
@@ -117,7 +117,7 @@ def _sort_setting(setting: str, options: list[str], environment: dict[str, str])
     options.extend(["--conf", setting])
 
 
-class SparkJobs:
+class LocalSparkJobs:
     """Runs jobs, `concurrency` at once; the others wait as PENDING.
 
     `environment` is added to every job's, as EMR adds region and role credentials; `download(bucket, key, to)` fetches
@@ -141,10 +141,10 @@ class SparkJobs:
         self._minute_seconds = minute_seconds
         self._slots = threading.Semaphore(concurrency)
         self._lock = threading.Lock()
-        self._runs: dict[str, JobRun] = {}
+        self._runs: dict[str, LocalJobRun] = {}
         self._by_token: dict[str, str] = {}
 
-    def start(self, request: JobRequest) -> JobRun:
+    def start(self, request: JobRequest) -> LocalJobRun:
         """Start a job run, or return the one that this client token started.
 
         Raises `JobConflictError` if the token was used for another request, `JobRequestError` for bad parameters.
@@ -159,13 +159,13 @@ class SparkJobs:
                     raise JobConflictError("The client token was used with other parameters")
                 return run
             now = datetime.now(UTC)
-            run = JobRun(f"00{uuid.uuid4().hex[:14]}", request, created_at=now, updated_at=now)
+            run = LocalJobRun(f"00{uuid.uuid4().hex[:14]}", request, created_at=now, updated_at=now)
             self._runs[run.id] = run
             self._by_token[request.client_token] = run.id
         threading.Thread(target=self._run, args=(run, command), name=f"job-{run.id}", daemon=True).start()
         return run
 
-    def get(self, run_id: str) -> JobRun:
+    def get(self, run_id: str) -> LocalJobRun:
         """The job run; raises `JobNotFoundError`."""
         with self._lock:
             try:
@@ -173,13 +173,13 @@ class SparkJobs:
             except KeyError:
                 raise JobNotFoundError(f"Job run {run_id} does not exist") from None
 
-    def list(self, states: Sequence[str] = ()) -> "list[JobRun]":
+    def list(self, states: Sequence[str] = ()) -> "list[LocalJobRun]":
         """Job runs in any of `states` (all if none is named), the newest first."""
         with self._lock:
             runs = [run for run in self._runs.values() if not states or run.state in states]
         return sorted(runs, key=lambda run: run.created_at, reverse=True)
 
-    def cancel(self, run_id: str) -> JobRun:
+    def cancel(self, run_id: str) -> LocalJobRun:
         """Ask a job run to end; raises `JobNotFoundError`, `JobRequestError` if it has ended already."""
         run = self.get(run_id)
         with self._lock:
@@ -198,7 +198,7 @@ class SparkJobs:
         for run in runs:
             run.ended.wait()
 
-    def _run(self, run: JobRun, command: SparkCommand) -> None:
+    def _run(self, run: LocalJobRun, command: SparkCommand) -> None:
         try:
             state, details = self._wait_for_a_slot(run, command)
         except (OSError, LocalStackError) as exc:
@@ -207,7 +207,7 @@ class SparkJobs:
             self._move(run, state, details)
         run.ended.set()
 
-    def _wait_for_a_slot(self, run: JobRun, command: SparkCommand) -> tuple[str, str]:
+    def _wait_for_a_slot(self, run: LocalJobRun, command: SparkCommand) -> tuple[str, str]:
         self._progress(run, "PENDING")
         while not self._slots.acquire(timeout=0.2):
             if run.cancel_requested.is_set():
@@ -217,7 +217,7 @@ class SparkJobs:
         finally:
             self._slots.release()
 
-    def _submit(self, run: JobRun, command: SparkCommand) -> tuple[str, str]:
+    def _submit(self, run: LocalJobRun, command: SparkCommand) -> tuple[str, str]:
         self._progress(run, "SCHEDULED")
         folder = self._log_folder / run.id
         folder.mkdir(parents=True)
@@ -241,7 +241,7 @@ class SparkJobs:
         self._progress(run, "RUNNING")
         return self._watch(run, process)
 
-    def _watch(self, run: JobRun, process: TetheredProcess) -> tuple[str, str]:
+    def _watch(self, run: LocalJobRun, process: TetheredProcess) -> tuple[str, str]:
         deadline = time.monotonic() + run.request.timeout_minutes * self._minute_seconds
         while process.poll() is None:
             if run.cancel_requested.wait(0.1):
@@ -283,14 +283,14 @@ class SparkJobs:
             **command.environment,
         }
 
-    def _progress(self, run: JobRun, state: str) -> None:
+    def _progress(self, run: LocalJobRun, state: str) -> None:
         """Move on, unless the job run is being cancelled: that state shows until it ends."""
         with self._lock:
             if run.state != "CANCELLING":
                 self._move(run, state, "")
 
     @staticmethod
-    def _move(run: JobRun, state: str, details: str) -> None:
+    def _move(run: LocalJobRun, state: str, details: str) -> None:
         run.state, run.details, run.updated_at = state, details, datetime.now(UTC)
         if state == "RUNNING":
             run.started_at = run.updated_at

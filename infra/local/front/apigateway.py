@@ -27,7 +27,7 @@ _REMAPPED = frozenset({"connection", "content-length", "date", "server", "transf
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One HTTP request; `target` is the request line's, `certificate` the client's as DER."""
 
     method: str
@@ -50,7 +50,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class LocalApiGateway:
     """A REST API with `{proxy+}` behind a custom domain whose mapping is `base_path`."""
 
     domain: str
@@ -59,30 +59,30 @@ class Api:
     account: str
     api_id: str = "local00api"
 
-    def route(self, request: Request) -> str | None:
+    def route(self, request: ApiRequest) -> str | None:
         """The path behind the base path ("/" at least), or None if no mapping of the domain fits."""
         path = unquote(urlsplit(request.target).path)
         if path == self.base_path:
             return "/"
         return path.removeprefix(self.base_path) if path.startswith(f"{self.base_path}/") else None
 
-    def proxy_event(self, request: Request, route: str, authorizer: Mapping[str, str]) -> dict[str, Any]:
+    def proxy_event(self, request: ApiRequest, route: str, authorizer: Mapping[str, str]) -> dict[str, Any]:
         """The event of the Lambda proxy integration, payload format 1.0."""
         text, encoded = _body(request.body)
         event = self._common(request, route)
         event["requestContext"]["authorizer"] = dict(authorizer)
         return {**event, "body": text, "isBase64Encoded": encoded}
 
-    def authorizer_event(self, request: Request, route: str) -> dict[str, Any]:
+    def authorizer_event(self, request: ApiRequest, route: str) -> dict[str, Any]:
         """The event of a REQUEST authorizer; it never sees the body."""
         return {"type": "REQUEST", "methodArn": self.method_arn(request, route), **self._common(request, route)}
 
-    def method_arn(self, request: Request, route: str) -> str:
+    def method_arn(self, request: ApiRequest, route: str) -> str:
         """What a policy of the authorizer must allow."""
         api = f"arn:aws:execute-api:{self.region}:{self.account}:{self.api_id}"
         return f"{api}/{STAGE}/{request.method}{route}"
 
-    def _common(self, request: Request, route: str) -> dict[str, Any]:
+    def _common(self, request: ApiRequest, route: str) -> dict[str, Any]:
         url = urlsplit(request.target)
         headers = [*request.headers, *self._forwarded(request)]
         query = parse_qsl(url.query, keep_blank_values=True)
@@ -117,7 +117,7 @@ class Api:
         }
 
     @staticmethod
-    def _forwarded(request: Request) -> list[tuple[str, str]]:
+    def _forwarded(request: ApiRequest) -> list[tuple[str, str]]:
         trace = f"Root=1-{int(request.received.timestamp()):08x}-{uuid.UUID(request.request_id).hex[:24]}"
         return [
             ("X-Amzn-Trace-Id", trace),
@@ -220,7 +220,7 @@ NO_MAPPING = Response(
 )
 
 
-def _identity(request: Request) -> dict[str, Any]:
+def _identity(request: ApiRequest) -> dict[str, Any]:
     agent = next((value for name, value in request.headers if name.lower() == "user-agent"), None)
     unused = dict.fromkeys(("accessKey", "accountId", "apiKey", "apiKeyId", "caller", "user", "userArn"))
     return {

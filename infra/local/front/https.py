@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Self
 
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front import apigateway
-from infra.local.front.apigateway import Api, Request, Response
-from infra.local.lambdas.functions import Function, PayloadTooLargeError, TooManyRequestsError
+from infra.local.front.apigateway import ApiRequest, LocalApiGateway, Response
+from infra.local.lambdas.functions import LocalFunction, PayloadTooLargeError, TooManyRequestsError
 from infra.local.processes.programs import LOOPBACK
 
 LOG = logging.getLogger(__name__)
@@ -51,10 +51,10 @@ class Front:
     def __init__(
         self,
         *,
-        api: Function,
-        authorizer: Function,
+        api: LocalFunction,
+        authorizer: LocalFunction,
         tls: TlsFiles,
-        gateway: Api,
+        gateway: LocalApiGateway,
         port: int = 0,
         integration_timeout_seconds: float = INTEGRATION_TIMEOUT_SECONDS,
     ) -> None:
@@ -90,7 +90,7 @@ class Front:
         self._server.close()
         self._calls.shutdown(wait=False)
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: ApiRequest) -> Response:
         """What API Gateway answers: routing, authorizer (never cached), integration."""
         route = self._gateway.route(request)
         if route is None:
@@ -110,7 +110,7 @@ class Front:
             return apigateway.TIMED_OUT
         return apigateway.integration_response(invocation.error, invocation.payload, request.request_id)
 
-    def _authorize(self, request: Request, route: str) -> "dict[str, str] | Response":
+    def _authorize(self, request: ApiRequest, route: str) -> "dict[str, str] | Response":
         event = self._gateway.authorizer_event(request, route)
         invocation = self._authorizer.invoke(json.dumps(event).encode())
         return apigateway.verdict(invocation.error, invocation.payload, self._gateway.method_arn(request, route))
@@ -139,7 +139,7 @@ class _TlsServer(socketserver.ThreadingTCPServer):
         self._context = context
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        super().__init__((LOOPBACK, port), _Handler)
+        super().__init__((LOOPBACK, port), _HttpsHandler)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         request.settimeout(_HANDSHAKE_TIMEOUT_SECONDS)
@@ -152,7 +152,7 @@ class _TlsServer(socketserver.ThreadingTCPServer):
             self._open.add(connection)
         try:
             with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
-                _Handler(connection, client_address, self)
+                _HttpsHandler(connection, client_address, self)
         finally:
             with self._lock:
                 self._open.discard(connection)
@@ -167,7 +167,7 @@ class _TlsServer(socketserver.ThreadingTCPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _HttpsHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "polaris-delegation-local"
     sys_version = ""
@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(apigateway.TOO_LARGE, close=True)
             return
         certificate = self.connection.getpeercert(binary_form=True)
-        request = Request(
+        request = ApiRequest(
             method=self.command,
             target=self.path,
             headers=tuple((name, str(value)) for name, value in self.headers.items()),

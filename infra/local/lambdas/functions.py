@@ -98,7 +98,7 @@ class _Worker:
         return status
 
 
-class Function:
+class LocalFunction:
     """One deployed function and its workers."""
 
     def __init__(self, spec: FunctionSpec, *, arn: str, log: Path, spawner: Executor) -> None:
@@ -313,7 +313,7 @@ class LambdaPool:
         self._log_folder = log_folder
         self._region = region
         self._account = account
-        self._functions: dict[str, Function] = {}
+        self._functions: dict[str, LocalFunction] = {}
         # One thread that lives as long as the pool: Linux kills a worker when the thread that started it ends.
         self._spawner = ThreadPoolExecutor(1, thread_name_prefix="lambda-spawner")
 
@@ -321,9 +321,9 @@ class LambdaPool:
         """The ARN that the function of that name has or will have."""
         return f"arn:aws:lambda:{self._region}:{self._account}:function:{name}"
 
-    def add(self, spec: FunctionSpec) -> Function:
+    def add(self, spec: FunctionSpec) -> LocalFunction:
         """Deploy a function; its first worker starts with its first invocation, or `warm()`."""
-        function = Function(
+        function = LocalFunction(
             spec,
             arn=self.arn(spec.name),
             log=self._log_folder / f"{spec.name}.log",
@@ -332,7 +332,7 @@ class LambdaPool:
         self._functions[spec.name] = function
         return function
 
-    def function(self, name: str) -> Function:
+    def function(self, name: str) -> LocalFunction:
         """The function of that name; raises `FunctionUnknownError`."""
         try:
             return self._functions[name]

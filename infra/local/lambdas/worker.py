@@ -23,7 +23,7 @@ from typing import Any
 from infra.local.lambdas import frames as wire
 from infra.local.processes.tether import die_with_parent
 
-Handler = Callable[[Any, "LambdaContext"], Any]
+LambdaHandler = Callable[[Any, "LambdaContext"], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,13 @@ def _failure(error_type: str, message: str, request_id: str, trace: list[str]) -
     return json.dumps(payload).encode()
 
 
-def _load(name: str) -> Handler:
+def _load(name: str) -> LambdaHandler:
     module, _, attribute = name.rpartition(".")
-    handler: Handler = getattr(importlib.import_module(module), attribute)
+    handler: LambdaHandler = getattr(importlib.import_module(module), attribute)
     return handler
 
 
-def _run(handler: Handler, invocation: dict[str, Any], event: bytes) -> tuple[bytes, bytes]:
+def _run(handler: LambdaHandler, invocation: dict[str, Any], event: bytes) -> tuple[bytes, bytes]:
     """Run the handler once: what went wrong ("" for nothing) and the payload."""
     request_id = invocation["request_id"]
     try:

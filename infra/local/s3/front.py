@@ -68,7 +68,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], upstream: str, keys: VendedKeys, clock: Callable[[], datetime]
     ) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, _S3Handler)
         self.upstream = urlsplit(upstream)
         self.keys = keys
         self.clock = clock
@@ -100,7 +100,7 @@ class _Server(ThreadingHTTPServer):
         """A client that goes away mid-answer is its own business."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _S3Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

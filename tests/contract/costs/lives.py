@@ -6,7 +6,8 @@ from datetime import timedelta
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.job_runs import JobRun
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior

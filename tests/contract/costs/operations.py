@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from delegation.idempotency import record as records
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.record import Record, Scope, StoredAnswer
-from delegation.idempotency.service import Acceptance, Relation, Request
+from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
 from delegation.idempotency.store import RecordWrite
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life.lease import Lease
@@ -80,8 +80,10 @@ class House:
         values: dict[str, Any] = {"payload_hash": "a" * 64, "answer": ANSWER, "now": NOW, "nonce": nonce()}
         return records.bind(SCOPE, task=task, **{**values, **changes})
 
-    def request(self, *, keyed: bool, synchronous: bool = False, relation: Relation = Relation.ATTACH) -> Request:
-        return Request(
+    def request(
+        self, *, keyed: bool, synchronous: bool = False, relation: Relation = Relation.ATTACH
+    ) -> IdempotentRequest:
+        return IdempotentRequest(
             scope=SCOPE if keyed else None,
             payload_hash="a" * 64,
             first=submitted("00000000-0000-4000-8000-000000000001"),

@@ -9,13 +9,13 @@ from delegation.persistence.backends.base import PART_BYTES, Backend
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
 from delegation.persistence.catalogs.realms import MAIN, RealmStatus
-from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.maintenance.recovery import recent_heads, reset
-from delegation.persistence.maintenance.sweep import MaintenancePolicy
+from delegation.persistence.maintenance.sweep import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
 from tests.contract.persistence.backends import all_rows, local_backend, moto_backend
 from tests.unit.persistence.builders import ENTITY, Entity, FakeClock
@@ -38,7 +38,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 
 def naming(name: str, text: str) -> Any:
-    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         entities.put(IndexKey.of("ns", name), Entity(name=text))
         return Changed(entities.head, None)
@@ -87,7 +87,7 @@ def test_a_realm_from_its_creation_to_its_purge(backend: Backend) -> None:
     # Of three rows, like the one that is kept.
     store.write([Entity(name=huge)])
     clock.advance(10_000)
-    report = start().maintenance(MaintenancePolicy(grace=100, page=25)).run()
+    report = start().maintenance(SweepPolicy(grace=100, page=25)).run()
     assert report.deleted > 20
     assert content() == expected
     rows = all_rows(backend, limit=1_000)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Change, DueEntry, Page
+from delegation.tasks.stores.base import DueEntry, TaskChange, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -34,7 +34,7 @@ class TerminalStaysDue(MemoryTaskStore):
         super().__init__()
         self.last: dict[str, datetime] = {}
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         task = super().apply(change)
         if task.due_at is not None:
             self.last[task.task_id] = task.due_at
@@ -71,26 +71,26 @@ class DueOfAllShards(MemoryTaskStore):
 
 
 class HeadsWithoutCursor(MemoryTaskStore):
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         return super().heads(limit=limit)
 
 
 class HeadsLoseThePageEnd(MemoryTaskStore):
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit + 1)
-        return Page(page.tasks[:limit], page.tasks[-1].task_id if len(page.tasks) > limit else None)
+        return TaskHeads(page.tasks[:limit], page.tasks[-1].task_id if len(page.tasks) > limit else None)
 
 
 class HeadsWithADanglingCursor(MemoryTaskStore):
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit)
-        return Page(page.tasks, page.tasks[-1].task_id if page.tasks else None)
+        return TaskHeads(page.tasks, page.tasks[-1].task_id if page.tasks else None)
 
 
 class HeadsBreakOnOne(MemoryTaskStore):
     """A page that holds a record of a newer release raises, as any read of that record does."""
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit)
         for one in page.unreadable:
             self.get(one.task_id)
@@ -98,18 +98,18 @@ class HeadsBreakOnOne(MemoryTaskStore):
 
 
 class HeadsHideWhatTheyCannotRead(MemoryTaskStore):
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit)
-        return Page(page.tasks, page.cursor)
+        return TaskHeads(page.tasks, page.cursor)
 
 
 class HeadsStopAtWhatTheyCannotRead(MemoryTaskStore):
     """Takes the cursor from the last task that it could read, so the page after it never comes, or comes twice."""
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit)
         more = page.cursor is not None and bool(page.tasks)
-        return Page(page.entries, page.tasks[-1].task_id if more else None)
+        return TaskHeads(page.entries, page.tasks[-1].task_id if more else None)
 
 
 class RemovesTheHeadOnly(MemoryTaskStore):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Advance, Change, Create, Expect, Revise
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.contract.tasks.checks_support import THREADS
 
@@ -24,7 +24,7 @@ class NoRow(MemoryTaskStore):
 
 
 class OnlyTheLastRow(MemoryTaskStore):
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         return super().apply(replace(change, via=()) if isinstance(change, Advance) else change)
 
 
@@ -103,7 +103,7 @@ class SilentCreate(MemoryTaskStore):
 
 
 class WinnerNotShown(MemoryTaskStore):
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         try:
             return super().apply(change)
         except (StaleTask, RevisionConflict, TaskExists) as refusal:
@@ -116,12 +116,12 @@ class RevisedRow(MemoryTaskStore):
 
 
 class ExpectsNothing(MemoryTaskStore):
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         return change.task if isinstance(change, Expect) else super().apply(change)
 
 
 class ExpectsTheRevision(MemoryTaskStore):
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         if isinstance(change, Expect):
             head = self.get(change.task.task_id)
             if head is None or head.revision != change.task.revision:
@@ -130,7 +130,7 @@ class ExpectsTheRevision(MemoryTaskStore):
 
 
 class ExpectWrites(MemoryTaskStore):
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         task = super().apply(change)
         if isinstance(change, Expect):
             self._heads[task.task_id] = task.evolve(revision=task.revision + 1)
@@ -138,7 +138,7 @@ class ExpectWrites(MemoryTaskStore):
 
 
 class DropsWhatItDoesNotKnow(MemoryTaskStore):
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         if isinstance(change, Advance | Revise):
             change = type(change)(change.before, change.after.evolve(details={}))
         return super().apply(change)
@@ -147,7 +147,7 @@ class DropsWhatItDoesNotKnow(MemoryTaskStore):
 class SharedHeads(MemoryTaskStore):
     """Every task under one key."""
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         task = super().apply(change)
         for task_id in self._heads if isinstance(change, Advance) else ():
             self._heads[task_id] = task
@@ -161,7 +161,7 @@ class ChecksThenActs(MemoryTaskStore):
         super().__init__()
         self.meeting = threading.Barrier(THREADS)
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         task = change.after if isinstance(change, Advance | Revise) else change.task
         head = self.get(task.task_id)
         self._meet()

@@ -10,7 +10,7 @@ import pytest
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.base import Advance, Change, Create, Revise, TaskStore
+from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.unit.tasks.builders import (
     HOUR,
@@ -59,7 +59,7 @@ def row(task: Task) -> Task:
     return task.evolve(due_at=None)
 
 
-def refused(store: TaskStore, change: Change, error: type[Exception]) -> Task | None:
+def refused(store: TaskStore, change: TaskChange, error: type[Exception]) -> Task | None:
     """Apply a change that must be refused with exactly this error; answers the head that the refusal shows."""
     with pytest.raises(error) as refusal:
         store.apply(change)
@@ -78,11 +78,11 @@ def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
         store.apply(Revise(task, touched(task)))
 
 
-def race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[Change]) -> list[Task | None]:
+def race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[TaskChange]) -> list[Task | None]:
     """Apply all changes at once, one a thread; None where one was refused."""
     line = threading.Barrier(len(changes))
 
-    def run(change: Change) -> Task | None:
+    def run(change: TaskChange) -> Task | None:
         line.wait(60)
         try:
             return store.apply(change)

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Advance, Change, Create, Revise, TaskStore
+from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore
 from tests.contract.tasks.checks_support import THREADS, Check, race, row, rows
 from tests.unit.tasks.builders import (
     acquired,
@@ -74,7 +74,7 @@ def heartbeats_and_a_finish_do_not_overwrite_each_other(store: TaskStore) -> Non
     task = store.apply(Create(submitted()))
     held = store.apply(Advance(task, acquired(task)))
     running = store.apply(Advance(held, started(held)))
-    changes: list[Change] = [Revise(running, touched(running, files_deleted=n)) for n in range(1, THREADS)]
+    changes: list[TaskChange] = [Revise(running, touched(running, files_deleted=n)) for n in range(1, THREADS)]
     with ThreadPoolExecutor(THREADS) as pool:
         won = [done for done in race(pool, store, [Advance(running, succeeded(running)), *changes]) if done]
     assert len(won) == 1

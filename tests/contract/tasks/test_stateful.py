@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskError, TaskExists
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.stores.base import Advance, Change, Create, Expect, Revise, TaskStore
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.contract.task_tables import moto, task_store
 from tests.unit.tasks.builders import (
@@ -58,7 +58,7 @@ class Model:
         self.heads: dict[str, Task] = {}
         self.rows: dict[str, list[Task]] = {}
 
-    def expected(self, change: Change) -> Task | type[TaskError]:
+    def expected(self, change: TaskChange) -> Task | type[TaskError]:
         """What applying a change that nobody applied before must lead to, without doing it."""
         task_id = (change.after if isinstance(change, Advance | Revise) else change.task).task_id
         head = self.heads.get(task_id)
@@ -72,7 +72,7 @@ class Model:
                     return StaleTask
                 return after if head.revision == before.revision else RevisionConflict
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: TaskChange) -> None:
         if isinstance(change, Expect):
             return
         after = change.task if isinstance(change, Create) else change.after
@@ -93,12 +93,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.store: TaskStore = self.opened.enter_context(type(self).store_of())
         self.model = Model()
         self.seen: list[Task] = []
-        self.applied: list[Change] = []
+        self.applied: list[TaskChange] = []
 
     def teardown(self) -> None:
         self.opened.close()
 
-    def attempt(self, change: Change) -> None:
+    def attempt(self, change: TaskChange) -> None:
         expected = self.model.expected(change)
         if isinstance(expected, Task):
             assert self.store.apply(change) == expected

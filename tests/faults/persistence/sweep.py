@@ -15,19 +15,19 @@ from typing import Any
 
 from delegation.persistence.backends.base import Backend, Reference
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.log import read_log
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
+    CommitOutcomeUnknown,
     CommitUnknown,
-    OutcomeUnknown,
     TaskHeld,
     TaskTakenOver,
 )
 from delegation.persistence.maintenance.coordination import TASK_TYPE
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy, MaintenanceReport
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, RealmSweepReport, SweepPolicy
 from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
@@ -85,7 +85,7 @@ class World:
         for catalog in ("c1", "c2"):
             self.start(catalog)
             self.stores[catalog].create_reference("main")
-        self.policy = MaintenancePolicy(grace=GRACE, expected=4_000, page=200, checkpoint_after=20, lost_after=60)
+        self.policy = SweepPolicy(grace=GRACE, expected=4_000, page=200, checkpoint_after=20, lost_after=60)
         self.calm = False
 
     def store(self, realm: str, catalog: str, backend: Backend | None = None) -> CatalogStore:
@@ -131,7 +131,7 @@ class World:
         else:
             self.committed += 1
 
-    def maintain(self, stop: Callable[[], bool] = lambda: False) -> MaintenanceReport:
+    def maintain(self, stop: Callable[[], bool] = lambda: False) -> RealmSweepReport:
         """A run with commits between all its calls."""
 
         def between() -> None:
@@ -144,7 +144,7 @@ class World:
                 raise Crash
 
         watched: Any = Watched(self, between, after)
-        runner = Maintenance(
+        runner = RealmMaintenance(
             watched,
             lambda realm, catalog: self.store(realm, catalog, watched),
             now_us=self.clock.now_us,
@@ -155,9 +155,9 @@ class World:
             report = runner.run(stop)
         except (Crash, TaskHeld):
             self.clock.advance(self.policy.lost_after + 1)
-            return MaintenanceReport()
+            return RealmSweepReport()
         except TaskTakenOver:
-            return MaintenanceReport()
+            return RealmSweepReport()
         self.deleted += report.deleted if report.complete else 0
         return report
 
@@ -192,12 +192,12 @@ class World:
             found.setdefault(key.type, set()).add(key.id)
         return found
 
-    def _change(self) -> Callable[[Attempt[Head]], Changed[Head, None]]:
+    def _change(self) -> Callable[[CommitAttempt[Head]], Changed[Head, None]]:
         names = self.draw.sample(range(NAMES), self.draw.choice([1, 1, 2]))
         removing = self.draw.random() < 0.1
         number = self.draw.randrange(10**6)
 
-        def change(attempt: Attempt[Head]) -> Changed[Head, None]:
+        def change(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
             head = attempt.head or Head()
             entities = dict(head.entities)
             for name in (f"n{one}" for one in names):
@@ -217,7 +217,7 @@ class World:
         if chance < 0.02:
             raise Crash
         if chance < 0.04:
-            raise OutcomeUnknown("cut off")
+            raise CommitOutcomeUnknown("cut off")
         if chance < 0.06:
             self._freeze()
 
@@ -228,7 +228,7 @@ class World:
         if chance < 0.02:
             raise Crash
         if chance < 0.04:
-            raise OutcomeUnknown("cut off") if operation == "replace_reference" else BackendUnavailable("down")
+            raise CommitOutcomeUnknown("cut off") if operation == "replace_reference" else BackendUnavailable("down")
 
     def _freeze(self) -> None:
         """The process stops with everything written but the reference, for longer than the grace period."""

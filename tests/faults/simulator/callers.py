@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import Scope, StoredAnswer
-from delegation.idempotency.service import Acceptance, Accepted, Relation, Replayed, Request
+from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.tasks.errors import (
     LeaseLost,
     MalformedRecord,
@@ -162,8 +162,8 @@ class Callers:
             actor.sleep(self.world.seconds(0.1, 3))
         return None
 
-    def _request(self, actor: Actor, scope: Scope, task_id: str, *, synchronous: bool) -> Request:
-        return Request(
+    def _request(self, actor: Actor, scope: Scope, task_id: str, *, synchronous: bool) -> IdempotentRequest:
+        return IdempotentRequest(
             scope=scope,
             payload_hash="a" * 64,
             first=first_version(task_id, actor, synchronous=synchronous),

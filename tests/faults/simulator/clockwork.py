@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from delegation.errors import DelegationError
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
 from tests.faults.simulator.faulty import InvocationDied
 from tests.faults.simulator.scheduler import Actor
 from tests.paths import ROOT

@@ -9,7 +9,7 @@ from delegation.idempotency.record import Record
 from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Change, DueEntry, Page
+from delegation.tasks.stores.base import DueEntry, TaskChange, TaskHeads
 from tests.faults.simulator.scheduler import Actor
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Faulty:
         if self.house.read_fails(self.actor):
             raise StoreUnavailable("the read failed")
 
-    def written(self, write: Callable[[], T], change: Change | None = None) -> T:
+    def written(self, write: Callable[[], T], change: TaskChange | None = None) -> T:
         """`write` as often as it takes; whoever is refused what it had written itself is no loser of a race."""
         unclear = False
         for _ in range(TRIES):
@@ -71,7 +71,7 @@ class Faulty:
 class SimulatedStore(Faulty):
     """TaskStore as one process sees it."""
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         return self.written(lambda: self.house.write(self.actor, change), change)
 
     def get(self, task_id: str) -> Task | None:
@@ -96,7 +96,7 @@ class SimulatedStore(Faulty):
     def forget(self, task_id: str, below: int) -> int:
         return self.written(lambda: self.house.forget(self.actor, task_id, below))
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         self.read()
         return self.house.memory.heads(cursor=cursor, limit=limit)
 
@@ -111,7 +111,7 @@ class SimulatedRecords(Faulty):
     def put(self, write: RecordWrite) -> Record:
         return self.written(lambda: self.house.records.put(write))
 
-    def accept(self, change: Change, write: RecordWrite) -> Task:
+    def accept(self, change: TaskChange, write: RecordWrite) -> Task:
         return self.written(lambda: self.house.accept(self.actor, change, write), change)
 
     def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:

@@ -11,21 +11,21 @@ from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
-from delegation.orchestration.dispatch import sweep
 from delegation.orchestration.job_runs import ExternalJobRuns, JobService
 from delegation.orchestration.steps import Steps
+from delegation.orchestration.sweep import sweep
 from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TaskError, TaskNotFound
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import DispatchPolicy, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
-from delegation.tasks.stores.base import Change, Create
+from delegation.tasks.stores.base import Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.claim import Lookout, lease_next_available_task
 from delegation.tasks.work.external_jobs import ExternalJobs, LeftToSweeper
-from delegation.tasks.work.maintenance import Maintenance, MaintenanceReport, ensure_submitted, store_maintenance
+from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
 from delegation.tasks.work.service import TaskService
 from tests.faults.simulator import labour
 from tests.faults.simulator.callers import Callers
@@ -131,13 +131,13 @@ class House:
     def read_fails(self, actor: Actor) -> bool:
         return self.world.now < actor.cut_off_until or (self.chaos and not actor.spared and self.world.chance(0.03))
 
-    def write(self, actor: Actor, change: Change) -> Task:
+    def write(self, actor: Actor, change: TaskChange) -> Task:
         task = self.memory.apply(change)
         self.world.note(f"{actor.name} {type(change).__name__} {task.task_id} v{task.version} {task.status}")
         self.ledger.applied(change, self.world.now)
         return task
 
-    def accept(self, actor: Actor, change: Change, write: RecordWrite) -> Task:
+    def accept(self, actor: Actor, change: TaskChange, write: RecordWrite) -> Task:
         before = self.memory.get(write.record.task_id)
         task = self.records.accept(change, write)
         if self.memory.get(write.record.task_id) is not before:
@@ -219,7 +219,7 @@ class House:
         ]
         return Behaviors([Purge(self, actor, service), *functions])
 
-    def upkeep(self, actor: Actor, service: TaskService) -> Behavior[Maintenance, MaintenanceReport]:
+    def upkeep(self, actor: Actor, service: TaskService) -> Behavior[TaskMaintenance, MaintenanceReport]:
         records = SimulatedRecords(self, actor)
         return store_maintenance(
             service,

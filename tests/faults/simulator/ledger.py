@@ -8,7 +8,7 @@ from delegation.idempotency.record import StoredAnswer
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.stores.base import Advance, Change, Create, Expect, Revise
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY
@@ -58,7 +58,7 @@ class Ledger:
 
     # ---- writes
 
-    def applied(self, change: Change, now: datetime) -> None:
+    def applied(self, change: TaskChange, now: datetime) -> None:
         """A change was applied just now, unless it was recognised as a repetition."""
         if isinstance(change, Expect):
             return
@@ -84,7 +84,7 @@ class Ledger:
             before = step
         self._check_stored(task, now)
 
-    def refused(self, change: Change, error: Exception) -> None:
+    def refused(self, change: TaskChange, error: Exception) -> None:
         """A change was answered as a lost race."""
         task = change.after if hasattr(change, "after") else change.task
         if isinstance(change, Expect) or task.nonce not in self.nonces:

@@ -19,9 +19,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
-from delegation.storage.credentials import StorageCredential
+from delegation.storage.credentials import S3Credential
 from infra.local.aws.moto_app import application
-from infra.local.catalog.principals import OWNER, READER, SERVICE, Principal
+from infra.local.catalog.principals import OWNER, READER, SERVICE, LocalPrincipal
 from infra.local.catalog.server import LocalCatalog
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.front import S3Front
@@ -32,7 +32,7 @@ REGION = "eu-west-1"
 REALM = "POLARIS"
 SCOPE = "PRINCIPAL_ROLE:ALL"
 PRINCIPALS = tuple(
-    Principal(name, f"{name}-id", SecretStr(f"{name}-secret"), privileges)
+    LocalPrincipal(name, f"{name}-id", SecretStr(f"{name}-secret"), privileges)
     for name, privileges in (("owner", OWNER), ("service", SERVICE), ("reader", READER))
 )
 SCHEMA = Schema(
@@ -91,7 +91,7 @@ class Stack:
             config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
         )
 
-    def s3_as(self, credential: StorageCredential) -> Any:
+    def s3_as(self, credential: S3Credential) -> Any:
         return self.s3(credential.access_key_id, credential.secret_access_key, credential.session_token)
 
     def stop(self) -> None:

@@ -10,8 +10,8 @@ import boto3
 import pytest
 
 from infra.local.emr import spark_jobs
-from infra.local.emr.endpoint import EmrServerless
-from infra.local.emr.spark_jobs import JobRequestError, SparkCommand, SparkJobs
+from infra.local.emr.endpoint import EmrServerlessEndpoint
+from infra.local.emr.spark_jobs import JobRequestError, LocalSparkJobs, SparkCommand
 
 JOB = Path(__file__).parent / "fixtures" / "spark_job.py"
 ROLE = "arn:aws:iam::123456789012:role/job"
@@ -22,14 +22,14 @@ class Emr:
 
     def __init__(self, folder, *, minute_seconds=60.0, concurrency=2):
         self.folder = folder
-        jobs = SparkJobs(
+        jobs = LocalSparkJobs(
             log_folder=folder / "emr",
             environment={"AWS_REGION": "us-east-1"},
             download=self._download,
             minute_seconds=minute_seconds,
             concurrency=concurrency,
         )
-        self.server = EmrServerless(jobs, region="us-east-1", account="123456789012").start()
+        self.server = EmrServerlessEndpoint(jobs, region="us-east-1", account="123456789012").start()
         self.client = boto3.client(
             "emr-serverless",
             endpoint_url=self.server.url,

@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 
 from infra.local.errors import CannotStartError
-from infra.local.front.apigateway import Api
+from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import REQUEST_LIMIT_BYTES, Front, TlsFiles
 from infra.local.front.pki import CertificateAuthority
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
@@ -47,7 +47,7 @@ def front(pool, authority, **options):
         api=pool.function("api"),
         authorizer=pool.function("authorizer"),
         tls=TlsFiles(server.cert, server.key, authority.files.cert),
-        gateway=Api("localhost", BASE, "us-east-1", "123456789012"),
+        gateway=LocalApiGateway("localhost", BASE, "us-east-1", "123456789012"),
         **options,
     ).start()
 

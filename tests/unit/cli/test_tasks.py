@@ -4,7 +4,7 @@ import json
 from delegation.cli.tasks import collect, versions_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Advance, Create
-from delegation.wiring.tasks import BUILT_IN_KINDS
+from delegation.wiring.deployment import BUILT_IN_KINDS
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded

@@ -13,7 +13,7 @@ from delegation.client.errors import (
     NotAuthenticated,
     NotFound,
     NotPermitted,
-    RequestInProgress,
+    RequestStillRunning,
     ServiceFailed,
     ServiceUnreachable,
     TaskFailed,
@@ -109,7 +109,7 @@ def test_retries_end_with_the_advertised_lifetime():
     assert service.slept == [25.0, 25.0]  # a third pause would end after the minute
     assert caught.value.key == "key-1"
     assert caught.value.delegation_task_id == TASK_ID
-    assert isinstance(caught.value.__cause__, RequestInProgress)
+    assert isinstance(caught.value.__cause__, RequestStillRunning)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_retries_end_with_the_advertised_lifetime():
     ],
 )
 @pytest.mark.parametrize(
-    ("answer", "error"), [(in_progress(), RequestInProgress), (refusal(502, "POLARIS_UNAVAILABLE"), ServiceFailed)]
+    ("answer", "error"), [(in_progress(), RequestStillRunning), (refusal(502, "POLARIS_UNAVAILABLE"), ServiceFailed)]
 )
 def test_nothing_is_repeated_unless_both_properties_are_valid(properties, answer, error):
     service = Service(properties)
@@ -142,14 +142,14 @@ def test_config_without_properties_means_no_retries():
     service = Service()
     service.answer("GET", CONFIG, json_answer(200, {"defaults": {}, "overrides": {}}))
     service.answer("POST", SYNCHRONOUS, in_progress())
-    with pytest.raises(RequestInProgress):
+    with pytest.raises(RequestStillRunning):
         service.client.execute_synchronous(PAYLOAD)
 
 
 def test_given_key_is_sent_even_without_support():
     service = Service({})
     service.answer("POST", SYNCHRONOUS, in_progress())
-    with pytest.raises(RequestInProgress):
+    with pytest.raises(RequestStillRunning):
         service.client.execute_synchronous(PAYLOAD, key="mine")
     assert service.sent_keys(SYNCHRONOUS) == ["mine"]
 

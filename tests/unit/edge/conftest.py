@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from delegation.edge.app import create_app
 from delegation.edge.routes import Dependencies
-from delegation.edge.submission import Answer, Submission
+from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from tests.unit.edge.gateway import Context, request
@@ -40,21 +40,25 @@ def a_task() -> Task:
 class FakeSubmissions:
     """Records what it is given and answers, or raises, what it is told to."""
 
-    answer: Answer | Exception = field(default_factory=lambda: Answer(202, b'{"status":"QUEUED"}', TASK_ID, "accepted"))
+    answer: SubmissionAnswer | Exception = field(
+        default_factory=lambda: SubmissionAnswer(202, b'{"status":"QUEUED"}', TASK_ID, "accepted")
+    )
     submitted: list[Submission] = field(default_factory=list)
     executed: list[tuple[Submission, datetime, str]] = field(default_factory=list)
     received: list[datetime] = field(default_factory=list)
 
-    def submit(self, submission: Submission) -> Answer:
+    def submit(self, submission: Submission) -> SubmissionAnswer:
         self.submitted.append(submission)
         return self._answer()
 
-    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> Answer:
+    def execute(
+        self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
+    ) -> SubmissionAnswer:
         self.executed.append((submission, deadline, owner))
         self.received.append(received)
         return self._answer()
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> SubmissionAnswer:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

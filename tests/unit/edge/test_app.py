@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.submission import Answer
+from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.polaris.errors import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
@@ -38,7 +38,7 @@ def assert_problem(response: dict[str, Any], status: int, code: str) -> dict[str
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_submission_is_handed_on_whole_and_its_answer_sent_byte_for_byte(api: Api, base: str, slash: str) -> None:
     sent = '{"b":1, "a":"é\\u00e9"}'.encode()
-    api.submissions.answer = Answer(202, sent, TASK_ID, "accepted", {"Retry-After": "9"})
+    api.submissions.answer = SubmissionAnswer(202, sent, TASK_ID, "accepted", {"Retry-After": "9"})
     response = api.call("POST", SUBMIT + slash, loaded(), base=base, headers={"Idempotency-Key": "k-1"})
     assert response["statusCode"] == 202
     assert response["body"].encode() == sent
@@ -56,7 +56,7 @@ def test_a_submission_is_handed_on_whole_and_its_answer_sent_byte_for_byte(api: 
 
 
 def test_a_synchronous_request_gets_the_invocations_deadline_and_name(api: Api) -> None:
-    api.submissions.answer = Answer(200, b'{"status":"COMPLETED_SUCCESS"}', TASK_ID, "completed")
+    api.submissions.answer = SubmissionAnswer(200, b'{"status":"COMPLETED_SUCCESS"}', TASK_ID, "completed")
     response = api.send(request("POST", EXECUTE, loaded()), Context(aws_request_id="r-1", remaining_ms=12_500))
     assert response["statusCode"] == 200
     [(submission, deadline, owner)] = api.submissions.executed
@@ -73,7 +73,7 @@ def test_a_synchronous_request_gets_the_invocations_deadline_and_name(api: Api) 
 def test_a_synchronous_request_counts_from_when_the_gateway_took_it(
     api: Api, ago: float | None, counted: float
 ) -> None:
-    api.submissions.answer = Answer(200, b"{}", TASK_ID, "completed")
+    api.submissions.answer = SubmissionAnswer(200, b"{}", TASK_ID, "completed")
     event = request("POST", EXECUTE, loaded())
     if ago is not None:
         event["requestContext"]["requestTimeEpoch"] = int((NOW - timedelta(seconds=ago)).timestamp() * 1000)
@@ -266,7 +266,7 @@ def test_a_request_in_progress_says_when_to_come_back(api: Api) -> None:
     ],
 )
 def test_each_outcome_has_its_metric_and_its_line(api: Api, kind: str, metric: str) -> None:
-    api.submissions.answer = Answer(202, b"{}", TASK_ID, kind)
+    api.submissions.answer = SubmissionAnswer(202, b"{}", TASK_ID, kind)
     api.call("POST", SUBMIT, loaded())
     [blob] = api.metrics()
     assert blob[metric] == [1.0]

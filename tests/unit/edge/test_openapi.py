@@ -17,7 +17,7 @@ from delegation.edge.errors import BadRequest
 from delegation.edge.problems import TABLE
 from delegation.edge.requests import read_payload
 from delegation.edge.routes import ENDPOINTS, Dependencies
-from delegation.edge.submission import Answer
+from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
 from delegation.handlers import api as handler_module
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
@@ -190,13 +190,13 @@ def finished(status: Status, **changes: Any) -> Task:
     return Task.model_validate(task)
 
 
-def stored(answer: Any, kind: str) -> Answer:
-    return Answer(answer.status, answer.body.encode(), TASK_ID, kind)
+def stored(answer: Any, kind: str) -> SubmissionAnswer:
+    return SubmissionAnswer(answer.status, answer.body.encode(), TASK_ID, kind)
 
 
 DETAILS = {"files_deleted": 3, "bytes_deleted": 2**60}
 SUCCESS = finished(Status.SUCCESS, details=DETAILS, result_summary="3 files")
-OUTCOMES: list[tuple[str, Answer | DelegationError]] = [
+OUTCOMES: list[tuple[str, SubmissionAnswer | DelegationError]] = [
     ("/v1/tasks", stored(answers.accepted(a_task()), "accepted")),
     (POSTS[0], stored(answers.outcome(SUCCESS), "completed")),
     (POSTS[0], stored(answers.outcome(finished(Status.FAILURE, error_code="GC_DISABLED")), "failed")),

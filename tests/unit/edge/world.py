@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from delegation.edge.requests import read_payload
-from delegation.edge.submission import Answer, Submission, Submissions
+from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
@@ -16,8 +16,9 @@ from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.context import PurgeSettings
-from delegation.orchestration.dispatch import sweep
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
+from delegation.orchestration.sweep import sweep
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.model import Task
@@ -170,14 +171,14 @@ class World:
 
     def execute(
         self, body: dict[str, Any], key: str | None = None, caller: str = "polaris", *, late: timedelta = timedelta(0)
-    ) -> Answer:
+    ) -> SubmissionAnswer:
         """A synchronous request that came to the function `late` after the gateway took it."""
         self.calls += 1
         request = self._submission(body, key, caller, "/v1/tasks/execute/synchronous")
         received = self.clock() - late
         return self.submissions.execute(request, received=received, deadline=self.deadline(), owner=f"api:{self.calls}")
 
-    def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> Answer:
+    def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> SubmissionAnswer:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
 
     def _submission(self, body: dict[str, Any], key: str | None, caller: str, path: str) -> Submission:

@@ -15,14 +15,15 @@ from moto import mock_aws
 
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.orchestration import steps as driving_steps
+from delegation.orchestration.step_input import MalformedStep, execution_name
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
-from delegation.tasks.work.maintenance import Maintenance
+from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.tasks.work.service import TaskService
 from delegation.wire.purges import TableState
 from delegation.wiring import clients, maintenance, work
+from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import tasks as wired_tasks
 from infra.environment import FUNCTIONS, Resources, environment
 from tests.contract.task_tables import create_task_table
@@ -163,7 +164,7 @@ def tasks_of(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> TaskService
 def held(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedelta = HOUR) -> TaskService:
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
-    owner = driving_steps.execution_name(TASK_ID, 1)
+    owner = execution_name(TASK_ID, 1)
     tasks.acquire(TASK_ID, owner, lambda now: Lease.lasting(lease, now))
     return tasks
 
@@ -231,7 +232,7 @@ def test_sweeper_dispatches_what_is_due(deployed: Deployed, monkeypatch: pytest.
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 0}
     queue_url = deployed.resources.queue_url
     messages = deployed.sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=10)["Messages"]
-    upkeep = maintenance.store_maintenance(wired_tasks.deployment()).task_id(Maintenance())
+    upkeep = maintenance.store_maintenance(wired_deployment.deployment()).task_id(TaskMaintenance())
     assert {(body["task_id"], body["n"]) for body in (json.loads(message["Body"]) for message in messages)} == {
         (TASK_ID, 2),
         (upkeep, 1),
@@ -265,5 +266,5 @@ def test_a_sweeper_with_little_time_left_still_sweeps(deployed: Deployed, monkey
 def test_a_malformed_input_is_refused_naming_the_field(
     name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(driving_steps.MalformedStep, match="task_id"):
+    with pytest.raises(MalformedStep, match="task_id"):
         entry(name, deployed, monkeypatch).handler({"task_id": "x", "n": 1}, Context())

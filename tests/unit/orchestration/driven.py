@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies, default_properties
 from delegation.tasks.stores.base import Create

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from delegation.orchestration.dispatch import Swept, sweep
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun, JobServiceUnavailable
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
+from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task

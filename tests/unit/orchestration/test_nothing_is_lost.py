@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from delegation.orchestration.dispatch import Dispatcher, sweep
+from delegation.orchestration.dispatch import Dispatcher
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRun
-from delegation.orchestration.steps import Step, Steps
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
+from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies, default_properties
 from delegation.tasks.stores.base import Create

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.job_runs import JobRefused, JobRun
-from delegation.orchestration.steps import MAX_TURNS, MalformedStep, Step, Steps, wait_seconds
+from delegation.orchestration.step_input import MalformedStep, Step
+from delegation.orchestration.steps import MAX_TURNS, Steps, wait_seconds
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status

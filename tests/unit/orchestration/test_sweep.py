@@ -3,7 +3,7 @@
 from datetime import timedelta
 from uuid import uuid4
 
-from delegation.orchestration.dispatch import sweep
+from delegation.orchestration.sweep import sweep
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Create

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.commits.commits import Attempt, Changed, CommitObject
+from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.ids.snowflake import EPOCH_MS
 from delegation.persistence.objects.cache import Cache
@@ -113,10 +113,10 @@ def committer_on(store: CatalogStore, clock: FakeClock | None = None, **more: An
     return Committer(store, "main", Head, sleep=clock.sleep, clock=clock.seconds, **settings)
 
 
-def put(name: str, number: int) -> Callable[[Attempt[Head]], Changed[Head, ObjectRef]]:
+def put(name: str, number: int) -> Callable[[CommitAttempt[Head]], Changed[Head, ObjectRef]]:
     """A change that writes an entity under a name."""
 
-    def change(attempt: Attempt[Head]) -> Changed[Head, ObjectRef]:
+    def change(attempt: CommitAttempt[Head]) -> Changed[Head, ObjectRef]:
         head = attempt.head or Head()
         ref = attempt.write(Entity(name=name, number=number))
         return Changed(head.model_copy(update={"entities": {**head.entities, name: ref}}), ref)
@@ -124,10 +124,10 @@ def put(name: str, number: int) -> Callable[[Attempt[Head]], Changed[Head, Objec
     return change
 
 
-def add(name: str, amount: int = 1) -> Callable[[Attempt[Head]], Changed[Head, int]]:
+def add(name: str, amount: int = 1) -> Callable[[CommitAttempt[Head]], Changed[Head, int]]:
     """A change that reads an entity and writes it with its number raised."""
 
-    def change(attempt: Attempt[Head]) -> Changed[Head, int]:
+    def change(attempt: CommitAttempt[Head]) -> Changed[Head, int]:
         head = attempt.head or Head()
         source = head.entities.get(name)
         number = 0

@@ -15,7 +15,7 @@ from delegation.polaris.credentials import (
 )
 from delegation.polaris.errors import CredentialVendingFailed, NoSuchTable, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
-from delegation.storage.credentials import StorageCredential
+from delegation.storage.credentials import S3Credential
 from tests.unit.polaris.scripted import Clock
 
 FILE = "s3://lake/ns/orders/data/f.parquet"
@@ -25,11 +25,11 @@ def keys(name: str, **more: str) -> dict[str, str]:
     return {"s3.access-key-id": name, "s3.secret-access-key": f"{name}-secret", **more}
 
 
-def credential(name: str, prefix: str = "s3://lake/ns/orders", expires_at: datetime | None = None) -> StorageCredential:
-    return StorageCredential(prefix, name, f"{name}-secret", f"{name}-token", expires_at)
+def credential(name: str, prefix: str = "s3://lake/ns/orders", expires_at: datetime | None = None) -> S3Credential:
+    return S3Credential(prefix, name, f"{name}-secret", f"{name}-token", expires_at)
 
 
-def table(*credentials: StorageCredential, **properties: str) -> LoadedTable:
+def table(*credentials: S3Credential, **properties: str) -> LoadedTable:
     return LoadedTable(
         TableIdentifier("lake", ("ns",), "orders"),
         "s3://lake/ns/orders/metadata/1.metadata.json",

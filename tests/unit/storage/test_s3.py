@@ -17,14 +17,14 @@ from botocore.parsers import ResponseParserError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import (
+    FileTooLarge,
     KeyFailure,
     ObjectNotFound,
     ObjectStoreDenied,
     ObjectStoreError,
     ObjectStoreUnavailable,
-    ObjectTooLarge,
 )
-from delegation.storage.credentials import S3Settings, StorageCredential
+from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
@@ -59,11 +59,11 @@ class Vended:
         self.version = 0
         self.prefixes = prefixes or ("s3://b/",)
 
-    def for_uri(self, uri: str) -> StorageCredential:
+    def for_uri(self, uri: str) -> S3Credential:
         number = next(number for number, prefix in enumerate(self.prefixes) if uri.startswith(prefix))
-        return StorageCredential(self.prefixes[number], f"key-{number}-{self.version}", "very-secret", "tok", None)
+        return S3Credential(self.prefixes[number], f"key-{number}-{self.version}", "very-secret", "tok", None)
 
-    def replace(self, uri: str, refused: StorageCredential) -> StorageCredential:
+    def replace(self, uri: str, refused: S3Credential) -> S3Credential:
         assert refused == self.for_uri(uri)
         self.version += 1
         return self.for_uri(uri)
@@ -152,7 +152,7 @@ def test_a_body_that_breaks_off_is_read_again_but_not_for_ever() -> None:
 def test_a_body_of_unstated_length_is_read_to_the_limit_and_no_further() -> None:
     assert store_with({"key-0-0": Client({"Body": io.BytesIO(b"xy")})}).read(WHERE, limit=2) == b"xy"
     endless = io.BytesIO(b"x" * 100)
-    with pytest.raises(ObjectTooLarge):
+    with pytest.raises(FileTooLarge):
         store_with({"key-0-0": Client({"Body": endless})}).read(WHERE, limit=2)
     assert endless.closed
 

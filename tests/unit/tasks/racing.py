@@ -5,7 +5,7 @@ from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Change, DueEntry, Page
+from delegation.tasks.stores.base import DueEntry, TaskChange, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -15,9 +15,9 @@ class RacedStore:
     def __init__(self) -> None:
         self.calm = MemoryTaskStore()
         self.rivals: list[Callable[[], object]] = []
-        self.applied: list[Change] = []
+        self.applied: list[TaskChange] = []
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         if self.rivals:
             self.rivals.pop(0)()
         task = self.calm.apply(change)
@@ -36,7 +36,7 @@ class RacedStore:
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         return self.calm.due(now, limit=limit, shards=shards)
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         return self.calm.heads(cursor=cursor, limit=limit)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.maintenance.sweep import MaintenancePolicy
+from delegation.persistence.maintenance.sweep import SweepPolicy
 from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.stores.base import Advance, Create, Revise
 from delegation.tasks.work.behaviors import Behavior
@@ -30,7 +30,7 @@ class Kernel:
             self.task = self.store.apply(Revise(self.task, after))
 
     def behavior(self) -> Behavior[Sweep, SweepReport]:
-        return persistence_maintenance(lambda: self.process.maintenance(MaintenancePolicy(grace=3600.0)))
+        return persistence_maintenance(lambda: self.process.maintenance(SweepPolicy(grace=3600.0)))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import BadPlugin, load
 from delegation.tasks.work.service import TaskService
+from delegation.wiring.deployment import BUILT_IN_KINDS, deployment
 from delegation.wiring.settings import BehaviorSettings
-from delegation.wiring.tasks import BUILT_IN_KINDS, deployment
 from tests.unit.tasks.builders import Clock
 
 EXAMPLES = "tests.unit.wiring.example_behaviors"

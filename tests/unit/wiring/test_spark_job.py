@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.direct import DirectResources
 from delegation.polaris.model import LoadedTable
-from delegation.storage.credentials import S3Settings, StorageCredential
+from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.locations import ObjectLocation
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -57,7 +57,7 @@ class Catalog:
         assert snapshots == "all"
         self.loads.append(identifier)
         number = len(self.loads)
-        credential = StorageCredential(
+        credential = S3Credential(
             "s3://lake/t", f"id-{number}", "secret", "token", NOW + timedelta(minutes=10 * number)
         )
         config = {"client.region": "eu-central-1", "s3.path-style-access": "true"}

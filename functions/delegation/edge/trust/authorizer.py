@@ -20,7 +20,7 @@ _NOBODY: Final = "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuthorizerDecision:
     """What was decided: the policy for API Gateway, and for the log why a request was refused (None: it was not)."""
 
     policy: dict[str, Any]
@@ -36,16 +36,18 @@ class Authorizer:
     tokens: TokenVerifier
     clock: Callable[[], datetime]
 
-    def decide(self, event: Mapping[str, Any]) -> Verdict:
+    def decide(self, event: Mapping[str, Any]) -> AuthorizerDecision:
         """Allow or Deny (403); raises Unauthorized, which API Gateway turns into 401, and KeysUnavailable (500)."""
         try:
             certificate = presented_certificate(event, self.source)
             self.pin.check(certificate, self.clock())
             principal = self.tokens.verify(headers.single(event, "Authorization"))
         except Forbidden as refusal:
-            return Verdict(_policy("Deny", event["methodArn"], _NOBODY, {"error_code": refusal.code}), refusal)
+            return AuthorizerDecision(
+                _policy("Deny", event["methodArn"], _NOBODY, {"error_code": refusal.code}), refusal
+            )
         context = _context(principal, certificate)
-        return Verdict(_policy("Allow", stage_arn(event["methodArn"]), principal.client_id, context))
+        return AuthorizerDecision(_policy("Allow", stage_arn(event["methodArn"]), principal.client_id, context))
 
 
 def stage_arn(method_arn: str) -> str:

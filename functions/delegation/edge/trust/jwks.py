@@ -3,12 +3,15 @@
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from http.client import HTTPException
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
+from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
-import httpx
 import jwt
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
@@ -38,9 +41,33 @@ class CachePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldKeys:
     keys: tuple[VerificationKey, ...]
     since: datetime
+
+
+class KeySetResponse(Protocol):
+    """As much of an HTTP response as is read here."""
+
+    @property
+    def status(self) -> int: ...
+
+    def read(self, amount: int, /) -> bytes: ...
+
+
+Get = Callable[[str], AbstractContextManager[KeySetResponse]]
+
+
+def https_get(timeout_seconds: float) -> Get:
+    """GET with the standard library, which PyJWT has loaded anyway: another client would lengthen every cold start.
+
+    A redirect is not followed; it is an answer like any other. The returned function raises OSError and HTTPException.
+    """
+    opener = OpenerDirector()
+    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
+        opener.add_handler(handler)
+    get = partial(opener.open, timeout=timeout_seconds)
+    return lambda url: get(Request(url, headers={"Accept": "application/json"}))  # noqa: S310 - a setting, http(s) only
 
 
 class JwksKeys:
@@ -50,16 +77,16 @@ class JwksKeys:
         self,
         url: str,
         *,
-        http: httpx.Client,
+        get: Get,
         clock: Callable[[], datetime],
         policy: CachePolicy | None = None,
     ) -> None:
         self._url = url
-        self._http = http
+        self._get = get
         self._clock = clock
         self._policy = policy or CachePolicy()
         self._lock = Lock()
-        self._held: _Held | None = None
+        self._held: _HeldKeys | None = None
         self._asked: datetime | None = None
 
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:
@@ -74,7 +101,7 @@ class JwksKeys:
                 found = _matching(self._refresh(now).keys, kid)
             return found
 
-    def _refresh(self, now: datetime) -> _Held:
+    def _refresh(self, now: datetime) -> _HeldKeys:
         held = self._held
         if held is not None and self._asked is not None and now < self._asked + self._policy.pause:
             return self._usable(held, now)
@@ -86,32 +113,25 @@ class JwksKeys:
                 raise
             _logger.warning("the token issuer's keys could not be fetched; the ones held are used on")
             return self._usable(held, now)
-        self._held = _Held(fetched, now)
+        self._held = _HeldKeys(fetched, now)
         return self._held
 
-    def _usable(self, held: _Held, now: datetime) -> _Held:
+    def _usable(self, held: _HeldKeys, now: datetime) -> _HeldKeys:
         if now >= held.since + self._policy.fresh + self._policy.stale:
             raise KeysUnavailable("the token issuer's keys are too old and cannot be fetched")
         return held
 
     def _fetch(self) -> tuple[VerificationKey, ...]:
         try:
-            with self._http.stream("GET", self._url, headers={"Accept": "application/json"}) as response:
-                body = _bounded(response)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            with self._get(self._url) as response:
+                if response.status != 200:
+                    raise KeysUnavailable(f"the token issuer answered {response.status} for its keys")
+                body = response.read(_LARGEST_ANSWER + 1)
+        except (OSError, HTTPException) as error:
             raise KeysUnavailable(f"the token issuer's keys cannot be fetched: {type(error).__name__}") from None
-        return tuple(key for member in _members(body) if (key := _key_of(member)) is not None)
-
-
-def _bounded(response: httpx.Response) -> bytes:
-    if response.status_code != 200:
-        raise KeysUnavailable(f"the token issuer answered {response.status_code} for its keys")
-    body = bytearray()
-    for part in response.iter_bytes():
-        body += part
         if len(body) > _LARGEST_ANSWER:
             raise KeysUnavailable("the token issuer's key set is too large")
-    return bytes(body)
+        return tuple(key for member in _members(body) if (key := _key_of(member)) is not None)
 
 
 def _members(body: bytes) -> list[object]:

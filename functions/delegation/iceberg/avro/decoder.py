@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from delegation.iceberg.avro.schema import Kind, Node, Schema, shown
+from delegation.iceberg.avro.schema import AvroType, Node, Schema, shown
 from delegation.iceberg.errors import MalformedError
 
 MAX_DEPTH = 64  # of values inside each other at run time, for recursive types
 INLINE_COST = 16  # types inlined where they are used instead of being called
 INLINE_NESTING = 4  # CPython refuses more than 20 nested blocks
 
-Row = tuple[Any, ...]
-DecodeOne = Callable[[bytes, int, int], tuple[int, Row]]
+DecodedRow = tuple[Any, ...]
+DecodeOne = Callable[[bytes, int, int], tuple[int, DecodedRow]]
 Tree = dict[int, "Tree | int"]  # a field's position in its record → number of a wanted field, or fields below
 
 
@@ -75,7 +75,7 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
     index, steps = schema.root, []
     for field_id, names in want.path:
         node = schema.nodes[index]
-        if node.kind is not Kind.RECORD:
+        if node.kind is not AvroType.RECORD:
             raise MalformedError(0, f"the schema has a {node.kind} where {want.label} is expected in a record")
         found = [at for at, each in enumerate(node.ids) if each == field_id] or [
             at for at, name in enumerate(node.names) if name in names and node.ids[at] is None
@@ -87,9 +87,11 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
         steps.append(found[0])
         index = node.children[found[0]]
     node = schema.nodes[index]
-    usable = {Kind.STRING} if want.text else {Kind.INT, Kind.LONG}
-    branches = [schema.nodes[child].kind for child in node.children] if node.kind is Kind.UNION else [node.kind]
-    if not usable.intersection(branches) or not usable.issuperset(kind for kind in branches if kind is not Kind.NULL):
+    usable = {AvroType.STRING} if want.text else {AvroType.INT, AvroType.LONG}
+    branches = [schema.nodes[child].kind for child in node.children] if node.kind is AvroType.UNION else [node.kind]
+    if not usable.intersection(branches) or not usable.issuperset(
+        kind for kind in branches if kind is not AvroType.NULL
+    ):
         raise MalformedError(0, f"the schema gives {want.label} an unusable type")
     return steps
 
@@ -179,13 +181,13 @@ class _Source:
 
     def _read(self, at: int, node: Node, number: int) -> None:
         want = self._wanted[number]
-        if node.kind is not Kind.UNION:
+        if node.kind is not AvroType.UNION:
             self._value(at, node, number)
             return
         self._varint(at, "b")
         for branch, child in enumerate(node.children):
             self._put(at, f"{'if' if branch == 0 else 'elif'} b == {branch * 2}:")
-            if self._nodes[child].kind is not Kind.NULL:
+            if self._nodes[child].kind is not AvroType.NULL:
                 self._value(at + 1, self._nodes[child], number)
             elif want.required:
                 self._put(at + 1, f"raise MalformedError(pos, {f'{want.label} is null'!r})")
@@ -195,7 +197,7 @@ class _Source:
 
     def _value(self, at: int, node: Node, number: int) -> None:
         want = self._wanted[number]
-        if node.kind is Kind.STRING:
+        if node.kind is AvroType.STRING:
             self._varint(at, "n")
             self._put(at, "stop = pos + (n >> 1)")
             self._put(at, "if n & 1 or stop > end:")
@@ -236,29 +238,29 @@ class _Source:
             if index not in self._needed:
                 self._needed.append(index)
             self._put(at, f"pos = skip{index}(buf, pos, depth + 1)")
-        elif node.kind in (Kind.INT, Kind.LONG):
-            self._skip_varint(at, 5 if node.kind is Kind.INT else 10)
-        elif node.kind is Kind.ENUM:
+        elif node.kind in (AvroType.INT, AvroType.LONG):
+            self._skip_varint(at, 5 if node.kind is AvroType.INT else 10)
+        elif node.kind is AvroType.ENUM:
             self._varint(at, "n")
             self._put(at, f"if n & 1 or n >= {node.size * 2}:")
             self._put(at + 1, "raise MalformedError(pos, 'no such symbol of an enum')")
-        elif node.kind in (Kind.STRING, Kind.BYTES):
+        elif node.kind in (AvroType.STRING, AvroType.BYTES):
             self._skip_text(at)
-        elif node.kind is Kind.UNION:
+        elif node.kind is AvroType.UNION:
             self._varint(at, "n")
             for branch, child in enumerate(node.children):
                 self._put(at, f"{'if' if branch == 0 else 'elif'} n == {branch * 2}:")
                 self._put(at + 1, "pass")
                 self._skip(at + 1, child, nesting + 1)
             self._bad_branch(at, empty=not node.children)
-        elif node.kind is Kind.RECORD:
+        elif node.kind is AvroType.RECORD:
             for child in node.children:
                 self._skip(at, child, nesting)
         else:
             self._blocks(at, node, nesting)
 
     def _constant(self, at: int, node: Node) -> None:
-        if node.kind is Kind.BOOLEAN:
+        if node.kind is AvroType.BOOLEAN:
             self._put(at, "if buf[pos] > 1:")
             self._put(at + 1, "raise MalformedError(pos, 'a boolean that is neither 0 nor 1')")
         if node.width:
@@ -294,11 +296,11 @@ class _Source:
         self._put(at + 2, "if n & 1:")
         self._put(at + 3, "raise MalformedError(pos, 'a negative length')")
         self._put(at + 2, f"{stop} = pos + (n >> 1)")
-        if node.kind is Kind.ARRAY and item.width is not None:
+        if node.kind is AvroType.ARRAY and item.width is not None:
             self._put(at + 1, f"pos += ({count} >> 1) * {item.width}")
         else:
             self._put(at + 1, f"for _ in range({count} >> 1):")
-            if node.kind is Kind.MAP:
+            if node.kind is AvroType.MAP:
                 self._skip_text(at + 2)
             self._skip(at + 2, node.children[0], nesting + 1)
         self._put(at + 1, f"if {stop} >= 0 and pos != {stop}:")

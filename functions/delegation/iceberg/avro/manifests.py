@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from delegation.iceberg.avro.container import MAX_BLOCK_BYTES, read_blocks, read_header
-from delegation.iceberg.avro.decoder import DecodeOne, Row, Wanted, compile_decoder, locate
+from delegation.iceberg.avro.decoder import DecodedRow, DecodeOne, Wanted, compile_decoder, locate
 from delegation.iceberg.avro.schema import parse_schema
 from delegation.iceberg.avro.shapes import Shapes
 from delegation.iceberg.errors import CorruptManifestError, MalformedError, ManifestMismatchError
@@ -165,7 +165,7 @@ def forget_decoders() -> None:
     _decoder.cache_clear()
 
 
-def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Iterator[list[Row]]:
+def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Iterator[list[DecodedRow]]:
     try:
         header = read_header(data)
         exact, shapes = _decoder(header.schema, wanted)
@@ -181,10 +181,10 @@ def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Ite
         raise CorruptManifestError(path, error.position, error.reason) from error
 
 
-def _rows(exact: DecodeOne, shapes: Shapes, buf: bytes, count: int) -> Iterator[list[Row]]:
+def _rows(exact: DecodeOne, shapes: Shapes, buf: bytes, count: int) -> Iterator[list[DecodedRow]]:
     pos, end = 0, len(buf)
     while count > 0:
-        rows: list[Row] = []
+        rows: list[DecodedRow] = []
         left = wanted = min(count, BATCH)
         try:
             while left:

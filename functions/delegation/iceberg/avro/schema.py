@@ -21,7 +21,7 @@ MAX_BRANCHES = 256  # Python's compiler recurses once per `elif`
 MAX_WIDTH = 1 << 62  # wider than any block; keeps sums of widths small numbers
 
 
-class Kind(StrEnum):
+class AvroType(StrEnum):
     """The Avro types; logical types are annotations and change no byte."""
 
     NULL = "null"
@@ -40,8 +40,8 @@ class Kind(StrEnum):
     RECORD = "record"
 
 
-PRIMITIVES = {kind.value: kind for kind in list(Kind)[:8]}
-CONSTANT_WIDTH = {Kind.NULL: 0, Kind.BOOLEAN: 1, Kind.FLOAT: 4, Kind.DOUBLE: 8}
+PRIMITIVES = {kind.value: kind for kind in list(AvroType)[:8]}
+CONSTANT_WIDTH = {AvroType.NULL: 0, AvroType.BOOLEAN: 1, AvroType.FLOAT: 4, AvroType.DOUBLE: 8}
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Node:
     marks a record that contains itself.
     """
 
-    kind: Kind
+    kind: AvroType
     children: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of a record's fields; hostile text, never to be put into source
     ids: list[int | None] = field(default_factory=list)  # Iceberg field ids of a record's fields
@@ -127,7 +127,7 @@ class _Parser:
     def _union(self, branches: list[Any], namespace: str, depth: int) -> int:
         if len(branches) > MAX_BRANCHES:
             raise MalformedError(0, f"a union of {len(branches)} types")
-        node = Node(Kind.UNION)
+        node = Node(AvroType.UNION)
         node.children = [self.parse(branch, namespace, depth + 1) for branch in branches]
         return self._complete(node)
 
@@ -139,23 +139,23 @@ class _Parser:
             symbols = document.get("symbols")
             if not isinstance(symbols, list):
                 raise MalformedError(0, "an enum without symbols")
-            return self._name(document, namespace, self._add(Node(Kind.ENUM, size=len(symbols))))
+            return self._name(document, namespace, self._add(Node(AvroType.ENUM, size=len(symbols))))
         if kind == "fixed":
             size = document.get("size")
             if type(size) is not int or not 0 <= size < MAX_WIDTH:
                 raise MalformedError(0, f"a fixed of size {shown(size)}")
-            return self._name(document, namespace, self._add(Node(Kind.FIXED, size=size, width=size)))
+            return self._name(document, namespace, self._add(Node(AvroType.FIXED, size=size, width=size)))
         if kind == "array":
-            return self._complete(Node(Kind.ARRAY, [self.parse(document.get("items"), namespace, depth + 1)]))
+            return self._complete(Node(AvroType.ARRAY, [self.parse(document.get("items"), namespace, depth + 1)]))
         if kind == "map":
-            return self._complete(Node(Kind.MAP, [self.parse(document.get("values"), namespace, depth + 1)]))
+            return self._complete(Node(AvroType.MAP, [self.parse(document.get("values"), namespace, depth + 1)]))
         return self.parse(kind, namespace, depth + 1)
 
     def _record(self, document: Mapping[str, Any], namespace: str, depth: int) -> int:
         fields = document.get("fields")
         if not isinstance(fields, list):
             raise MalformedError(0, "a record without fields")
-        node = Node(Kind.RECORD)
+        node = Node(AvroType.RECORD)
         placeholder = ~self.uses
         full = self._full_name(document, namespace)
         self._register(full, placeholder)
@@ -177,7 +177,7 @@ class _Parser:
         return index
 
     def _complete(self, node: Node) -> int:
-        if node.kind is Kind.RECORD:
+        if node.kind is AvroType.RECORD:
             widths = [self.nodes[child].width if child >= 0 else None for child in node.children]
             if None not in widths:
                 node.width = min(MAX_WIDTH, sum(width for width in widths if width is not None))

@@ -17,8 +17,8 @@ from threading import Lock
 from typing import Any
 
 from delegation.iceberg.avro.container import read_long
-from delegation.iceberg.avro.decoder import Row, Tree, Wanted, leaves
-from delegation.iceberg.avro.schema import Kind, Node, Schema
+from delegation.iceberg.avro.decoder import DecodedRow, Tree, Wanted, leaves
+from delegation.iceberg.avro.schema import AvroType, Node, Schema
 
 FIRST_PATIENCE = 32  # records left to the exact decoder before an expression is compiled
 LAST_PATIENCE = 8192  # bounds what compiling may cost when records have no common shape
@@ -34,10 +34,10 @@ MAX_TREE_DEPTH = 24
 NEVER = rb"(?!)"
 INT = rb"[\x80-\xff]{0,4}+[\x00-\x7f]"
 LONG = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
-SIMPLE = {Kind.BOOLEAN: rb"[\x00\x01]", Kind.INT: INT, Kind.LONG: LONG}
+SIMPLE = {AvroType.BOOLEAN: rb"[\x00\x01]", AvroType.INT: INT, AvroType.LONG: LONG}
 
 Match = Callable[[bytes, int], "re.Match[bytes] | None"]
-Fast = Callable[[bytes, int, int, Match, Callable[[Row], None]], tuple[int, int]]
+Fast = Callable[[bytes, int, int, Match, Callable[[DecodedRow], None]], tuple[int, int]]
 
 
 class Shapes:
@@ -82,21 +82,21 @@ class Shapes:
         node = self._nodes[index]
         if node.width is not None:
             return pos + node.width
-        if node.kind is Kind.RECORD:
+        if node.kind is AvroType.RECORD:
             for child in node.children:
                 pos = self._observe(child, buf, pos)
             return pos
-        if node.kind in (Kind.INT, Kind.LONG):
+        if node.kind in (AvroType.INT, AvroType.LONG):
             while buf[pos] > 127:
                 pos += 1
             return pos + 1
         value, pos = read_long(buf, pos)
-        if node.kind in (Kind.ARRAY, Kind.MAP):
+        if node.kind in (AvroType.ARRAY, AvroType.MAP):
             return self._observe_items(index, buf, pos, value)
-        if node.kind is Kind.ENUM:
+        if node.kind is AvroType.ENUM:
             return pos
         self._saw(index, value)
-        return self._observe(node.children[value], buf, pos) if node.kind is Kind.UNION else pos + value
+        return self._observe(node.children[value], buf, pos) if node.kind is AvroType.UNION else pos + value
 
     def _observe_items(self, index: int, buf: bytes, pos: int, count: int) -> int:
         """The items after a first block's count, further blocks included: those have no place in an expression."""
@@ -106,11 +106,11 @@ class Shapes:
         while count:
             if count < 0:
                 _, pos = read_long(buf, pos)
-            if node.kind is Kind.ARRAY and item.width is not None:  # any number of items may have no bytes at all
+            if node.kind is AvroType.ARRAY and item.width is not None:  # any number of items may have no bytes at all
                 pos += abs(count) * item.width
                 count = 0
             for _ in range(abs(count)):
-                if node.kind is Kind.MAP:
+                if node.kind is AvroType.MAP:
                     length, pos = read_long(buf, pos)
                     self._saw(~index, length)
                     pos += length
@@ -138,13 +138,13 @@ class Shapes:
             return SIMPLE[node.kind]
         if node.width is not None:
             return _any(node.width)
-        if node.kind is Kind.ENUM:
+        if node.kind is AvroType.ENUM:
             alternatives = [_prefix(symbol) for symbol in range(min(node.size, MAX_ALTERNATIVES))]
-        elif node.kind is Kind.UNION:
+        elif node.kind is AvroType.UNION:
             alternatives = [_prefix(branch) + below[node.children[branch]] for branch in self._values(index)]
-        elif node.kind is Kind.RECORD:
+        elif node.kind is AvroType.RECORD:
             alternatives = [b"".join(below[child] for child in node.children)]
-        elif node.kind in (Kind.STRING, Kind.BYTES):
+        elif node.kind in (AvroType.STRING, AvroType.BYTES):
             return self._text(index)
         else:
             alternatives = self._items(index, node, below[node.children[0]])
@@ -152,13 +152,13 @@ class Shapes:
 
     def _items(self, index: int, node: Node, item: bytes) -> list[bytes]:
         width = self._nodes[node.children[0]].width
-        if node.kind is Kind.MAP:
+        if node.kind is AvroType.MAP:
             item = self._text(~index) + item
         alternatives = []
         for count in self._values(index):
-            if count == 0 or (node.kind is Kind.ARRAY and width == 0):
+            if count == 0 or (node.kind is AvroType.ARRAY and width == 0):
                 items = b""
-            elif node.kind is Kind.ARRAY and width is not None:
+            elif node.kind is AvroType.ARRAY and width is not None:
                 items = _any(count * width)
             else:
                 items = b"(?:%b){%d}+" % (item, count)
@@ -190,10 +190,10 @@ class Shapes:
     def _captured(self, index: int, want: Wanted, patterns: list[bytes]) -> bytes:
         """A wanted value as one group, which stays unset for null."""
         node = self._nodes[index]
-        if node.kind is Kind.UNION:
+        if node.kind is AvroType.UNION:
             branches = []
             for branch, child in enumerate(node.children):  # all of them: the group must exist
-                null = self._nodes[child].kind is Kind.NULL
+                null = self._nodes[child].kind is AvroType.NULL
                 value = (NEVER if want.required else b"") if null else self._captured(child, want, patterns)
                 branches.append(_prefix(branch) + value)
             return _either(branches)
@@ -214,7 +214,7 @@ def _usable(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> bool:
 
 def _values_of(nodes: tuple[Node, ...], index: int) -> list[int]:
     node = nodes[index]
-    return [child for child in (node.children or [index]) if nodes[child].kind is not Kind.NULL]
+    return [child for child in (node.children or [index]) if nodes[child].kind is not AvroType.NULL]
 
 
 def _leaves(nodes: tuple[Node, ...], index: int, tree: Tree) -> list[int]:

@@ -7,7 +7,7 @@ from delegation.iceberg.reach import Fetcher, Manifests, read_manifest_lists
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots
-from delegation.operations.purge.options import Engine
+from delegation.operations.purge.options import EngineChoice
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
@@ -27,12 +27,8 @@ class Estimate:
 
     files: int
     manifests: int
-    engine: Engine
+    engine: EngineChoice
     planned: bool
-
-    @property
-    def nothing_left(self) -> bool:
-        return self.planned and self.files == 0
 
 
 def estimate(ctx: PurgeContext) -> Estimate:
@@ -68,7 +64,7 @@ def _plan_asked_for(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
     return (segment,)
 
 
-def _engine(ctx: PurgeContext, files: int) -> Engine:
+def _engine(ctx: PurgeContext, files: int) -> EngineChoice:
     small = files <= ctx.settings.inline_max_files
     if ctx.options.engine == "inline" and not small:
         raise TooLargeForInline(files, ctx.settings.inline_max_files)

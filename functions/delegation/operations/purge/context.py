@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.options import Engine, PurgeOptions
+from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy
@@ -112,7 +112,7 @@ class PurgeResult:
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
-    engine: Engine
+    engine: EngineChoice
     identifier: TableIdentifier
     table_uuid: str
     metadata_location: str

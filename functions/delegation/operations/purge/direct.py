@@ -17,7 +17,7 @@ from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult, PurgeSettings
 from delegation.operations.purge.errors import PlanOfAnotherTable
 from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import Engine, PurgeOptions
+from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
@@ -72,7 +72,7 @@ class DirectPurge:
     """What to purge and how; `protect` are metadata files of tables whose files must stay, wherever those lie."""
 
     metadata_location: str
-    engine: Engine = "inline"
+    engine: EngineChoice = "inline"
     options: PurgeOptions = field(default_factory=PurgeOptions)
     protect: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from delegation.operations.purge.context import PurgeSettings
-from delegation.operations.purge.options import Engine
+from delegation.operations.purge.options import EngineChoice
 from delegation.worksets.chunks import Phase, Total, add_totals
 from delegation.worksets.index import Finding, PlanIndex
 
@@ -47,7 +47,7 @@ class Forecast(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     format: int = FORMAT
-    engine: Engine
+    engine: EngineChoice
     files: int
     bytes: int
     by_type: Mapping[str, Total]
@@ -83,7 +83,7 @@ def prices() -> Prices:
 
 
 def forecast(
-    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: PurgeSettings, *, engine: Engine
+    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: PurgeSettings, *, engine: EngineChoice
 ) -> Forecast:
     """How long the plan's deletes take at the store's rate, and what they cost with `engine`."""
     listed = prices()

@@ -22,7 +22,7 @@ from typing import Literal
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import FileType, Row
-from delegation.iceberg.metadata import TableMetadata
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.operations.purge.errors import (
     CredentialsCannotDelete,
     CredentialsDoNotCover,
@@ -48,10 +48,10 @@ SHARED = "FILES_SHARED"
 FOREIGN_METADATA = "FOREIGN_METADATA"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
 
-Verdict = Literal["", "outside", "uncovered", "shared", "foreign"]
+GuardVerdict = Literal["", "outside", "uncovered", "shared", "foreign"]
 
 
-def check_table(metadata: TableMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
+def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
     """Raise TableUuidMismatch or GcDisabled."""
     if metadata.table_uuid != table_uuid.lower():
         raise TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
@@ -70,7 +70,7 @@ def covered_roots(table: LoadedTable) -> Roots:
     return Roots([table.location, *write_paths, *prefixes])
 
 
-def table_roots(metadata: TableMetadata, former: Iterable[str]) -> Roots:
+def table_roots(metadata: ParsedMetadata, former: Iterable[str]) -> Roots:
     """Every location that is or was the table's own.
 
     A present one that is ambiguous, unsupported or in another kind of storage than the metadata raises; a former one is
@@ -113,7 +113,7 @@ class PathGuard:
     def covers(self, path: str) -> bool:
         return self.covered is None or self.covered.contains(path)
 
-    def judge(self, path: str, *, shared: bool = False, foreign: bool = False) -> Verdict:
+    def judge(self, path: str, *, shared: bool = False, foreign: bool = False) -> GuardVerdict:
         """ "" to delete the path, otherwise why it is kept; what was kept is counted. Raises UnsupportedLocation."""
         if not path.startswith(self._storage):
             raise UnsupportedLocation(path, "not in the storage of the table's metadata")
@@ -124,7 +124,7 @@ class PathGuard:
 
     def judge_all(
         self, rows: list[Row], *, shared: Set[str] = frozenset(), foreign: Set[str] = frozenset()
-    ) -> Iterator[tuple[Verdict, list[Row]]]:
+    ) -> Iterator[tuple[GuardVerdict, list[Row]]]:
         """Sorted rows in order, those with one verdict that follow each other together; nearly always all of them."""
         first, last = rows[0][0], rows[-1][0]
         stored_alike = first.startswith(self._storage) and last.startswith(self._storage)
@@ -138,7 +138,7 @@ class PathGuard:
         ):
             yield verdict, list(group)
 
-    def _verdict(self, path: str, *, shared: bool, foreign: bool) -> Verdict:
+    def _verdict(self, path: str, *, shared: bool, foreign: bool) -> GuardVerdict:
         if foreign:
             return "foreign"
         if shared:
@@ -147,16 +147,16 @@ class PathGuard:
             return "outside"
         return "" if self.covers(path) else "uncovered"
 
-    def add(self, findings: Iterable[tuple[Verdict, Finding]]) -> None:
+    def add(self, findings: Iterable[tuple[GuardVerdict, Finding]]) -> None:
         """Take in what guards in other processes counted."""
         for verdict, finding in findings:
             tally = self._tallies.setdefault(verdict, _Tally())
             tally.count += finding.count
             tally.sample = (*tally.sample, *finding.sample)[:SAMPLE]
 
-    def counted(self) -> list[tuple[Verdict, Finding]]:
+    def counted(self) -> list[tuple[GuardVerdict, Finding]]:
         """What was kept, by verdict."""
-        codes: dict[Verdict, str] = {
+        codes: dict[GuardVerdict, str] = {
             "outside": OUTSIDE,
             "uncovered": UNCOVERED,
             "shared": SHARED,
@@ -173,7 +173,7 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
     """Judge a plan made before by the options of now; raises what planning with them would, or PlanNotAllowed."""
     if index.outside == "delete" and options.outside != "delete":
         raise PlanNotAllowed(f"plan {index.plan_id} was made with outside=delete, this request says {options.outside}")
-    if FileType.DIRECTORY_MARKER in index.counts and not options.delete_markers:
+    if FileType.DIRECTORY_MARKER in index.counts and not options.remove_directory_markers:
         raise PlanNotAllowed(f"plan {index.plan_id} was made with deleteMarkerFiles=true, this request says false")
     refuse_findings(index.findings, options)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.options import Engine
+from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution, delete_in_this_process
 from delegation.operations.purge.planning.plan import make_plan
 from delegation.polaris.model import LoadedTable
@@ -16,7 +16,7 @@ class InlineEngine:
     """Everything in one process, with threads."""
 
     @property
-    def name(self) -> Engine:
+    def name(self) -> EngineChoice:
         return "inline"
 
     def plan(

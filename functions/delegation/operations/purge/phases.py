@@ -1,16 +1,16 @@
-"""Executing a plan: phases, identity checks between them, and what makes a purge resumable at any point (DESIGN §5).
+"""Executing a plan: the phases, identity checks between them, and what makes a purge resumable at any point.
 
-    look → DATA → look → META → look → "ROOT next" → ROOT → look
-A look loads the table again: another uuid refuses; newer metadata becomes a further segment of the plan, and the phases
-start over with what is not marked done; a table that cannot be loaded is the goal, but only after the mark "ROOT next".
-Killed anywhere and run again: chunks marked done are passed over, the others repeated, and an absent object is a
-deleted one.
+    compare → DATA → compare → META → compare → "ROOT next" → ROOT → compare
+Comparing loads the table again. Another uuid is refused. Newer metadata becomes a further segment of the plan, and the
+phases start again with the chunks that are not marked done. A table that cannot be loaded is the goal, but only after
+the mark "ROOT next". After a crash at any point the same call resumes: chunks marked done are skipped, the others are
+repeated, and an absent object counts as deleted.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from delegation.iceberg.metadata import parse_metadata
 from delegation.operations.purge.context import PurgeContext, PurgeResult
@@ -23,7 +23,7 @@ from delegation.operations.purge.guards import (
     check_table,
     covered_roots,
 )
-from delegation.operations.purge.options import Engine
+from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.plan import check_not_replaced
 from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
@@ -47,7 +47,7 @@ class PurgeEngine(Protocol):
     """How a plan is made and its chunks are deleted; everything else is the same for every engine."""
 
     @property
-    def name(self) -> Engine: ...
+    def name(self) -> EngineChoice: ...
 
     def plan(
         self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
@@ -70,10 +70,18 @@ def delete_in_this_process(ctx: PurgeContext, work: Sequence[Work], report: Call
     delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, report)
 
 
-class _Look(Enum):
-    SAME = "same"
+class _State(Enum):
+    """The table as the catalog has it now, compared with the plan."""
+
+    UNCHANGED = "unchanged"
     EXTENDED = "extended"
     GONE = "gone"
+
+
+class _Comparison(NamedTuple):
+    state: _State
+    table: LoadedTable | None = None
+    left: Sequence[Work] = ()
 
 
 class Execution:
@@ -95,7 +103,7 @@ class Execution:
         if self._ctx.options.dry_run:
             return self._planned()
         try:
-            self._drive()
+            self._delete_all()
         except FilesNotDeleted as error:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
             raise
@@ -144,54 +152,57 @@ class Execution:
         if index.identifier != str(self._ctx.identifier):
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}")
 
-    def _drive(self) -> None:
+    def _delete_all(self) -> None:
         while True:
-            for phase in (Phase.DATA, Phase.META, Phase.ROOT):
-                look = self._look()
-                if look is _Look.GONE:
+            for phase in _PHASES:
+                found = self._compare()
+                if found.state is _State.GONE:
                     return
-                if look is _Look.EXTENDED:
+                if found.state is _State.EXTENDED:
                     break
+                if found.table and found.left and not self._deleting:
+                    self._check_before_the_first_delete(found.table)
+                    self._begin_deleting()
                 if phase is Phase.ROOT:
                     self._marks(self._indexes[-1]).mark_root_next()
                 self._delete(phase)
             else:
-                look = self._look()
-                if look is _Look.SAME:
+                state = self._compare().state
+                if state is _State.UNCHANGED:
                     self._check_root_is_gone()
-                if look is not _Look.EXTENDED:
+                if state is not _State.EXTENDED:
                     return
 
-    def _look(self) -> _Look:
-        """Load the table and compare it with the plan; the first look with something to delete also tries to delete."""
+    def _compare(self) -> _Comparison:
+        """Load the table and compare it with the plan, which is extended where the table has newer commits."""
         ctx, last = self._ctx, self._indexes[-1]
         ctx.attempt.checkpoint()
         try:
             table = ctx.tables.load()
         except (*_UNLISTED, TableMetadataMissing) as error:
             if not self._marks(last).root_is_next():
-                raise TableGone(f"the catalog says {error.code} and the plan had not come to its root") from error
+                raise TableGone(f"the catalog answered {error.code} before the plan had come to its root") from error
             if isinstance(error, TableMetadataMissing):
                 self._root_is_done()
             else:
                 self._finish_unlisted()
-            return _Look.GONE
+            return _Comparison(_State.GONE)
         left = self._left(*_PHASES)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
-            return _Look.GONE  # all of it, and its name was taken again
+            return _Comparison(_State.GONE)  # everything is deleted, and another table has its name now
         metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
         check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         if canonical(metadata.path) != canonical(last.metadata_location):
             check_not_replaced(metadata, self._indexes)
             self._extend(table)
-            return _Look.EXTENDED
-        if left and not self._deleting:
-            if not self._planned_here:
-                check_still_not_shared(ctx, self._indexes)
-            if ctx.options.probe:
-                check_can_delete(ctx.store, covered_roots(table).uris)
-            self._begin_deleting()
-        return _Look.SAME
+            return _Comparison(_State.EXTENDED)
+        return _Comparison(_State.UNCHANGED, table, left)
+
+    def _check_before_the_first_delete(self, table: LoadedTable) -> None:
+        if not self._planned_here:
+            check_still_not_shared(self._ctx, self._indexes)
+        if self._ctx.options.probe:
+            check_can_delete(self._ctx.store, covered_roots(table).uris)
 
     def _begin_deleting(self) -> None:
         self._ctx.attempt.begin_deleting()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -69,7 +68,7 @@ def store_receipt(
         "metadata_location": result.metadata_location,
         "format_version": indexes[-1].format_version,
         "snapshots": indexes[-1].snapshots,
-        "options": asdict(ctx.options),
+        "options": ctx.options.recorded(),
         "plan": [{"id": segment.id, "sha256": segment.sha256} for segment in segments],
         "planned_at": indexes[0].created_at,
         "finished_at": now.isoformat(),

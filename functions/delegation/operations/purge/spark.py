@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from delegation.iceberg.reach import read_limit
 from delegation.operations.purge.choose import UNCOUNTED_ENTRIES
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.guards import Verdict
-from delegation.operations.purge.options import Engine
+from delegation.operations.purge.guards import GuardVerdict
+from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.neighbours import neighbours_of, survey_neighbour
 from delegation.operations.purge.planning.plan import Accounted, Survey, finish_plan, new_plan_id, survey
@@ -53,7 +53,7 @@ class SparkEngine:
         self._jobs = SparkJobs(spark, resources)
 
     @property
-    def name(self) -> Engine:
+    def name(self) -> EngineChoice:
         return "spark"
 
     def plan(
@@ -83,7 +83,7 @@ class SparkEngine:
                 accounted.check(path)
             chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
             add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
-            kept = ((cast("Verdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])
+            kept = ((cast("GuardVerdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])
             found.guard.add(kept)
         order = list(Phase)
         chunks.sort(key=lambda chunk: (order.index(chunk.kind), chunk.name))

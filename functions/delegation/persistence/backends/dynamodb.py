@@ -19,8 +19,8 @@ from delegation.persistence.backends.base import (
     fits_one_row,
     hints,
 )
-from delegation.persistence.backends.dynamodb_items import Item, RowKey
-from delegation.persistence.errors import BackendUnavailable, OutcomeUnknown
+from delegation.persistence.backends.dynamodb_items import AttributeMap, RowKey
+from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
 
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
@@ -35,7 +35,7 @@ class Calls(DynamoDbCalls):
     """DynamoDbCalls with the errors of persistence."""
 
     unavailable = BackendUnavailable
-    unknown = OutcomeUnknown
+    unknown = CommitOutcomeUnknown
 
 
 class DynamoDbBackend:
@@ -49,7 +49,7 @@ class DynamoDbBackend:
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
         parts = hints(wanted)
-        rows: dict[ObjectKey, dict[int, Item]] = {key: {} for key in parts}
+        rows: dict[ObjectKey, dict[int, AttributeMap]] = {key: {} for key in parts}
         self._read(rows, [(key, part) for key, count in parts.items() for part in range(count)], consistent)
         if not consistent:
             absent = [key for key in parts if 0 not in rows[key]]
@@ -152,7 +152,9 @@ class DynamoDbBackend:
             return Refused(self.fetch_many([Locator(key)]).get(key))
         return Refused(items.stored_object({0: answer}) if answer else None)
 
-    def _read(self, into: Mapping[ObjectKey, dict[int, Item]], keys: Sequence[RowKey], consistent: bool) -> None:
+    def _read(
+        self, into: Mapping[ObjectKey, dict[int, AttributeMap]], keys: Sequence[RowKey], consistent: bool
+    ) -> None:
         for start in range(0, len(keys), _GET_KEYS):
             pending = [items.object_key(key, part) for key, part in keys[start : start + _GET_KEYS]]
             stalled = 0

@@ -15,7 +15,7 @@ from delegation.persistence.backends.base import (
 )
 from delegation.persistence.errors import CorruptObject
 
-Item = dict[str, Any]
+AttributeMap = dict[str, Any]
 RowKey = tuple[ObjectKey, int]
 
 KEY: Final = "key"
@@ -33,20 +33,20 @@ def realm_prefix(realm: str) -> str:
     return quote(realm, safe="") + "/"
 
 
-def object_key(key: ObjectKey, part: int = 0) -> Item:
+def object_key(key: ObjectKey, part: int = 0) -> AttributeMap:
     """Primary key of one row of an object: partition key `key`, sort key `part`."""
     return {KEY: {"S": _joined(key.realm, key.catalog, key.type, str(key.id))}, PART: {"N": str(part)}}
 
 
-def reference_key(key: ReferenceKey) -> Item:
+def reference_key(key: ReferenceKey) -> AttributeMap:
     """Primary key of a reference."""
     return {KEY: {"S": _joined(key.realm, key.catalog, key.name)}}
 
 
-def object_items(one: StoredObject, part_bytes: int) -> list[Item]:
+def object_items(one: StoredObject, part_bytes: int) -> list[AttributeMap]:
     """The rows of an object. Every part states how many there are, so that any of them tells how to delete it."""
     parts = part_count(len(one.value), part_bytes)
-    common: Item = {CREATED_AT: {"N": str(one.created_at)}}
+    common: AttributeMap = {CREATED_AT: {"N": str(one.created_at)}}
     if parts > 1:
         common[PARTS] = {"N": str(parts)}
     if one.token is not None:
@@ -88,7 +88,7 @@ def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None
     return StoredObject(row_key(first)[0], value, int(first[CREATED_AT]["N"]), _token(first))
 
 
-def reference_item(one: Reference) -> Item:
+def reference_item(one: Reference) -> AttributeMap:
     """A reference's row, about 300 bytes at most: the ids of its heads are packed."""
     return {
         **reference_key(one.key),

@@ -9,11 +9,11 @@ from delegation.persistence.backends.base import SYSTEM, Backend
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
 from delegation.persistence.commits.entities import HEAD_TYPE
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES
-from delegation.persistence.ids.nodes import NODE_TYPE, LeasePolicy, NodeLeases
+from delegation.persistence.ids.nodes import NODE_TYPE, NodeLeasePolicy, NodeLeases
 from delegation.persistence.ids.snowflake import IdGenerator
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.maintenance.coordination import TASK_TYPE
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, SweepPolicy
 from delegation.persistence.objects.cache import Cache, CacheStatistics
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType, ObjectTypes, installed
@@ -46,7 +46,7 @@ class PersistenceProcess:
         types: ObjectTypes | None = None,
         cache_bytes: int = 64 * 2**20,
         references_cached_for: float = 0,
-        leases: LeasePolicy = LeasePolicy(),  # noqa: B008 - frozen
+        leases: NodeLeasePolicy = NodeLeasePolicy(),  # noqa: B008 - frozen
         now_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -78,9 +78,9 @@ class PersistenceProcess:
         """The realms; `settings` go to their committers."""
         return Realms(self.backend, self.store, **settings)
 
-    def maintenance(self, policy: MaintenancePolicy = MaintenancePolicy()) -> Maintenance:  # noqa: B008 - frozen
+    def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen
         """Mark and sweep, past the cache: what it reads would displace what is needed."""
-        return Maintenance(self.backend, self._uncached, now_us=self._now_us, policy=policy)
+        return RealmMaintenance(self.backend, self._uncached, now_us=self._now_us, policy=policy)
 
     def statistics(self) -> CacheStatistics:
         """What the cache did."""

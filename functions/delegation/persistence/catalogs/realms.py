@@ -41,7 +41,7 @@ class Realm(PersistedModel):
     properties: dict[str, str] = Field(default_factory=dict)
 
 
-class Catalog(PersistedModel):
+class RealmCatalog(PersistedModel):
     """A catalog of a realm. `space` is what its keys say, so that a name used again finds nothing of the old catalog;
     `dropped` is set while its references are being removed."""
 
@@ -51,7 +51,7 @@ class Catalog(PersistedModel):
 
 
 REALM_TYPE: Final = ObjectType("realm", Realm)
-CATALOG_TYPE: Final = ObjectType("catalog", Catalog)
+CATALOG_TYPE: Final = ObjectType("catalog", RealmCatalog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Realms:
         self._realms.remove(realm)
         return RealmPurge(references, objects)
 
-    def catalogs(self, realm: str) -> Directory[Catalog]:
+    def catalogs(self, realm: str) -> Directory[RealmCatalog]:
         """The catalogs of an active realm. Raises EntityNotFound, RealmNotReady."""
         status = self.get(realm).status
         if status != RealmStatus.ACTIVE:
@@ -135,12 +135,12 @@ class Realms:
         store = self._store_of(realm, SYSTEM)
         # Here too, for a process that ended between the two steps of creating the realm.
         _ensure(store, CATALOGS)
-        return directory_of(store, CATALOGS, Catalog, **self._settings)
+        return directory_of(store, CATALOGS, RealmCatalog, **self._settings)
 
     def create_catalog(self, realm: str, catalog: str, properties: Mapping[str, str]) -> CatalogStore:
         """A new, empty catalog. Raises EntityExists, and EntityNotFound and RealmNotReady for the realm."""
         space = str(self._system.new_id())
-        self.catalogs(realm).create(catalog, Catalog(space=space, properties=dict(properties)))
+        self.catalogs(realm).create(catalog, RealmCatalog(space=space, properties=dict(properties)))
         return self.open(realm, catalog)
 
     def open(self, realm: str, catalog: str) -> CatalogStore:

@@ -72,7 +72,7 @@ class Memo:
     made: dict[Hashable, tuple[int | None, _Written]] = field(default_factory=dict)
 
 
-class Attempt(Generic[H]):
+class CommitAttempt(Generic[H]):
     """One attempt of a change: the head it starts from, and what it reads and writes.
 
     Objects that changes before it in the same group wrote are read here although they are not stored yet.
@@ -127,7 +127,7 @@ class Attempt(Generic[H]):
         return self.writes.by_id.get(id_) or self._before.by_id.get(id_)
 
 
-Change = Callable[[Attempt[H]], Changed[H, R]]
+CommitChange = Callable[[CommitAttempt[H]], Changed[H, R]]
 """Step 3 of a commit (proposal, Performing a Commit): look up, check requirements, write entities, make the new head.
 
 It is called once per attempt, each time on another head, and must have no other effect than the attempt's writes. What

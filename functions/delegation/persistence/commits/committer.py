@@ -14,7 +14,7 @@ from typing import Any, Generic
 
 from delegation.backoff import exponential
 from delegation.persistence.backends.base import Reference
-from delegation.persistence.commits.commits import TAIL, Attempt, Change, Committed, H, Memo, R, Writes
+from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, Memo, R, Writes
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.swap import swap
 from delegation.persistence.errors import (
@@ -27,7 +27,7 @@ from delegation.persistence.errors import (
 from delegation.persistence.objects.objects import Loaded, ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 
-Seal = Callable[[H, Attempt[H]], H]
+Seal = Callable[[H, CommitAttempt[H]], H]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class CommitRetries:
 
 @dataclass(eq=False)
 class _Pending(Generic[H]):
-    change: Callable[[Attempt[H]], tuple[H | None, Any]]
+    change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
     operation: str
     memo: Memo = field(default_factory=Memo)
     woken: threading.Event = field(default_factory=threading.Event)
@@ -129,7 +129,7 @@ class Committer(Generic[H]):
         self._busy = False
         self._known: Reference | None = None
 
-    def commit(self, change: Change[H, R], *, operation: str = "") -> Committed[R]:
+    def commit(self, change: CommitChange[H, R], *, operation: str = "") -> Committed[R]:
         """Apply a change to the current head, atomically; when it returns, the change is in the log exactly once.
 
         Raises what the change raised; CommitContended and BackendUnavailable (nothing was applied); CommitUnknown;
@@ -233,7 +233,7 @@ class Committer(Generic[H]):
         made: _Round[H] = _Round()
         head = base.value if base else None
         for one in group.members:
-            attempt = Attempt(self._store, head, before=made.writes, memo=one.memo)
+            attempt = CommitAttempt(self._store, head, before=made.writes, memo=one.memo)
             try:
                 changed, result = one.change(attempt)
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
@@ -246,7 +246,7 @@ class Committer(Generic[H]):
         return made
 
     def _persist(self, group: _Group[H], made: _Round[H], base: Loaded[H] | None) -> Loaded[H]:
-        sealing: Attempt[H] = Attempt(self._store, made.head, before=made.writes, memo=Memo())
+        sealing: CommitAttempt[H] = CommitAttempt(self._store, made.head, before=made.writes, memo=Memo())
         if made.head is None:
             raise ValueError("there is no head to persist")
         now = self._store.now_us()

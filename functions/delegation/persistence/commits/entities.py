@@ -6,7 +6,7 @@ from typing import Any, Final, Generic
 
 from pydantic import PrivateAttr
 
-from delegation.persistence.commits.commits import Attempt, Changed, CommitObject
+from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.errors import EntityExists, EntityNotFound
 from delegation.persistence.index.errors import InvalidPageToken
@@ -55,10 +55,10 @@ def _links(head: EntityHead, _fetch: Fetch) -> Iterator[ObjectRef]:
 HEAD_TYPE: Final = ObjectType("catalog-head", EntityHead, links=_links)
 
 
-def seal(policy: IndexPolicy) -> Callable[[EntityHead, Attempt[EntityHead]], EntityHead]:
+def seal(policy: IndexPolicy) -> Callable[[EntityHead, CommitAttempt[EntityHead]], EntityHead]:
     """The `seal` of a committer of entities: all waiting changes go into the index at once."""
 
-    def sealed(head: EntityHead, attempt: Attempt[EntityHead]) -> EntityHead:
+    def sealed(head: EntityHead, attempt: CommitAttempt[EntityHead]) -> EntityHead:
         if not head.waiting:
             return head
         finished = head.working_index(attempt.fetch_many).finish(policy, attempt.write)
@@ -72,7 +72,7 @@ def seal(policy: IndexPolicy) -> Callable[[EntityHead, Attempt[EntityHead]], Ent
 class EntityChanges:
     """The entities as one attempt sees and changes them."""
 
-    def __init__(self, attempt: Attempt[EntityHead]) -> None:
+    def __init__(self, attempt: CommitAttempt[EntityHead]) -> None:
         self.attempt = attempt
         self._before = attempt.head or EntityHead()
         self._changes: dict[IndexKey, ObjectRef | None] = {}
@@ -152,7 +152,7 @@ class Directory(Generic[M]):
         """Store a new entity. Raises EntityExists."""
         key = IndexKey.of(name)
 
-        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, ObjectRef]:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, ObjectRef]:
             entities = EntityChanges(attempt)
             if entities.get(key) is not None:
                 raise EntityExists(f"{name!r} exists already")
@@ -174,7 +174,7 @@ class Directory(Generic[M]):
         """Replace an entity by what `change` makes of it; what it raises refuses. Raises EntityNotFound."""
         key = IndexKey.of(name)
 
-        def changed(attempt: Attempt[EntityHead]) -> Changed[EntityHead, Loaded[M]]:
+        def changed(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, Loaded[M]]:
             entities = EntityChanges(attempt)
             done = entities.update(key, change, self._model)
             return Changed(entities.head, done)
@@ -185,7 +185,7 @@ class Directory(Generic[M]):
         """Remove an entity; what `check` raises refuses. Raises EntityNotFound."""
         key = IndexKey.of(name)
 
-        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
             found = entities.fetch(key, self._model)
             if found is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from delegation.persistence.backends.base import RECENT_HEADS, Backend, Reference
-from delegation.persistence.errors import BackendUnavailable, CommitUnknown, OutcomeUnknown, ReferenceNotFound
+from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown, CommitUnknown, ReferenceNotFound
 
 _TRIES: Final = 8
 
@@ -33,7 +33,7 @@ def swap(
             if refused is None:
                 return None
             stored = refused.stored
-        except OutcomeUnknown:
+        except CommitOutcomeUnknown:
             unclear = True
             try:
                 stored = backend.read_reference(expected.key)

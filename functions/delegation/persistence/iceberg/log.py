@@ -11,14 +11,14 @@ import cbor2
 
 from delegation.persistence.errors import CorruptObject
 from delegation.persistence.iceberg.layout import Json
-from delegation.persistence.iceberg.objects import Chunk, IcebergLog, LogState
+from delegation.persistence.iceberg.objects import IcebergLog, LogChunk, LogState
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.types import Fetch
 
 TAIL_BYTES: Final = 512
 MOST_ENTRIES: Final = 2_048
 
-Write = Callable[[PersistedModel], ObjectRef]
+WriteObject = Callable[[PersistedModel], ObjectRef]
 
 
 class Log:
@@ -70,7 +70,7 @@ class Log:
         self._chunks, self._skip, self._tail = [], 0, list(entries)
         self.changed = True
 
-    def finish(self, write: Write) -> LogState:
+    def finish(self, write: WriteObject) -> LogState:
         """The state to store; a full tail is given to `write`."""
         if not self.changed:
             return self._state
@@ -78,7 +78,7 @@ class Log:
         tail = [_row(entry, names) for entry in self._tail]
         chunks, skip = list(self._chunks), self._skip
         if len(cbor2.dumps(tail)) > TAIL_BYTES:
-            merged: list[Chunk] = []
+            merged: list[LogChunk] = []
             total = len(tail)
             while chunks and chunks[-1].entries <= total and chunks[-1].entries + total <= MOST_ENTRIES:
                 merged.insert(0, chunks.pop())
@@ -88,7 +88,7 @@ class Log:
                 entries, skip = entries[skip:], 0
             for start in range(0, len(entries), MOST_ENTRIES):
                 rows = [_row(entry, names) for entry in entries[start : start + MOST_ENTRIES]]
-                chunks.append(Chunk(write(IcebergLog(names=names, rows=rows)), len(rows)))
+                chunks.append(LogChunk(write(IcebergLog(names=names, rows=rows)), len(rows)))
             tail = []
         return LogState(names=names, skip=skip, chunks=tuple(chunks), tail=tuple(tail))
 
@@ -102,7 +102,7 @@ def same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-def _read(chunks: Iterable[Chunk], fetch: Fetch) -> list[Json]:
+def _read(chunks: Iterable[LogChunk], fetch: Fetch) -> list[Json]:
     refs = [chunk.ref for chunk in chunks]
     entries: list[Json] = []
     for ref, loaded in zip(refs, fetch(refs) if refs else [], strict=True):

@@ -14,7 +14,7 @@ import cbor2
 from delegation.persistence.errors import CorruptObject
 from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg.layout import LAYOUTS, Derived, Json, Layout, id_text, in_order
-from delegation.persistence.iceberg.log import Log, Write, same
+from delegation.persistence.iceberg.log import Log, WriteObject, same
 from delegation.persistence.iceberg.objects import IcebergField, IcebergMetadata, IcebergPart, LogState
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import MAX_KEY_BYTES, IndexKey
@@ -179,20 +179,7 @@ class ManagedMetadata:
         self._derived = derived
         self._become_fields({name: value for name, value in rest.items() if name not in derived})
 
-    def derive(self, name: str) -> None:
-        """From now on make a field of `layout.derived` on export (format version 1 repeats schema and spec)."""
-        if name not in self.layout.derived:
-            raise KeyError(name)
-        self.remove_field(name)
-        self._touched |= name not in self._derived
-        self._derived.add(name)
-
-    def underive(self, name: str) -> None:
-        """No longer export a repeating field."""
-        self._touched |= name in self._derived
-        self._derived.discard(name)
-
-    def finish(self, policy: IndexPolicy, write: Write) -> IcebergMetadata:
+    def finish(self, policy: IndexPolicy, write: WriteObject) -> IcebergMetadata:
         """The state to store; new parts are given to `write` first. The very state it was loaded from if unchanged."""
         if not self.changed:
             return self._state

@@ -67,7 +67,7 @@ class IcebergLog(PersistedModel):
     rows: list[Any]
 
 
-class Chunk(NamedTuple):
+class LogChunk(NamedTuple):
     """Log entries that were spilled out, the oldest first."""
 
     ref: ObjectRef
@@ -79,7 +79,7 @@ class LogState(PersistedModel):
 
     names: tuple[str, ...] = ()
     skip: int = 0
-    chunks: tuple[Chunk, ...] = ()
+    chunks: tuple[LogChunk, ...] = ()
     tail: tuple[Any, ...] = ()
 
 

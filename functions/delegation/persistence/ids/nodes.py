@@ -9,9 +9,9 @@ from typing import Final
 from delegation.persistence.backends.base import SYSTEM, ObjectKey
 from delegation.persistence.errors import (
     BackendUnavailable,
+    CommitOutcomeUnknown,
     LeaseExpired,
     NoFreeNode,
-    OutcomeUnknown,
     StaleObject,
 )
 from delegation.persistence.ids.snowflake import EPOCH_MS, NODES, RESERVED_TIMESTAMPS, NodeLease, join_id
@@ -34,7 +34,7 @@ NODE_TYPE: Final = ObjectType("node", NodeHolder, mutable=True)
 
 
 @dataclass(frozen=True, slots=True)
-class LeasePolicy:
+class NodeLeasePolicy:
     """How long a node id is leased and how long before its end the lease is renewed."""
 
     duration_ms: int = 3_600_000
@@ -58,7 +58,7 @@ class NodeLeases:
         *,
         now_ms: Callable[[], int],
         shuffled: Callable[[Sequence[int]], Sequence[int]],
-        policy: LeasePolicy = LeasePolicy(),
+        policy: NodeLeasePolicy = NodeLeasePolicy(),
         new_holder: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         self._objects = objects
@@ -97,7 +97,7 @@ class NodeLeases:
             until = max(last_id_timestamp + 1, lease.not_before)
             try:
                 self._objects.update(stored, stored.value.model_copy(update={"until": until}))
-            except (StaleObject, OutcomeUnknown, BackendUnavailable):
+            except (StaleObject, CommitOutcomeUnknown, BackendUnavailable):
                 return  # It ends by itself.
 
     def _lease(self) -> tuple[NodeLease, Loaded[NodeHolder]]:
@@ -120,7 +120,7 @@ class NodeLeases:
         value = NodeHolder(holder=self._new_holder(), until=now + self._policy.duration_ms)
         try:
             held = self._objects.update(stored, value) if stored else self._objects.insert(key, value)
-        except (StaleObject, OutcomeUnknown):
+        except (StaleObject, CommitOutcomeUnknown):
             return None  # Somebody was faster; or the id stays unused until a lease that nobody holds is over.
         # Whoever held it before made ids below the end of that lease, whatever their clock said.
         not_before = stored.value.until if stored else RESERVED_TIMESTAMPS
@@ -134,7 +134,7 @@ class NodeLeases:
         except StaleObject:
             # An earlier renewal without an answer was applied after all, or the id was taken over.
             self._look_again(lease, stored)
-        except (BackendUnavailable, OutcomeUnknown):
+        except (BackendUnavailable, CommitOutcomeUnknown):
             return  # The lease goes on to its end as it is, and is renewed at a later call.
         else:
             self._held = NodeLease(lease.node, lease.not_before, until), held

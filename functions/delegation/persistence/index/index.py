@@ -9,7 +9,7 @@ from delegation.persistence.backends.base import MAX_ID, MAX_PARTS
 from delegation.persistence.index.errors import CorruptIndexError
 from delegation.persistence.index.format import EMPTY, Entries, Stripe, decode_head
 from delegation.persistence.index.keys import IndexKey
-from delegation.persistence.index.spill import Finished, IndexPolicy, Item, Write, settle
+from delegation.persistence.index.spill import Finished, IndexPolicy, SpillEntry, WriteStripe, settle
 from delegation.persistence.index.stripes import IndexStripe
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from delegation.persistence.objects.types import Fetch
@@ -129,7 +129,7 @@ class Index:
             found += keys[low:high]
         return found
 
-    def finish(self, policy: IndexPolicy, write: Write) -> Finished:
+    def finish(self, policy: IndexPolicy, write: WriteStripe) -> Finished:
         """The index as it is now, as bytes to embed in the head; the stripes of a spill are given to `write`.
 
         Unchanged, it returns the very bytes it was loaded from. The index goes on as it was; load the result to go on
@@ -138,7 +138,7 @@ class Index:
         if not self._changes:
             return Finished(self._source, ())
         keys, refs = self._overlay()
-        overlay: list[Item] = list(zip(keys, refs, strict=True))
+        overlay: list[SpillEntry] = list(zip(keys, refs, strict=True))
         if self._stripes:
             # A removal is only kept where it hides something.
             self.prefetch(IndexKey(key) for key, ref in overlay if ref is None)

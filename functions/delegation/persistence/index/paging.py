@@ -71,14 +71,16 @@ class PageToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class IndexPage:
     """Some entries, and the token for those that follow; None at the end."""
 
     entries: tuple[tuple[IndexKey, ObjectRef], ...]
     next_token: str | None
 
 
-def read_page(index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None) -> Page:
+def read_page(
+    index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None
+) -> IndexPage:
     """A page of at most `limit` entries of the index of `commit_id`.
 
     Raises InvalidPageToken if `after` is of another commit, ValueError for a limit below 1.
@@ -94,5 +96,5 @@ def read_page(index: Index, commit_id: int, listing: Listing, *, limit: int, aft
         start = following if start is None else max(start, following)
     found = tuple(islice(index.items(start, listing.end, listing.prefix), limit + 1))
     if len(found) <= limit:
-        return Page(found, None)
-    return Page(found[:limit], PageToken(commit_id, found[limit - 1][0]).encode(listing))
+        return IndexPage(found, None)
+    return IndexPage(found[:limit], PageToken(commit_id, found[limit - 1][0]).encode(listing))

@@ -25,8 +25,8 @@ from delegation.persistence.index.format import (
 from delegation.persistence.index.stripes import IndexStripe
 from delegation.persistence.objects.objects import ObjectRef
 
-Item = tuple[bytes, ObjectRef | None]
-Write = Callable[[IndexStripe], ObjectRef]
+SpillEntry = tuple[bytes, ObjectRef | None]
+WriteStripe = Callable[[IndexStripe], ObjectRef]
 """Add a new object to those that the commit writes before its head."""
 
 
@@ -69,7 +69,7 @@ class _Piece:
     """A stripe while stripes are written anew: as it is, or with new content."""
 
     stripe: Stripe | None
-    items: list[Item]
+    items: list[SpillEntry]
     size: int
     separator: bytes
 
@@ -78,16 +78,16 @@ class _Piece:
 class _Waiting:
     """Embedded entries that belong to one stripe."""
 
-    items: list[Item] = field(default_factory=list)
+    items: list[SpillEntry] = field(default_factory=list)
     size: int = 0
     forced: bool = False
 
 
 def settle(
     stripes: Sequence[Stripe],
-    overlay: Sequence[Item],
+    overlay: Sequence[SpillEntry],
     policy: IndexPolicy,
-    write: Write,
+    write: WriteStripe,
     entries_of: Callable[[Sequence[int]], Sequence[Entries]],
 ) -> Finished:
     """The stored form of `overlay` over `stripes`; `entries_of` reads stripes by their positions, in one batch."""
@@ -112,14 +112,14 @@ def settle(
     return Finished(encode_head(kept, left), tuple(written))
 
 
-def overlaid(entries: Entries, overlay: Sequence[Item]) -> list[Item]:
+def overlaid(entries: Entries, overlay: Sequence[SpillEntry]) -> list[SpillEntry]:
     """The entries with `overlay` over them; what it removes is gone."""
     merged: dict[bytes, ObjectRef | None] = {key: entries.ref(number) for number, key in enumerate(entries.keys)}
     merged.update(overlay)
     return sorted((item for item in merged.items() if item[1] is not None), key=lambda item: item[0])
 
 
-def _waiting(stripes: Sequence[Stripe], overlay: Sequence[Item], policy: IndexPolicy) -> dict[int, _Waiting]:
+def _waiting(stripes: Sequence[Stripe], overlay: Sequence[SpillEntry], policy: IndexPolicy) -> dict[int, _Waiting]:
     """Embedded entries by the position of their stripe, all at 0 while there are no stripes."""
     separators = [stripe.separator for stripe in stripes]
     groups: dict[int, _Waiting] = {}
@@ -151,7 +151,7 @@ def _chosen(waiting: dict[int, _Waiting], stripes: Sequence[Stripe], embedded: i
 
 def _rebuilt(
     stripes: Sequence[Stripe],
-    spilled: dict[int, list[Item]],
+    spilled: dict[int, list[SpillEntry]],
     entries_of: Callable[[Sequence[int]], Sequence[Entries]],
 ) -> list[_Piece]:
     """The stripes, some with what is spilled into them; empty ones are left out."""
@@ -167,7 +167,7 @@ def _rebuilt(
     return [piece for piece in pieces if piece.size]
 
 
-def _fresh(items: list[Item], separator: bytes) -> _Piece:
+def _fresh(items: list[SpillEntry], separator: bytes) -> _Piece:
     return _Piece(None, items, sum(entry_sizes(items)), separator)
 
 
@@ -181,7 +181,7 @@ def _join(
     joined: list[_Piece] = []
     numbers = {stripe.id: number for number, stripe in enumerate(stripes)}
 
-    def items(piece: _Piece) -> list[Item]:
+    def items(piece: _Piece) -> list[SpillEntry]:
         if piece.stripe is None:
             return piece.items
         return overlaid(entries_of([numbers[piece.stripe.id]])[0], [])

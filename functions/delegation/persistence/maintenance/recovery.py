@@ -11,10 +11,10 @@ from typing import Final
 
 from delegation.persistence.backends.base import Reference
 from delegation.persistence.errors import (
+    CommitOutcomeUnknown,
     HeadIncomplete,
     HeadNotListed,
     MaintenanceRefused,
-    OutcomeUnknown,
     ReferenceNotFound,
     StaleObject,
 )
@@ -45,7 +45,7 @@ def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool
     """Move a reference back to one of its recent heads; commits go on from there.
 
     The heads since stay listed, so a reset can be undone by another. Raises ReferenceNotFound,
-    HeadNotListed, HeadIncomplete, StaleObject if the reference moved meanwhile, OutcomeUnknown.
+    HeadNotListed, HeadIncomplete, StaleObject if the reference moved meanwhile, CommitOutcomeUnknown.
     """
     reference = store.current_reference(name)
     if head not in reference.heads:
@@ -57,7 +57,7 @@ def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool
     for _ in range(_TRIES):
         try:
             refused = store.backend.replace_reference(moved, expected=reference)
-        except OutcomeUnknown:
+        except CommitOutcomeUnknown:
             continue  # The same once more: it finds what the first one did, or does it.
         if refused and refused.stored is None:
             raise ReferenceNotFound(f"reference {name!r} was deleted")
@@ -65,7 +65,7 @@ def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool
             raise StaleObject(f"reference {name!r} moved meanwhile")
         store.remember_reference(moved)
         return moved
-    raise OutcomeUnknown(f"reference {name!r} may have been reset")
+    raise CommitOutcomeUnknown(f"reference {name!r} may have been reset")
 
 
 def _problem(store: CatalogStore, reference: Reference, head: int) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from delegation.persistence.backends.base import SYSTEM, Backend, Locator, ObjectKey, Reference
-from delegation.persistence.errors import MaintenanceRefused, OutcomeUnknown
+from delegation.persistence.errors import CommitOutcomeUnknown, MaintenanceRefused
 from delegation.persistence.ids.snowflake import join_id
 from delegation.persistence.maintenance.bloom import BloomFilter
 from delegation.persistence.maintenance.coordination import CoordinatedTask, TaskRun
@@ -39,7 +39,7 @@ FILTER_TYPE: Final = ObjectType("maintenance-filter", MarkedObjects)
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenancePolicy:
+class SweepPolicy:
     """What a run deletes and when it refuses.
 
     Objects younger than `grace` seconds stay: the longest time to list or to commit, and the clocks' differences, fit
@@ -60,7 +60,7 @@ class MaintenancePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceReport:
+class RealmSweepReport:
     """What a run did; of one gone on with, all its parts together. `complete` is False if it was asked to stop."""
 
     complete: bool = False
@@ -73,7 +73,7 @@ class MaintenanceReport:
     false_positive_rate: float = 0.0
 
 
-class Maintenance:
+class RealmMaintenance:
     """Runs over all realms of a store, at most one at a time in all processes.
 
     `store_of` makes a CatalogStore for (realm, catalog); its cache only holds what a run reads.
@@ -85,7 +85,7 @@ class Maintenance:
         store_of: Callable[[str, str], CatalogStore],
         *,
         now_us: Callable[[], int],
-        policy: MaintenancePolicy = MaintenancePolicy(),
+        policy: SweepPolicy = SweepPolicy(),
         salt: Callable[[], bytes] = lambda: secrets.token_bytes(_SALT_BYTES),
     ) -> None:
         self._backend = backend
@@ -99,11 +99,11 @@ class Maintenance:
         updateables = Updateables(backend, self._system.types, now_us)
         self.task = CoordinatedTask(updateables, key, policy.lost_after, now_us)
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> MaintenanceReport:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> RealmSweepReport:
         """Mark and sweep, or go on where the last run stopped; `stop` is asked between steps.
 
         Raises TaskHeld, TaskTakenOver, MaintenanceRefused (nothing more is deleted; `expected` is raised for the next
-        run if it was too low), CorruptObject, OutcomeUnknown, BackendUnavailable.
+        run if it was too low), CorruptObject, CommitOutcomeUnknown, BackendUnavailable.
         """
         run = self.task.start()
         progress = self._resumed(run.state) or self._begun(run.state)
@@ -144,8 +144,8 @@ class Maintenance:
         progress.swept_to = state["swept_to"]
         progress.sweeping = state["sweeping"]
         # A newer release may count more.
-        known = MaintenanceReport.__slots__
-        progress.report = MaintenanceReport(**{name: n for name, n in state["report"].items() if name in known})
+        known = RealmSweepReport.__slots__
+        progress.report = RealmSweepReport(**{name: n for name, n in state["report"].items() if name in known})
         return progress
 
     def _mark(self, run: TaskRun, progress: "_Progress", stop: Callable[[], bool]) -> bool:
@@ -185,7 +185,7 @@ class Maintenance:
             fenced = current.fenced()
             try:
                 refused = self._backend.replace_reference(fenced, expected=current)
-            except OutcomeUnknown:
+            except CommitOutcomeUnknown:
                 current = self._backend.read_reference(reference.key)
                 continue
             if refused is None:
@@ -251,7 +251,7 @@ class _Progress:
     marked_to: list[str] | None = None
     swept_to: str | None = None
     sweeping: bool = False
-    report: MaintenanceReport = MaintenanceReport()
+    report: RealmSweepReport = RealmSweepReport()
 
     def state(self) -> dict[str, Any]:
         return {
@@ -261,5 +261,5 @@ class _Progress:
             "marked_to": self.marked_to,
             "swept_to": self.swept_to,
             "sweeping": self.sweeping,
-            "report": {name: getattr(self.report, name) for name in MaintenanceReport.__slots__},
+            "report": {name: getattr(self.report, name) for name in RealmSweepReport.__slots__},
         }

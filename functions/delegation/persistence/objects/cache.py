@@ -15,7 +15,7 @@ ENTRY_WEIGHT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[V]):
+class CacheEntry(Generic[V]):
     """What is kept for a key, None if it is known to be absent; for `keep_for` seconds, None for ever, 0 not at all."""
 
     value: V | None
@@ -68,7 +68,7 @@ class Cache(Generic[K, V]):
         self._flights: dict[K, _Flight[V]] = {}
         self._count = CacheStatistics()
 
-    def get_many(self, keys: Iterable[K], load: Callable[[list[K]], Mapping[K, Entry[V]]]) -> dict[K, V | None]:
+    def get_many(self, keys: Iterable[K], load: Callable[[list[K]], Mapping[K, CacheEntry[V]]]) -> dict[K, V | None]:
         """The values of the keys, None for absent ones; what is not kept is loaded in one call of `load`.
 
         `load` answers for every key it is given. Threads that ask for a key being loaded wait for that load; what it
@@ -95,7 +95,7 @@ class Cache(Generic[K, V]):
             answers[key] = flight.future.result()
         return answers
 
-    def put(self, key: K, entry: Entry[V]) -> None:
+    def put(self, key: K, entry: CacheEntry[V]) -> None:
         """Keep an entry, in place of what is kept or being loaded."""
         with self._lock:
             self._overtake(key)
@@ -114,7 +114,9 @@ class Cache(Generic[K, V]):
             now.entries = len(self._kept)
         return now
 
-    def _load(self, mine: dict[K, _Flight[V]], load: Callable[[list[K]], Mapping[K, Entry[V]]]) -> dict[K, V | None]:
+    def _load(
+        self, mine: dict[K, _Flight[V]], load: Callable[[list[K]], Mapping[K, CacheEntry[V]]]
+    ) -> dict[K, V | None]:
         try:
             loaded = load(list(mine))
         except BaseException as error:
@@ -158,7 +160,7 @@ class Cache(Generic[K, V]):
         if self._flights.get(key) is flight:
             del self._flights[key]
 
-    def _keep(self, key: K, entry: Entry[V]) -> None:
+    def _keep(self, key: K, entry: CacheEntry[V]) -> None:
         self._drop(key)
         weight = entry.weight + ENTRY_WEIGHT
         if entry.keep_for == 0 or weight > self._capacity:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from delegation.persistence.backends.base import Backend, Locator, ObjectKey, Reference, ReferenceKey, StoredObject
-from delegation.persistence.errors import OutcomeUnknown, ReferenceExists, ReferenceNotFound
-from delegation.persistence.objects.cache import Cache, Entry
+from delegation.persistence.errors import CommitOutcomeUnknown, ReferenceExists, ReferenceNotFound
+from delegation.persistence.objects.cache import Cache, CacheEntry
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel, encode
 from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
@@ -82,7 +82,7 @@ class CatalogStore:
     def remember(self, written: Iterable[Loaded[Any]]) -> None:
         """Keep immutable objects that were just written in the cache."""
         for one in written:
-            self._cache.put(one.key, Entry(one, one.size))
+            self._cache.put(one.key, CacheEntry(one, one.size))
 
     def delete(self, refs: Sequence[ObjectRef]) -> None:
         """Remove immutable objects that nothing refers to."""
@@ -112,7 +112,7 @@ class CatalogStore:
 
     def remember_reference(self, one: Reference) -> None:
         """Keep a reference just read or moved in the cache, if references are cached."""
-        self._cache.put(one.key, Entry(one, len(one.heads) * 8, self._references_cached_for))
+        self._cache.put(one.key, CacheEntry(one, len(one.heads) * 8, self._references_cached_for))
 
     def create_reference(self, name: str, head: int | None = None) -> Reference:
         """A new reference; ReferenceExists if there is one of that name."""
@@ -129,31 +129,31 @@ class CatalogStore:
         """All references of this catalog."""
         return (one for one in self.backend.references(realm=self.realm) if one.key.catalog == self.catalog)
 
-    def _load(self, locators: list[Locator]) -> dict[CacheKey, Entry[Any]]:
+    def _load(self, locators: list[Locator]) -> dict[CacheKey, CacheEntry[Any]]:
         types = {one.key: self.types.get(one.key.type) for one in locators}
         immutable = all(declared is not None and not declared.mutable for declared in types.values())
         stored = self.backend.fetch_many(locators, consistent=not immutable)
-        entries: dict[CacheKey, Entry[Any]] = {}
+        entries: dict[CacheKey, CacheEntry[Any]] = {}
         for key, declared in types.items():
             one = stored.get(key)
             if one is None:
-                entries[key] = Entry(None, keep_for=(declared and declared.absent_expires_after) or 0)
+                entries[key] = CacheEntry(None, keep_for=(declared and declared.absent_expires_after) or 0)
                 continue
             value = self.types.decode(one)
             # Of an unknown type nobody knows whether it may be kept.
             keep_for = declared.cached_for(value) if declared else 0
             loaded = Loaded(key, value, one.created_at, len(one.value), one.token)
-            entries[key] = Entry(loaded, len(one.value), keep_for)
+            entries[key] = CacheEntry(loaded, len(one.value), keep_for)
         return entries
 
-    def _load_reference(self, keys: list[CacheKey]) -> dict[CacheKey, Entry[Any]]:
-        entries: dict[CacheKey, Entry[Any]] = {}
+    def _load_reference(self, keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
+        entries: dict[CacheKey, CacheEntry[Any]] = {}
         for key in keys:
             if not isinstance(key, ReferenceKey):
                 raise TypeError(f"{key} is not a reference's key")
             found = self.backend.read_reference(key)
             keep_for = self._references_cached_for if found else self._absent_references_cached_for
-            entries[key] = Entry(found, 0, keep_for)
+            entries[key] = CacheEntry(found, 0, keep_for)
         return entries
 
     def _create(self, new: Reference) -> Reference | None:
@@ -161,13 +161,13 @@ class CatalogStore:
         for _ in range(_TRIES):
             try:
                 refused = self.backend.create_reference(new)
-            except OutcomeUnknown:
+            except CommitOutcomeUnknown:
                 unclear = True
                 continue  # The same once more: it finds what the first one wrote, or writes it.
             if refused and not unclear:
                 raise ReferenceExists(f"catalog {self.catalog!r} has a reference {new.key.name!r} already")
             return refused.stored if refused else None
-        raise OutcomeUnknown(f"reference {new.key.name!r} may have been created")
+        raise CommitOutcomeUnknown(f"reference {new.key.name!r} may have been created")
 
 
 def of_model(found: Loaded[PersistedModel], model: type[M]) -> Loaded[M]:

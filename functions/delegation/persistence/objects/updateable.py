@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delegation.persistence.backends.base import Backend, Locator, ObjectKey, Refused, StoredObject
-from delegation.persistence.errors import OutcomeUnknown, StaleObject
+from delegation.persistence.errors import CommitOutcomeUnknown, StaleObject
 from delegation.persistence.objects.objects import Loaded, M, encode
 from delegation.persistence.objects.types import ObjectTypes
 
@@ -22,10 +22,10 @@ def random_token() -> str:
 class Updateables:
     """Read, insert, replace and delete updateable objects, each change on the version that was read.
 
-    A write without a clear answer is resolved by reading: each has a token of its own, so the one stored tells. Methods
-    raise StaleObject when the object is at another version, OutcomeUnknown when somebody changed the object since and
-    it cannot be told what became of the write, and BackendUnavailable. `changed` is told the key of every write that
-    may have been applied, for a cache to drop it.
+    A write without a clear answer is resolved by reading: each write has a token of its own. Methods raise StaleObject
+    when the object is at another version, CommitOutcomeUnknown when another write came after one whose answer was lost,
+    and BackendUnavailable. `changed` is called with the key of every write that may have been applied, so that a cache
+    can drop it.
     """
 
     backend: Backend
@@ -71,7 +71,7 @@ class Updateables:
         for _ in range(_TRIES):
             try:
                 refused = self.backend.delete(key, expected=expected)
-            except OutcomeUnknown:
+            except CommitOutcomeUnknown:
                 stored = self.backend.fetch_many([Locator(key)]).get(key)
                 if stored is None:
                     return
@@ -81,7 +81,7 @@ class Updateables:
                 if refused:
                     raise StaleObject(f"{key} changed")
                 return
-        raise OutcomeUnknown(f"{key} may have been deleted")
+        raise CommitOutcomeUnknown(f"{key} may have been deleted")
 
     def _write(self, write: Callable[[], Refused[StoredObject] | None], new: StoredObject) -> None:
         try:
@@ -94,7 +94,7 @@ class Updateables:
         for _ in range(_TRIES):
             try:
                 refused = write()
-            except OutcomeUnknown:
+            except CommitOutcomeUnknown:
                 unclear = True
                 stored = self.backend.fetch_many([Locator(new.key)]).get(new.key)
                 token = stored.token if stored else None
@@ -107,7 +107,7 @@ class Updateables:
             if unclear:
                 break
             raise StaleObject(f"{new.key} is at another version")
-        raise OutcomeUnknown(f"{new.key} may have been written")
+        raise CommitOutcomeUnknown(f"{new.key} may have been written")
 
     def _check(self, key: ObjectKey, model: type[M]) -> None:
         declared = self.types.of(model)

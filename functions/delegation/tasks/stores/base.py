@@ -48,7 +48,7 @@ class Expect:
     task: Task
 
 
-Change = Create | Advance | Revise | Expect
+TaskChange = Create | Advance | Revise | Expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TaskHeads:
     """Some heads and the cursor that continues after them, None at the end."""
 
     entries: tuple[Task | Unreadable, ...]
@@ -94,7 +94,7 @@ class TaskStore(Protocol):
     one task raise MalformedRecord when this release cannot read it.
     """
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         """Apply one change and return the task as it now stands.
 
         Raises TaskExists (Create), StaleTask (the version moved), RevisionConflict (only the revision did).
@@ -126,7 +126,7 @@ class TaskStore(Protocol):
         The head and its own row always stay. Interrupted, a repeat goes on. What is left is gap-free.
         """
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """All heads in no particular order, a page at a time; one that cannot be read is told in its place."""
 
 

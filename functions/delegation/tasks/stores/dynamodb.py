@@ -22,12 +22,12 @@ from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import (
     Advance,
-    Change,
     Create,
     DueEntry,
     Expect,
-    Page,
     Revise,
+    TaskChange,
+    TaskHeads,
     Unreadable,
     require_terminal,
 )
@@ -66,7 +66,7 @@ class DynamoDbTaskStore:
         self.dynamodb = dynamodb
         self.table = table
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         """See TaskStore.apply."""
         if isinstance(change, Revise):
             put = self._actions(change)[0]["Put"]
@@ -78,7 +78,7 @@ class DynamoDbTaskStore:
             return head
         return self.transact(change)
 
-    def transact(self, change: Change, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
+    def transact(self, change: TaskChange, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
         """Apply a change and other stores' actions in one transaction.
 
         `token` (≤ 36 characters) is the ClientRequestToken, by default the change's nonce; an Expect writes no nonce of
@@ -91,7 +91,7 @@ class DynamoDbTaskStore:
             change, lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=client_token)
         )
 
-    def _actions(self, change: Change) -> list[Action]:
+    def _actions(self, change: TaskChange) -> list[Action]:
         match change:
             case Create(task):
                 return [
@@ -127,7 +127,7 @@ class DynamoDbTaskStore:
             put["ExpressionAttributeValues"] = to_item({":version": before.version, ":revision": before.revision})
         return {"Put": put}
 
-    def _settle(self, change: Change, call: Callable[[], object]) -> Task:
+    def _settle(self, change: TaskChange, call: Callable[[], object]) -> Task:
         """Make the call and tell whose refusal it is: our own earlier try's, another writer's, or a companion's."""
         try:
             reasons = self.dynamodb.write(call)
@@ -143,7 +143,7 @@ class DynamoDbTaskStore:
         _raise_companion(reasons[own:])
         raise _conflict(change, self.get(_after(change).task_id))
 
-    def _judge(self, change: Change, item: Mapping[str, Any] | None) -> Task:
+    def _judge(self, change: TaskChange, item: Mapping[str, Any] | None) -> Task:
         """A refused write: our own earlier try's doing, or a lost race; `item` is the head that refused it."""
         task = _after(change)
         try:
@@ -155,7 +155,7 @@ class DynamoDbTaskStore:
             return applied
         raise _conflict(change, head)
 
-    def _read_back(self, change: Change) -> Task:
+    def _read_back(self, change: TaskChange) -> Task:
         """What became of a write without a clear answer; OutcomeUnknown while it may still arrive."""
         task = _after(change)
         try:
@@ -169,7 +169,7 @@ class DynamoDbTaskStore:
             raise _conflict(change, head)
         raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer")
 
-    def _applied(self, change: Change, head: Task | None) -> Task | None:
+    def _applied(self, change: TaskChange, head: Task | None) -> Task | None:
         """The head if our write is in it or in a row below it, None otherwise."""
         if head is None or isinstance(change, Expect):
             return None
@@ -299,7 +299,7 @@ class DynamoDbTaskStore:
             }
         }
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """See TaskStore.heads: a Scan that reads rows too and shows heads only."""
         found: list[Task | Unreadable] = []
         start: dict[str, Any] = {}
@@ -317,17 +317,17 @@ class DynamoDbTaskStore:
                 break
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
         page = tuple(found[:limit])
-        return Page(page, page[-1].task_id if len(found) > limit else None)
+        return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
 
     def _read(self, operation: str, **arguments: Any) -> dict[str, Any]:
         return self.dynamodb.repeatable(operation, TableName=self.table, **arguments)
 
 
-def _after(change: Change) -> Task:
+def _after(change: TaskChange) -> Task:
     return change.after if isinstance(change, Advance | Revise) else change.task
 
 
-def _is_past(change: Change, head: Task) -> bool:
+def _is_past(change: TaskChange, head: Task) -> bool:
     """Whether a change that left no trace in this head can never be applied any more."""
     match change:
         case Create():
@@ -345,7 +345,7 @@ def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
             raise CompanionRefused(from_item(item) if item else None)
 
 
-def _conflict(change: Change, head: Task | None) -> TaskError:
+def _conflict(change: TaskChange, head: Task | None) -> TaskError:
     task = _after(change)
     if isinstance(change, Create):
         return TaskExists(task.task_id, head)

@@ -10,12 +10,12 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import (
     Advance,
-    Change,
     Create,
     DueEntry,
     Expect,
-    Page,
     Revise,
+    TaskChange,
+    TaskHeads,
     Unreadable,
     require_terminal,
 )
@@ -44,7 +44,7 @@ class MemoryTaskStore:
         with self.lock:
             self._unreadable.add(task_id)
 
-    def apply(self, change: Change) -> Task:
+    def apply(self, change: TaskChange) -> Task:
         """See TaskStore.apply."""
         self.fault("before apply")
         with self.lock:
@@ -52,7 +52,7 @@ class MemoryTaskStore:
         self.fault("after apply")
         return task
 
-    def apply_locked(self, change: Change) -> Task:
+    def apply_locked(self, change: TaskChange) -> Task:
         """Apply a change under `lock`, so that another store can join its own write to the same transaction."""
         self._require_readable((change.after if isinstance(change, Advance | Revise) else change.task).task_id)
         match change:
@@ -161,7 +161,7 @@ class MemoryTaskStore:
         self.fault("after forget")
         return len(old)
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """See TaskStore.heads."""
         self.fault("before heads")
         with self.lock:
@@ -170,7 +170,7 @@ class MemoryTaskStore:
                 Unreadable(task_id, _OTHER_FORMAT) if task_id in self._unreadable else self._heads[task_id]
                 for task_id in ids[:limit]
             )
-        return Page(page, page[-1].task_id if len(ids) > limit else None)
+        return TaskHeads(page, page[-1].task_id if len(ids) > limit else None)
 
     def _require_readable(self, task_id: str) -> None:
         if task_id in self._unreadable:

@@ -37,7 +37,7 @@ class ExpiringRecords(Protocol):
         """Remove at most `limit` expired records; how many were."""
 
 
-class Maintenance(BaseModel):
+class TaskMaintenance(BaseModel):
     """Nothing to choose: retention follows the properties of whoever runs it."""
 
     model_config = ConfigDict(frozen=True)
@@ -60,13 +60,13 @@ class MaintenanceReport(BaseModel):
 
 def store_maintenance(
     tasks: TaskService, records: Callable[[], ExpiringRecords | None], kinds: Callable[[], Collection[str]]
-) -> Behavior[Maintenance, MaintenanceReport]:
+) -> Behavior[TaskMaintenance, MaintenanceReport]:
     """The behavior; both are called when it runs, so that a process that only submits needs no access to records.
 
     Tasks of other `kinds` than those of this deployment are a newer one's, and left to it whatever their age.
     """
 
-    def work(_parameters: Maintenance, run: Run) -> MaintenanceReport:
+    def work(_parameters: TaskMaintenance, run: Run) -> MaintenanceReport:
         # Records first: what they replay may need the tasks that are removed after them.
         keys = _keep_records(records(), tasks, run)
         report = _keep_tasks(tasks, run, kinds()).model_copy(update=keys)
@@ -82,7 +82,7 @@ def store_maintenance(
 
     return Behavior(
         KIND,
-        Maintenance,
+        TaskMaintenance,
         work,
         result=MaintenanceReport,
         identify=lambda _parameters: "singleton",
@@ -90,13 +90,13 @@ def store_maintenance(
     )
 
 
-def ensure_submitted(tasks: TaskService, behavior: Behavior[Maintenance, MaintenanceReport]) -> bool:
+def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> bool:
     """Submit the maintenance task unless it is there, one read in the usual case; whether this call did.
 
     One that is there follows the interval as it is configured now. One that somebody cancelled stays so: a FAILURE is
     left to be retried by hand.
     """
-    parameters = Maintenance()
+    parameters = TaskMaintenance()
     head = tasks.find(behavior.task_id(parameters))
     if head is None:
         return Tasks(tasks).submit(behavior, parameters).is_new

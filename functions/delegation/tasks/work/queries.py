@@ -5,7 +5,7 @@ from datetime import datetime
 
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import DueEntry, Page, TaskStore
+from delegation.tasks.stores.base import DueEntry, TaskHeads, TaskStore
 from delegation.tasks.stores.history import first_outcome
 
 
@@ -38,6 +38,6 @@ class TaskQueries:
         """What is due, the oldest first, of some shards of the index or of all."""
         return self._store.due(now, limit=limit, shards=shards)
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> Page:
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """A page of all tasks, in no particular order."""
         return self._store.heads(cursor=cursor, limit=limit)

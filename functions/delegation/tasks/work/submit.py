@@ -14,9 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from pydantic import BaseModel
 
 from delegation.backoff import pauses
-from delegation.tasks.errors import (
-    TaskFailed,
-)
+from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.behaviors import Behavior
@@ -31,8 +29,8 @@ _LONGEST_PAUSE: Final = 2.0
 class Completion(Generic[P, R]):
     """The outcome of one submission, when there is one: awaitable, pollable, or simply dropped (fire and forget).
 
-    Yields the typed result of SUCCESS (None for behaviors without one) and raises TaskFailed for FAILURE. Waiting looks
-    no sooner than `recheck_not_before` says that something may have changed, and at least every two seconds.
+    Returns the typed result of SUCCESS (None for behaviors without one) and raises AwaitedTaskFailed for FAILURE.
+    Waiting reads the task no sooner than `recheck_not_before`, and at least every two seconds.
     """
 
     def __init__(self, tasks: TaskService, behavior: Behavior[P, R], task_id: str, since_version: int) -> None:
@@ -70,7 +68,7 @@ class Completion(Generic[P, R]):
 
     def _result(self, outcome: Task) -> R | None:
         if outcome.status is Status.FAILURE:
-            raise TaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
+            raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
         return self._behavior.read_result(outcome)
 
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 UNEXPECTED: str = "UNEXPECTED_ERROR"
 
 
-class Engine(Protocol):
+class ExternalEngine(Protocol):
     """Runs the work of held tasks outside of this process."""
 
     def drive(self, task: Task, stopping: threading.Event) -> Task:
@@ -60,7 +60,7 @@ class Worker:
         settings: WorkerSettings,
         *,
         stop: threading.Event | None = None,
-        engines: Mapping[str, Engine] = MappingProxyType({}),
+        engines: Mapping[str, ExternalEngine] = MappingProxyType({}),
         monotonic: Callable[[], float] = elapsed,
         waits: DoneWithin = done_within,
     ) -> None:
@@ -107,7 +107,7 @@ class Worker:
         )
         if task is None:
             return None
-        work: Future[Task | Engine] = Future()
+        work: Future[Task | ExternalEngine] = Future()
         # A daemon: what does not stop must not keep the process from ending.
         threading.Thread(target=self._work, args=(task, work), name=f"task-{task.task_id}", daemon=True).start()
         LeaseKeeper(self._tasks, task, self._monotonic, self._waits).watch(work)
@@ -125,13 +125,13 @@ class Worker:
         )
         return after
 
-    def _work(self, task: Task, work: "Future[Task | Engine]") -> None:
+    def _work(self, task: Task, work: "Future[Task | ExternalEngine]") -> None:
         try:
             work.set_result(self._attempt(task))
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits, like an executor's
             work.set_exception(error)
 
-    def _attempt(self, task: Task) -> Task | Engine:
+    def _attempt(self, task: Task) -> Task | ExternalEngine:
         """Choose the engine; run the work here, or answer who runs it elsewhere."""
         if self._stop.is_set():
             raise RunHandedOver(task.task_id)
@@ -145,7 +145,7 @@ class Worker:
             task = self._tasks.note(task.task_id, task.attempt_count, engine=INLINE)
         return behavior.run(task, hand_over_at=None)
 
-    def _settle(self, task: Task, work: "Future[Task | Engine]") -> Task:
+    def _settle(self, task: Task, work: "Future[Task | ExternalEngine]") -> Task:
         """The task after the work; work that broke in an unforeseen way is an error like others, and tried again."""
         broke = work.exception()
         if broke is None:

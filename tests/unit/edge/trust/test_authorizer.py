@@ -203,7 +203,7 @@ def test_keys_that_cannot_be_fetched_are_not_the_callers_fault(
         def keys(self, kid: str | None) -> Any:
             raise KeysUnavailable("the token issuer's keys cannot be fetched: ConnectError")
 
-    monkeypatch.setattr(wiring, "_keys", lambda settings, http: Silent())
+    monkeypatch.setattr(wiring, "_keys", lambda _settings: Silent())
     with pytest.raises(KeysUnavailable):
         handler_module.handler(event(), Context())
     assert function.getvalue() == ""

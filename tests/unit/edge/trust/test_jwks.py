@@ -1,51 +1,65 @@
 """The issuer's keys are fetched when needed, seldom otherwise, and only usable ones are used."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http.client import IncompleteRead
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
-import httpx
 import jwt
 import pytest
 
 from delegation.edge.errors import KeysUnavailable
-from delegation.edge.trust.jwks import CachePolicy, JwksKeys
+from delegation.edge.trust.jwks import CachePolicy, JwksKeys, https_get
 from tests.unit.edge.trust.pki import NOW, ec_key, ed_key, jwk, rsa_key
 
 URL = "https://issuer.test/jwks.json"
 POLICY = CachePolicy(fresh=timedelta(minutes=10), stale=timedelta(hours=1), pause=timedelta(seconds=30))
-Answer = httpx.Response | httpx.HTTPError
+
+
+@dataclass
+class Answer:
+    """A scripted HTTP response."""
+
+    status: int = 200
+    body: bytes = b""
+
+    def read(self, amount: int) -> bytes:
+        return self.body[:amount]
 
 
 class Issuer:
     """A scripted JWKS endpoint and a hand-moved clock."""
 
-    def __init__(self, answer: Callable[[], Answer]) -> None:
+    def __init__(self, answer: Callable[[], Answer | Exception]) -> None:
         self.answer = answer
-        self.requests: list[httpx.Request] = []
+        self.requests: list[str] = []
         self.now = NOW
 
     def clock(self) -> datetime:
         return self.now
 
     def keys(self) -> JwksKeys:
-        http = httpx.Client(transport=httpx.MockTransport(self._respond))
-        return JwksKeys(URL, http=http, clock=self.clock, policy=POLICY)
+        return JwksKeys(URL, get=self._get, clock=self.clock, policy=POLICY)
 
     def later(self, **by: float) -> None:
         self.now += timedelta(**by)
 
-    def _respond(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
+    @contextmanager
+    def _get(self, url: str) -> Iterator[Answer]:
+        self.requests.append(url)
         answer = self.answer()
-        if isinstance(answer, httpx.HTTPError):
+        if isinstance(answer, Exception):
             raise answer
-        return answer
+        yield answer
 
 
 def key_set(*members: Any) -> Callable[[], Answer]:
-    return lambda: httpx.Response(200, json={"keys": list(members)})
+    return lambda: Answer(body=json.dumps({"keys": list(members)}).encode())
 
 
 def kids(source: JwksKeys, kid: str | None) -> list[str | None]:
@@ -59,7 +73,7 @@ def test_keys_are_fetched_once_and_used_until_they_are_old() -> None:
         assert kids(source, "a") == ["a"]
         assert kids(source, "b") == ["b"]
     assert len(issuer.requests) == 1
-    assert str(issuer.requests[0].url) == URL
+    assert issuer.requests[0] == URL
     issuer.later(minutes=10)
     kids(source, "a")
     assert len(issuer.requests) == 2
@@ -88,7 +102,7 @@ def test_a_silent_issuer_leaves_the_keys_in_use_for_a_while() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a")))
     source = issuer.keys()
     kids(source, "a")
-    issuer.answer = lambda: httpx.ConnectError("refused")
+    issuer.answer = lambda: ConnectionRefusedError("refused")
     issuer.later(minutes=69)
     assert kids(source, "a") == ["a"]
     issuer.later(minutes=1)
@@ -103,7 +117,7 @@ def test_a_silent_issuer_is_not_asked_with_every_request() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a")))
     source = issuer.keys()
     kids(source, "a")
-    issuer.answer = lambda: httpx.ReadTimeout("slow")
+    issuer.answer = lambda: TimeoutError("slow")
     issuer.later(minutes=11)
     for _ in range(29):
         kids(source, "a")
@@ -114,20 +128,21 @@ def test_a_silent_issuer_is_not_asked_with_every_request() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        httpx.ConnectError("refused"),
-        httpx.ReadTimeout("slow"),
-        httpx.Response(500),
-        httpx.Response(302, headers={"Location": "https://elsewhere.test/"}),
-        httpx.Response(200, content=b"nonsense"),
-        httpx.Response(200, content=b"[" * 100_000),
-        httpx.Response(200, content=b"\xff"),
-        httpx.Response(200, json=[]),
-        httpx.Response(200, json={"keys": {}}),
-        httpx.Response(200, content=b'{"keys": [' + b" " * 300_000 + b"]}"),
+        ConnectionRefusedError("refused"),
+        TimeoutError("slow"),
+        Answer(500),
+        Answer(302),
+        IncompleteRead(b""),
+        Answer(body=b"nonsense"),
+        Answer(body=b"[" * 100_000),
+        Answer(body=b"\xff"),
+        Answer(body=b"[]"),
+        Answer(body=b'{"keys": {}}'),
+        Answer(body=b'{"keys": [' + b" " * 300_000 + b"]}"),
     ],
     ids=lambda answer: str(answer)[:40],
 )
-def test_without_keys_nobody_can_be_judged(answer: Answer) -> None:
+def test_without_keys_nobody_can_be_judged(answer: Answer | Exception) -> None:
     issuer = Issuer(lambda: answer)
     with pytest.raises(KeysUnavailable):
         issuer.keys().keys("a")
@@ -135,7 +150,7 @@ def test_without_keys_nobody_can_be_judged(answer: Answer) -> None:
 
 
 def test_an_issuer_that_comes_back_is_asked_at_once_while_there_are_no_keys() -> None:
-    issuer = Issuer(lambda: httpx.Response(503))
+    issuer = Issuer(lambda: Answer(503))
     source = issuer.keys()
     with pytest.raises(KeysUnavailable):
         source.keys("a")
@@ -191,3 +206,36 @@ def test_a_token_without_a_key_id_is_judged_by_the_only_key() -> None:
 
 def test_a_key_without_an_id_fits_any_token() -> None:
     assert kids(Issuer(key_set(jwk(rsa_key(), None), jwk(ec_key(), "b"))).keys(), "x") == [None]
+
+
+@contextmanager
+def served(body: bytes) -> Iterator[str]:
+    """A real issuer on loopback; `/moved` redirects to the keys."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302 if self.path == "/moved" else 200)
+            self.send_header("Location", "/keys")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_keys_of_a_real_issuer_and_no_redirect_is_followed() -> None:
+    with served(key_set(jwk(rsa_key(), "a"))().body) as url:
+        assert kids(JwksKeys(f"{url}/keys", get=https_get(5), clock=lambda: NOW), "a") == ["a"]
+        with pytest.raises(KeysUnavailable, match="302"):
+            JwksKeys(f"{url}/moved", get=https_get(5), clock=lambda: NOW).keys("a")
+    with pytest.raises(KeysUnavailable, match="URLError"):
+        JwksKeys(f"{url}/keys", get=https_get(5), clock=lambda: NOW).keys("a")

@@ -26,7 +26,7 @@ from delegation.operations.purge.context import PurgeContext, PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.storage.credentials import StorageCredential
+from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
@@ -199,7 +199,7 @@ class LakeSource:
                 raise TableMetadataMissing(f"Location does not exist: {pointer}", status=400)
             metadata = self.lake.metadata(self.name)
         prefixes = (str(metadata["location"]),) if self.prefixes is None else self.prefixes
-        credentials = tuple(StorageCredential(prefix, "key", "secret", "token", None) for prefix in prefixes)
+        credentials = tuple(S3Credential(prefix, "key", "secret", "token", None) for prefix in prefixes)
         return LoadedTable(identifier(self.name), pointer, metadata, {}, credentials)
 
 

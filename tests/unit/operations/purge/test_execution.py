@@ -434,7 +434,8 @@ def test_estimate_of_a_planned_purge_is_what_is_left(bench: Bench) -> None:
     published(bench)
     assert estimate(bench.context("t")).files == whole
     purge_table(bench.context("t"))
-    assert estimate(bench.context("t")).nothing_left
+    found = estimate(bench.context("t"))
+    assert (found.planned, found.files) == (True, 0)
 
 
 def test_estimate_of_a_plan_by_id_is_that_plans_and_no_job_is_started_for_an_outdated_one(bench: Bench) -> None:

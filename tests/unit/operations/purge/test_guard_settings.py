@@ -110,12 +110,12 @@ def test_a_plan_made_with_outside_delete_is_not_executed_by_a_request_without_it
 
 def test_a_plan_with_directory_markers_is_not_executed_by_a_request_without_them(bench: Bench) -> None:
     bench.lake.objects["lake", "wh/t/data/"] = b""
-    plan = planned(bench, delete_markers=True)
+    plan = planned(bench, remove_directory_markers=True)
     before = set(bench.lake.uris())
     with pytest.raises(PlanNotAllowed):
         purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan)))
     assert set(bench.lake.uris()) == before
-    purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, delete_markers=True)))
+    purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan, remove_directory_markers=True)))
     assert ours(bench) == set()
 
 

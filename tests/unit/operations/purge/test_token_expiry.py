@@ -17,7 +17,7 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult, Purge
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
-from delegation.storage.credentials import StorageCredential
+from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.rate import RatePolicy
 from delegation.storage.s3 import S3ObjectStore
@@ -45,7 +45,7 @@ class Hour:
         self.bench.lake.rewrite_metadata("t", {"statistics": named})
         for path in statistics:
             self.bench.lake.objects["lake", path.removeprefix("s3://lake/")] = b"x"
-        self.tokens: list[StorageCredential] = []
+        self.tokens: list[S3Credential] = []
         self.refused = 0
         self.codes = ["ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"]
 
@@ -64,11 +64,11 @@ class Hour:
         table = LakeSource(self.bench.lake, "t").load()
         number = len(self.tokens)
         key_id = "key" if self.one_key_id else f"key-{number}"
-        token = StorageCredential("s3://lake/wh/t", key_id, "secret", f"token-{number}", self.now + TOKEN_LIFE)
+        token = S3Credential("s3://lake/wh/t", key_id, "secret", f"token-{number}", self.now + TOKEN_LIFE)
         self.tokens.append(token)
         return dataclasses.replace(table, credentials=(token,))
 
-    def called(self, token: StorageCredential) -> None:
+    def called(self, token: S3Credential) -> None:
         """A call reaches the store: its time passes, and its token is checked."""
         with self.lock:
             assert token.expires_at is not None
@@ -103,7 +103,7 @@ class Hour:
 class Client:
     """As much of a boto3 client as the store calls, with the token it was built with."""
 
-    def __init__(self, hour: Hour, token: StorageCredential) -> None:
+    def __init__(self, hour: Hour, token: S3Credential) -> None:
         self.hour, self.token = hour, token
 
     def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnec
 
 from delegation.persistence.backends.base import Locator, Refused
 from delegation.persistence.backends.dynamodb import DynamoDbBackend
-from delegation.persistence.errors import BackendUnavailable, OutcomeUnknown
+from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
 from tests.contract.persistence.backends import all_rows, moto_backend, obj, ref
 
 Answer = Callable[[Callable[..., Any], dict[str, Any]], Any]
@@ -180,11 +180,11 @@ def test_a_conditional_write_without_an_answer_is_never_repeated_blindly(failure
         client.calls.clear()
         client.script["put_item"] = [fault(failure), fault(failure)]
         client.script["delete_item"] = [fault(failure)]
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(CommitOutcomeUnknown):
             backend.replace_reference(first.moved_to(2), expected=first)
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(CommitOutcomeUnknown):
             backend.update(replace(one, token="t2"), expected="t1")
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(CommitOutcomeUnknown):
             backend.delete(one.key, expected="t2" if fault is applies_then else "t1")
         assert len(client.calls) == 3
 

@@ -6,13 +6,13 @@ import pytest
 
 from delegation.persistence.backends.base import SYSTEM
 from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
-from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
 from delegation.persistence.ids.snowflake import NODES, split_id
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.maintenance.sweep import MaintenancePolicy
+from delegation.persistence.maintenance.sweep import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock
 
@@ -31,7 +31,7 @@ def process(backend: CountingBackend, clock: FakeClock, **more: Any) -> Persiste
 
 
 def named(name: str) -> Any:
-    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         entities.put(IndexKey.of(name), Entity(name=name))
         return Changed(entities.head, None)
@@ -53,7 +53,7 @@ def test_a_catalog_from_its_realm_to_a_sweep(backend: CountingBackend) -> None:
         committer.commit(named(f"n{number}"))
     store.write([Entity(name="garbage")])
     clock.advance(1_000)
-    assert first.maintenance(MaintenancePolicy(grace=100)).run().deleted > 0
+    assert first.maintenance(SweepPolicy(grace=100)).run().deleted > 0
     second = process(backend, clock)
     opened = second.realms().open("acme", "sales")
     head = Committer(opened, "main", EntityHead).head()

@@ -3,10 +3,7 @@
 import itertools
 
 from delegation.persistence.commits.committer import Committer
-from delegation.persistence.errors import (
-    BackendUnavailable,
-    OutcomeUnknown,
-)
+from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
 from delegation.persistence.objects.store import CatalogStore
 from tests.unit.persistence.builders import (
     CountingBackend,
@@ -18,7 +15,7 @@ from tests.unit.persistence.builders import (
     store_on,
 )
 
-LOST = OutcomeUnknown("cut off")
+LOST = CommitOutcomeUnknown("cut off")
 DOWN = BackendUnavailable("down")
 UNCONTENDED = ["put_many", "replace_reference"]
 RETRY = ["fetch_many", "put_many", "replace_reference"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from delegation.persistence.backends.base import RECENT_HEADS
-from delegation.persistence.commits.commits import Attempt, Changed, Committed
+from delegation.persistence.commits.commits import Changed, CommitAttempt, Committed
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.errors import (
     BackendUnavailable,
@@ -92,7 +92,7 @@ def test_write_once_successful_commit_after_four_retries_writes_the_entity_once(
     world.committer.commit(put("a", 1))
     made: list[int] = []
 
-    def change(attempt: Attempt[Head]) -> Changed[Head, ObjectRef]:
+    def change(attempt: CommitAttempt[Head]) -> Changed[Head, ObjectRef]:
         assert attempt.head is not None
         source = attempt.head.entities["a"]
 
@@ -157,7 +157,7 @@ def test_failing_commit_must_delete_all_objs(world: World) -> None:
     rival = world.process()[1]
     rival.commit(put("b", 1))
 
-    def change(attempt: Attempt[Head]) -> Changed[Head, None]:
+    def change(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
         assert attempt.head is not None
         if "b" in attempt.head.entities:
             attempt.write(Entity(name="never"))
@@ -178,7 +178,7 @@ def test_same_ref_pointer_must_not_write_objs(world: World) -> None:
     before = world.store.current_reference("main")
     world.calls()
 
-    def change(attempt: Attempt[Head]) -> Changed[Head, str]:
+    def change(attempt: CommitAttempt[Head]) -> Changed[Head, str]:
         attempt.write(Entity(name="dropped"))
         return Changed(None, "as it is")
 
@@ -192,7 +192,7 @@ def test_a_refusal_on_an_old_head_is_no_refusal(world: World) -> None:
     world.committer.commit(put("a", 1))
     world.process()[1].commit(put("b", 1))
 
-    def needs_b(attempt: Attempt[Head]) -> Changed[Head, str]:
+    def needs_b(attempt: CommitAttempt[Head]) -> Changed[Head, str]:
         if attempt.head is None or "b" not in attempt.head.entities:
             raise Refusal("no b")
         return Changed(None, "found")
@@ -203,7 +203,7 @@ def test_a_refusal_on_an_old_head_is_no_refusal(world: World) -> None:
 def test_multi_entity_commits_are_atomic(world: World) -> None:
     """Half of the objects are stored when the store fails: the head shows none of them, and none is left."""
 
-    def both(attempt: Attempt[Head]) -> Changed[Head, None]:
+    def both(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
         entities = {name: attempt.write(Entity(name=name, number=1)) for name in ("a", "b", "c")}
         return Changed((attempt.head or Head()).model_copy(update={"entities": entities}), None)
 

@@ -11,16 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from delegation.persistence.backends.base import SYSTEM, Locator, ObjectKey
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, MAIN, REALM_TYPE, Realms, RealmStatus
-from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, Directory, EntityChanges, EntityHead, directory_of, seal
 from delegation.persistence.errors import (
     BackendUnavailable,
+    CommitOutcomeUnknown,
     EntityExists,
     EntityNotFound,
     HeadIncomplete,
     HeadNotListed,
-    OutcomeUnknown,
     RealmNotReady,
     ReferenceNotFound,
     StaleObject,
@@ -31,7 +31,7 @@ from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.maintenance.coordination import TASK_TYPE
 from delegation.persistence.maintenance.recovery import recent_heads, reset
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, SweepPolicy
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
@@ -83,8 +83,8 @@ class World:
         }
 
     def sweep(self) -> int:
-        policy = MaintenancePolicy(grace=100, expected=1_000)
-        return Maintenance(self.backend, self.store_of, now_us=self.clock.now_us, policy=policy).run().deleted
+        policy = SweepPolicy(grace=100, expected=1_000)
+        return RealmMaintenance(self.backend, self.store_of, now_us=self.clock.now_us, policy=policy).run().deleted
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def world() -> World:
 
 
 def changing(**changes: int | None) -> Any:
-    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, list[bool]]:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, list[bool]]:
         entities = EntityChanges(attempt)
         done = []
         for name, number in changes.items():
@@ -149,7 +149,7 @@ TestEntities.settings = settings(max_examples=25, stateful_step_count=20, deadli
 def test_put_after_remove_in_one_commit(world: World) -> None:
     world.committer.commit(changing(a=1))
 
-    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         key = IndexKey.of("ns", "a")
         assert entities.remove(key)
@@ -167,7 +167,7 @@ def test_put_after_remove_in_one_commit(world: World) -> None:
 def test_a_renamed_entity_keeps_its_object(world: World) -> None:
     world.committer.commit(changing(a=1))
 
-    def rename(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+    def rename(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         ref = entities.get(IndexKey.of("ns", "a"))
         assert ref
@@ -194,7 +194,7 @@ def test_an_uncontended_commit_that_spills_takes_two_round_trips_too(world: Worl
 def test_grouped_changes_see_each_other_and_the_index_is_stored_once(world: World) -> None:
     world.committer.commit(changing(n=0))
 
-    def raised(attempt: Attempt[EntityHead]) -> Changed[EntityHead, int]:
+    def raised(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
         entities = EntityChanges(attempt)
         done = entities.update(
             IndexKey.of("ns", "n"), lambda old: old.model_copy(update={"number": old.number + 1}), Entity
@@ -416,7 +416,7 @@ def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: W
 def test_a_reset_without_an_answer_is_done_once(world: World, applied: bool) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
     faults = world.backend.fail_after if applied else world.backend.fail_before
-    faults["replace_reference"] = [OutcomeUnknown("cut off")]
+    faults["replace_reference"] = [CommitOutcomeUnknown("cut off")]
     assert reset(world.store, MAIN, ids[0]).heads == (ids[0], *ids[::-1])
     assert world.content() == {"a": 0}
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from delegation.persistence.commits.commits import Attempt, Changed, Committed
+from delegation.persistence.commits.commits import Changed, CommitAttempt, Committed
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.errors import (
     BackendUnavailable,
@@ -64,14 +64,14 @@ def test_synchronizing_locally_groups_concurrent_commits_into_one_swap(world: Wo
 def test_each_commit_of_a_group_has_its_own_outcome(world: World) -> None:
     world.committer.commit(put("start", 0))
 
-    def refuse(attempt: Attempt[Head]) -> Changed[Head, int]:
+    def refuse(attempt: CommitAttempt[Head]) -> Changed[Head, int]:
         attempt.write(Entity(name="never"))
         raise Refusal("no")
 
-    def bug(attempt: Attempt[Head]) -> Changed[Head, int]:
+    def bug(attempt: CommitAttempt[Head]) -> Changed[Head, int]:
         raise ZeroDivisionError
 
-    def look(attempt: Attempt[Head]) -> Changed[Head, int]:
+    def look(attempt: CommitAttempt[Head]) -> Changed[Head, int]:
         assert attempt.head is not None
         found = attempt.fetch(attempt.head.entities["n"], Entity)
         assert found
@@ -102,7 +102,7 @@ def test_each_commit_of_a_group_has_its_own_outcome(world: World) -> None:
 def test_a_group_that_loses_is_decided_again_on_the_new_head(world: World) -> None:
     world.committer.commit(put("start", 0))
 
-    def only_without_rival(attempt: Attempt[Head]) -> Changed[Head, str]:
+    def only_without_rival(attempt: CommitAttempt[Head]) -> Changed[Head, str]:
         if attempt.head and "rival" in attempt.head.entities:
             raise Refusal("rival is there")
         return Changed(put("mine", 1)(attempt).head, "alone")
@@ -170,7 +170,7 @@ def test_without_grouping_threads_race_and_all_succeed() -> None:
 def test_the_head_is_sealed_once_for_a_group(world: World) -> None:
     sealed: list[int] = []
 
-    def seal(head: Head, attempt: Attempt[Head]) -> Head:
+    def seal(head: Head, attempt: CommitAttempt[Head]) -> Head:
         sealed.append(len(head.entities))
         ref = attempt.write(Entity(name="stripe", number=len(head.entities)))
         return head.model_copy(update={"entities": {**head.entities, "stripe": ref}})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.persistence.commits.commits import Attempt, Changed
+from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
 from delegation.persistence.iceberg.errors import IcebergConflict
@@ -18,7 +18,7 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.maintenance.coordination import TASK_TYPE
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, SweepPolicy
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import CountingBackend, FakeClock, store_on
@@ -43,7 +43,7 @@ class Tables:
         )  # fmt: skip
 
     def create(self, key: IndexKey, document: Json) -> None:
-        def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
             new = ManagedMetadata.of(document, TABLE, attempt.fetch_many)
             entities.put(key, new.finish(POLICY, attempt.write))
@@ -52,7 +52,7 @@ class Tables:
         self.committer.commit(change)
 
     def update(self, key: IndexKey, change: Change) -> None:
-        def changed(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+        def changed(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
             found = entities.fetch(key, IcebergMetadata)
             assert found is not None
@@ -135,7 +135,7 @@ def test_several_tables_change_in_one_commit_or_none_does(tables: Tables) -> Non
         tables.create(key, document_of(pyiceberg_table(2, 1)))
     before = as_json(tables.document(NAME))
 
-    def change(attempt: Attempt[EntityHead]) -> Changed[EntityHead, None]:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         for key, snapshot_id in ((NAME, 5), (other, snapshot_of(0).snapshot_id)):
             found = entities.fetch(key, IcebergMetadata)
@@ -165,8 +165,8 @@ def test_a_sweep_deletes_what_was_expired_and_nothing_that_is_needed(tables: Tab
     def store_of(realm: str, catalog: str) -> CatalogStore:
         return store_on(tables.backend, tables.clock, realm=realm, catalog=catalog, types=TYPES)
 
-    policy = MaintenancePolicy(grace=100, expected=1_000)
-    Maintenance(tables.backend, store_of, policy=policy, now_us=tables.clock.now_us).run()
+    policy = SweepPolicy(grace=100, expected=1_000)
+    RealmMaintenance(tables.backend, store_of, policy=policy, now_us=tables.clock.now_us).run()
     fresh = process(tables.backend, tables.clock, itertools.count(1 << 55).__next__)
     assert as_json(fresh.document(NAME)) == as_json(expected)
     # Up to a spill, stripes name some that the embedded index hides.

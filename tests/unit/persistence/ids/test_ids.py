@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.errors import BackendUnavailable, ClockRegressed, LeaseExpired, NoFreeNode, OutcomeUnknown
-from delegation.persistence.ids.nodes import NODE_TYPE, LeasePolicy, NodeLeases
+from delegation.persistence.errors import (
+    BackendUnavailable,
+    ClockRegressed,
+    CommitOutcomeUnknown,
+    LeaseExpired,
+    NoFreeNode,
+)
+from delegation.persistence.ids.nodes import NODE_TYPE, NodeLeasePolicy, NodeLeases
 from delegation.persistence.ids.snowflake import (
     EPOCH_MS,
     NODES,
@@ -27,7 +33,7 @@ from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
 from tests.unit.persistence.builders import CountingBackend, FakeClock
 
-POLICY = LeasePolicy(duration_ms=10_000, renew_before_ms=4_000)
+POLICY = NodeLeasePolicy(duration_ms=10_000, renew_before_ms=4_000)
 TYPES = ObjectTypes([NODE_TYPE])
 
 
@@ -185,7 +191,7 @@ def test_a_renewal_that_fails_leaves_the_lease_as_it_is_and_is_tried_again() -> 
     process = Process(backend, clock)
     first = process.leases()
     clock.advance(7)
-    for failure in (BackendUnavailable("down"), OutcomeUnknown("cut off")):
+    for failure in (BackendUnavailable("down"), CommitOutcomeUnknown("cut off")):
         backend.fail_before["update"] = [failure]
         backend.fail_before["fetch_many"] = [BackendUnavailable("down")]
         assert process.leases() == first
@@ -202,7 +208,7 @@ def test_a_renewal_applied_without_an_answer_is_found() -> None:
     process = Process(backend, clock)
     first = process.leases()
     clock.advance(7)
-    backend.fail_after["update"] = [OutcomeUnknown("cut off")]
+    backend.fail_after["update"] = [CommitOutcomeUnknown("cut off")]
     backend.fail_before["fetch_many"] = [BackendUnavailable("down")]
     assert process.leases() == first
     clock.advance(1.5)
@@ -285,7 +291,7 @@ def test_allocate_all_thousand_nodes_and_refuse_the_next() -> None:
 def test_lease_policy_must_renew_before_the_end() -> None:
     for duration, before in [(10, 10), (10, 0), (10, 11)]:
         with pytest.raises(ValueError, match="renewed"):
-            LeasePolicy(duration_ms=duration, renew_before_ms=before)
+            NodeLeasePolicy(duration_ms=duration, renew_before_ms=before)
 
 
 class Ids(RuleBasedStateMachine):
@@ -334,7 +340,7 @@ class Ids(RuleBasedStateMachine):
     @rule(applied=st.booleans(), operation=st.sampled_from(["insert", "update"]))
     def lose_an_answer(self, applied: bool, operation: str) -> None:
         faults = self.backend.fail_after if applied else self.backend.fail_before
-        faults[operation] = [OutcomeUnknown("cut off")]
+        faults[operation] = [CommitOutcomeUnknown("cut off")]
         self.backend.fail_before["fetch_many"] = [None, BackendUnavailable("down")]
 
     def attempt(self, process: Process) -> None:

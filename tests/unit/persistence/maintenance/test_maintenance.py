@@ -14,7 +14,7 @@ from delegation.persistence.commits.committer import CommitRetries
 from delegation.persistence.errors import CorruptObject, MaintenanceRefused, TaskHeld
 from delegation.persistence.maintenance.bloom import BloomFilter
 from delegation.persistence.maintenance.coordination import TASK_TYPE
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, Maintenance, MaintenancePolicy, MaintenanceReport
+from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, RealmSweepReport, SweepPolicy
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import Fetch, ObjectType, ObjectTypes
@@ -62,16 +62,16 @@ class World:
     def store_of(self, realm: str, catalog: str) -> CatalogStore:
         return store_on(self.backend, self.clock, ids=self._ids.__next__, realm=realm, catalog=catalog, types=TYPES)
 
-    def maintenance(self, **policy: Any) -> Maintenance:
-        return Maintenance(
+    def maintenance(self, **policy: Any) -> RealmMaintenance:
+        return RealmMaintenance(
             self.backend,
             self.store_of,
             now_us=self.clock.now_us,
-            policy=MaintenancePolicy(**{**self.policy, **policy}),
+            policy=SweepPolicy(**{**self.policy, **policy}),
             salt=lambda: bytes(16),
         )
 
-    def run(self, **policy: Any) -> MaintenanceReport:
+    def run(self, **policy: Any) -> RealmSweepReport:
         return self.maintenance(**policy).run()
 
     def ids(self, type_: str = "entity") -> set[int]:
@@ -90,7 +90,7 @@ def stop_after(steps: int) -> Callable[[], bool]:
 
 def test_an_empty_store(world: World) -> None:
     report = world.run()
-    assert report == MaintenanceReport(complete=True, references=1, scanned=report.scanned, young=report.young)
+    assert report == RealmSweepReport(complete=True, references=1, scanned=report.scanned, young=report.young)
 
 
 def test_simple_what_no_head_names_goes_after_the_grace_period(world: World) -> None:

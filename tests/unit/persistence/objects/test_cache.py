@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.persistence.objects.cache import ENTRY_WEIGHT, Cache, Entry
+from delegation.persistence.objects.cache import ENTRY_WEIGHT, Cache, CacheEntry
 from tests.unit.persistence.builders import FakeClock
 
 
 class Source:
     """Where values are loaded from; counts the loads."""
 
-    def __init__(self, **values: Entry[str]) -> None:
+    def __init__(self, **values: CacheEntry[str]) -> None:
         self.values = values
         self.loads: list[list[str]] = []
 
-    def __call__(self, keys: list[str]) -> Mapping[str, Entry[str]]:
+    def __call__(self, keys: list[str]) -> Mapping[str, CacheEntry[str]]:
         self.loads.append(list(keys))
-        return {key: self.values.get(key, Entry(None, keep_for=0)) for key in keys}
+        return {key: self.values.get(key, CacheEntry(None, keep_for=0)) for key in keys}
 
 
 def cache(capacity: int = 10_000) -> tuple[Cache[str, str], FakeClock]:
@@ -38,7 +38,7 @@ def get(kept: Cache[str, str], source: Callable[[list[str]], Any], *keys: str) -
 
 def test_immutable_values_are_loaded_once_in_one_call() -> None:
     kept, clock = cache()
-    source = Source(a=Entry("A"), b=Entry("B"), c=Entry("C"))
+    source = Source(a=CacheEntry("A"), b=CacheEntry("B"), c=CacheEntry("C"))
     assert get(kept, source, "a", "b", "a") == ["A", "B", "A"]
     clock.advance(10**9)
     assert get(kept, source, "c", "b", "a") == ["C", "B", "A"]
@@ -47,9 +47,9 @@ def test_immutable_values_are_loaded_once_in_one_call() -> None:
 
 def test_mutable_values_expire() -> None:
     kept, clock = cache()
-    source = Source(a=Entry("A", keep_for=10.0))
+    source = Source(a=CacheEntry("A", keep_for=10.0))
     get(kept, source, "a")
-    source.values["a"] = Entry("A2", keep_for=10.0)
+    source.values["a"] = CacheEntry("A2", keep_for=10.0)
     clock.advance(9.9)
     assert get(kept, source, "a") == ["A"]
     clock.advance(0.1)
@@ -59,26 +59,26 @@ def test_mutable_values_expire() -> None:
 
 def test_values_that_are_not_to_be_kept_are_loaded_each_time() -> None:
     kept, _ = cache()
-    source = Source(a=Entry("A", keep_for=0))
+    source = Source(a=CacheEntry("A", keep_for=0))
     assert get(kept, source, "a") + get(kept, source, "a") == ["A", "A"]
     assert len(source.loads) == 2
 
 
 def test_negative_entries_are_kept_for_their_time_only_if_wanted() -> None:
     kept, clock = cache()
-    source = Source(a=Entry(None, keep_for=5.0))
+    source = Source(a=CacheEntry(None, keep_for=5.0))
     assert get(kept, source, "a", "b") == [None, None]
     assert get(kept, source, "a", "b") == [None, None]
     assert source.loads == [["a", "b"], ["b"]]
     clock.advance(5)
-    source.values["a"] = Entry("A")
+    source.values["a"] = CacheEntry("A")
     assert get(kept, source, "a") == ["A"]
     assert kept.statistics().absent_hits == 1
 
 
 def test_the_least_recently_used_go_first() -> None:
     kept, _ = cache(3 * (ENTRY_WEIGHT + 100))
-    source = Source(**{key: Entry(key, weight=100) for key in "abcd"})
+    source = Source(**{key: CacheEntry(key, weight=100) for key in "abcd"})
     get(kept, source, "a", "b", "c")
     get(kept, source, "a")
     get(kept, source, "d")
@@ -92,7 +92,7 @@ def test_the_least_recently_used_go_first() -> None:
 
 def test_what_is_heavier_than_the_cache_is_not_kept_and_displaces_nothing() -> None:
     kept, _ = cache(1_000)
-    source = Source(a=Entry("a"), b=Entry("b", weight=900))
+    source = Source(a=CacheEntry("a"), b=CacheEntry("b", weight=900))
     get(kept, source, "a", "b")
     source.loads.clear()
     assert get(kept, source, "a", "b") == ["a", "b"]
@@ -101,7 +101,7 @@ def test_what_is_heavier_than_the_cache_is_not_kept_and_displaces_nothing() -> N
 
 def test_a_cache_of_nothing_keeps_nothing() -> None:
     kept, _ = cache(0)
-    source = Source(a=Entry("A"))
+    source = Source(a=CacheEntry("A"))
     assert get(kept, source, "a") + get(kept, source, "a") == ["A", "A"]
     assert kept.statistics().entries == 0
 
@@ -113,9 +113,9 @@ def test_weight_is_counted_right_and_never_exceeds_the_capacity(steps: list[tupl
         key = f"k{number}"
         match what:
             case "get":
-                get(kept, lambda keys, w=weight: {one: Entry("v", weight=w) for one in keys}, key)
+                get(kept, lambda keys, w=weight: {one: CacheEntry("v", weight=w) for one in keys}, key)
             case "put":
-                kept.put(key, Entry("v", weight=weight))
+                kept.put(key, CacheEntry("v", weight=weight))
             case "remove":
                 kept.remove(key)
         counted = kept.statistics()
@@ -127,7 +127,7 @@ def test_weight_is_counted_right_and_never_exceeds_the_capacity(steps: list[tupl
 def test_statistics_tell_the_hit_ratio() -> None:
     kept, _ = cache()
     assert kept.statistics().hit_ratio == 0
-    source = Source(a=Entry("A"), n=Entry(None, keep_for=9.0))
+    source = Source(a=CacheEntry("A"), n=CacheEntry(None, keep_for=9.0))
     for _ in range(4):
         get(kept, source, "a", "n")
     counted = kept.statistics()
@@ -141,11 +141,11 @@ def test_single_flight() -> None:
     entered, leave = threading.Event(), threading.Event()
     loads: list[list[str]] = []
 
-    def slow(keys: list[str]) -> Mapping[str, Entry[str]]:
+    def slow(keys: list[str]) -> Mapping[str, CacheEntry[str]]:
         loads.append(keys)
         entered.set()
         assert leave.wait(30)
-        return {key: Entry(key.upper()) for key in keys}
+        return {key: CacheEntry(key.upper()) for key in keys}
 
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(get, kept, slow, "a", "b")
@@ -163,14 +163,14 @@ def test_two_threads_that_need_each_others_keys_do_not_wait_for_ever() -> None:
     kept, _ = cache()
     both = threading.Barrier(2)
 
-    def load(keys: list[str]) -> Mapping[str, Entry[str]]:
+    def load(keys: list[str]) -> Mapping[str, CacheEntry[str]]:
         both.wait(30)
-        return {key: Entry(key.upper()) for key in keys}
+        return {key: CacheEntry(key.upper()) for key in keys}
 
     claimed = threading.Barrier(2)
 
     def ask(first: str, second: str) -> list[str | None]:
-        def outer(keys: list[str]) -> Mapping[str, Entry[str]]:
+        def outer(keys: list[str]) -> Mapping[str, CacheEntry[str]]:
             claimed.wait(30)
             return load(keys)
 
@@ -186,7 +186,7 @@ def test_a_failed_load_fails_those_who_wait_and_is_tried_again_by_the_next() -> 
     kept, _ = cache()
     entered, leave = threading.Event(), threading.Event()
 
-    def fails(_keys: list[str]) -> Mapping[str, Entry[str]]:
+    def fails(_keys: list[str]) -> Mapping[str, CacheEntry[str]]:
         entered.set()
         assert leave.wait(30)
         raise ConnectionError("down")
@@ -201,7 +201,7 @@ def test_a_failed_load_fails_those_who_wait_and_is_tried_again_by_the_next() -> 
         for one in (first, second):
             with pytest.raises(ConnectionError):
                 one.result()
-    assert get(kept, Source(a=Entry("A")), "a") == ["A"]
+    assert get(kept, Source(a=CacheEntry("A")), "a") == ["A"]
 
 
 @pytest.mark.parametrize("how", ["put", "remove"])
@@ -210,13 +210,13 @@ def test_a_load_overtaken_by_a_write_is_not_kept(how: str) -> None:
     kept, _ = cache()
     seen_by_later: list[str | None] = []
 
-    def old(keys: list[str]) -> Mapping[str, Entry[str]]:
+    def old(keys: list[str]) -> Mapping[str, CacheEntry[str]]:
         if how == "put":
-            kept.put("a", Entry("new"))
+            kept.put("a", CacheEntry("new"))
         else:
             kept.remove("a")
-        seen_by_later.extend(get(kept, Source(a=Entry("new")), "a"))
-        return {key: Entry("old") for key in keys}
+        seen_by_later.extend(get(kept, Source(a=CacheEntry("new")), "a"))
+        return {key: CacheEntry("old") for key in keys}
 
     assert get(kept, old, "a") == ["old"]
     assert seen_by_later == ["new"]
@@ -228,8 +228,8 @@ def test_threads_always_see_a_value_at_least_as_new_as_the_last_write_they_know(
     truth = {"a": 0}
     lock = threading.Lock()
 
-    def load(keys: list[str]) -> Mapping[str, Entry[str]]:
-        return {key: Entry(str(truth["a"]), keep_for=1e9) for key in keys}
+    def load(keys: list[str]) -> Mapping[str, CacheEntry[str]]:
+        return {key: CacheEntry(str(truth["a"]), keep_for=1e9) for key in keys}
 
     def work(seed: int) -> None:
         draw = random.Random(seed)

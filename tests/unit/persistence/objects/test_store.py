@@ -9,7 +9,7 @@ import pytest
 from delegation.persistence.backends.base import ObjectKey, StoredObject
 from delegation.persistence.errors import (
     BackendUnavailable,
-    OutcomeUnknown,
+    CommitOutcomeUnknown,
     ReferenceExists,
     ReferenceNotFound,
     StaleObject,
@@ -23,7 +23,7 @@ from delegation.persistence.objects.types import ObjectType, ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
 from tests.unit.persistence.builders import TYPES, Counter, CountingBackend, Entity, FakeClock, store_on
 
-LOST = OutcomeUnknown("cut off")
+LOST = CommitOutcomeUnknown("cut off")
 DOWN = BackendUnavailable("down")
 KEY = ObjectKey("r", "c", "counter", 5)
 
@@ -211,7 +211,7 @@ def test_a_reference_whose_creation_got_no_answer_is_created_once(backend: Count
     made = store.create_reference("main", 5)
     assert backend.read_reference(made.key) == made
     backend.fail_before["create_reference"] = [LOST] * 5
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(CommitOutcomeUnknown):
         store.create_reference("other")
 
 
@@ -279,7 +279,7 @@ def test_a_write_that_another_followed_before_it_could_be_read_stays_unknown(
         "update": lambda: first and objects.update(first, Counter(count=2)),
         "delete": lambda: first and objects.delete(first),
     }
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(CommitOutcomeUnknown):
         calls[operation]()
     found = objects.read(KEY, Counter)
     assert found

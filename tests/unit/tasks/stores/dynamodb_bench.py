@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Advance, Change, Create, Expect, Revise
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from tests.unit.tasks.builders import acquired, started, submitted, touched
 from tests.unit.tasks.stores.faulty_client import (
@@ -60,7 +60,7 @@ class Bench:
 class Case:
     """A change, and what its task looks like after it was applied once."""
 
-    change: Change
+    change: TaskChange
     after: Task
     rows: int
 
@@ -109,7 +109,7 @@ def not_applied(bench: Bench, case: Case) -> None:
     assert case.after.nonce not in {row.nonce for row in bench.rival.history(case.after.task_id)}
 
 
-def rival_of(bench: Bench, change: Change) -> Task:
+def rival_of(bench: Bench, change: TaskChange) -> Task:
     match change:
         case Create(task):
             return bench.rival.apply(Create(submitted(task.task_id, task_payload="{}")))

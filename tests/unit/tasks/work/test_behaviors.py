@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.tasks.errors import LeaseLost, TaskFailed
+from delegation.tasks.errors import AwaitedTaskFailed, LeaseLost
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
@@ -176,7 +176,7 @@ def test_attempts_exhausted_end_in_failure_with_their_history(site: Site) -> Non
         site.clock.advance(10 * MINUTE)
     assert site.head(submitted.task_id).attempt_count == 3
     assert (site.head(submitted.task_id).result_extended or "").count("PASSING: never") == 3
-    with pytest.raises(TaskFailed, match="PASSING"):
+    with pytest.raises(AwaitedTaskFailed, match="PASSING"):
         result(submitted)
     again = site.client().submit(behavior, ONE)
     assert again.is_new
@@ -266,7 +266,7 @@ def test_a_recurring_task_recurs_after_a_failure_too(site: Site) -> None:
     submitted = site.client().submit(behavior, ONE)
     site.worker("w", behavior).run_once()
     assert site.statuses(submitted.task_id)[-2:] == ["FAILURE", "SUBMITTED"]
-    with pytest.raises(TaskFailed):
+    with pytest.raises(AwaitedTaskFailed):
         result(submitted)
 
 

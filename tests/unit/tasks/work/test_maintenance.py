@@ -12,11 +12,17 @@ import pytest
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty, Policies
-from delegation.tasks.stores.base import Advance, Create, Page, Revise
+from delegation.tasks.stores.base import Advance, Create, Revise, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.maintenance import KIND, Maintenance, MaintenanceReport, ensure_submitted, store_maintenance
+from delegation.tasks.work.maintenance import (
+    KIND,
+    MaintenanceReport,
+    TaskMaintenance,
+    ensure_submitted,
+    store_maintenance,
+)
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock, acquired, failed, submitted, succeeded, touched
@@ -73,7 +79,7 @@ class Site:
         """One run; what it reported is on the row of its SUCCESS, as the head is SUBMITTED again."""
         ensure_submitted(self.tasks, self.behavior)
         assert self.worker().run_once() is not None
-        rows = self.store.history(self.behavior.task_id(Maintenance()), limit=1000)
+        rows = self.store.history(self.behavior.task_id(TaskMaintenance()), limit=1000)
         report = self.behavior.read_result([row for row in rows if row.status is Status.SUCCESS][-1])
         assert report is not None
         return report
@@ -168,7 +174,7 @@ def test_what_becomes_unreadable_meanwhile_stops_nothing(site: Site, monkeypatch
     recurring = site.finished(recurrence_seconds=3600)
     read = site.store.heads
 
-    def heads(**asked: Any) -> Page:
+    def heads(**asked: Any) -> TaskHeads:
         page = read(**asked)
         for task in (lost[0], recurring):
             site.store.make_unreadable(task.task_id)
@@ -199,7 +205,7 @@ def test_it_recurs_and_there_is_only_one(site: Site) -> None:
     assert ensure_submitted(site.tasks, site.behavior) is False
     site.run()
     assert ensure_submitted(site.tasks, site.behavior) is False
-    head = site.tasks.get(site.behavior.task_id(Maintenance()))
+    head = site.tasks.get(site.behavior.task_id(TaskMaintenance()))
     assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, NOW + HOUR)
     assert site.worker().run_once() is None
 
@@ -208,7 +214,7 @@ def test_it_recurs_and_there_is_only_one(site: Site) -> None:
 def test_it_follows_another_interval(site: Site, minutes: int, first: int) -> None:
     ensure_submitted(site.tasks, site.behavior)
     site.run()
-    task_id = site.behavior.task_id(Maintenance())
+    task_id = site.behavior.task_id(TaskMaintenance())
     site.behavior = replace(site.behavior, every=minutes * MINUTE)
     assert ensure_submitted(site.tasks, site.behavior) is False
     assert site.tasks.get(task_id).next_scheduled_run_ts == NOW + first * MINUTE
@@ -219,7 +225,7 @@ def test_it_follows_another_interval(site: Site, minutes: int, first: int) -> No
 
 def test_a_cancelled_one_keeps_what_it_has(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
-    cancelled = site.tasks.cancel(site.behavior.task_id(Maintenance()))
+    cancelled = site.tasks.cancel(site.behavior.task_id(TaskMaintenance()))
     assert ensure_submitted(site.tasks, replace(site.behavior, every=MINUTE)) is False
     assert site.tasks.get(cancelled.task_id) == cancelled
 
@@ -239,7 +245,7 @@ def test_heads_are_read_in_large_pages(site: Site, monkeypatch: pytest.MonkeyPat
     """Each page begins with a Scan of up to a megabyte, most of which a small page would read again."""
     for _ in range(120):
         site.finished()
-    pages: list[Page] = []
+    pages: list[TaskHeads] = []
     read = site.store.heads
     monkeypatch.setattr(site.store, "heads", lambda **asked: pages.append(read(**asked)) or pages[-1])
     site.run()
@@ -262,7 +268,7 @@ def test_its_own_history_is_capped_by_retention(site: Site) -> None:
     for _ in range(30):
         site.run()
         site.clock.advance(timedelta(days=1))
-    task_id = site.behavior.task_id(Maintenance())
+    task_id = site.behavior.task_id(TaskMaintenance())
     before = site.tasks.get(task_id)
     report = site.run()
     rows = site.store.history(task_id, limit=1000)
@@ -276,9 +282,9 @@ def test_its_own_history_is_capped_by_retention(site: Site) -> None:
 
 def test_one_that_was_cancelled_stays_cancelled(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
-    site.tasks.cancel(site.behavior.task_id(Maintenance()))
+    site.tasks.cancel(site.behavior.task_id(TaskMaintenance()))
     assert ensure_submitted(site.tasks, site.behavior) is False
-    assert site.tasks.get(site.behavior.task_id(Maintenance())).error_code == "CANCELLED"
+    assert site.tasks.get(site.behavior.task_id(TaskMaintenance())).error_code == "CANCELLED"
 
 
 def test_an_interrupted_run_is_finished_by_the_next(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

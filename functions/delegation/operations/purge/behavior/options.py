@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal, cast
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
 from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
-from delegation.operations.purge.options import Engine, OverlapScan, PurgeOptions
+from delegation.operations.purge.options import EngineChoice, OverlapScan, PurgeOptions
 
 # No setting limits these. The first is what holds when the property is absent; "" leaves the choice to the service.
 _FREE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -80,8 +80,8 @@ def _options(properties: Mapping[str, str], limits: Limits, *, strict: bool) -> 
         shared=cast("Literal['subtract', 'refuse']", chosen["shared"]),
         overlap_scan=cast("OverlapScan", chosen["overlap-scan"]),
         versioned=cast("Literal['report', 'refuse']", chosen["versioned"]),
-        delete_markers=chosen["deleteMarkerFiles"] == "true",
-        engine=cast("Engine | None", free["engine"] or None),
+        remove_directory_markers=chosen["deleteMarkerFiles"] == "true",
+        engine=cast("EngineChoice | None", free["engine"] or None),
         dry_run=dry_run,
         execute_plan=plan,
     )

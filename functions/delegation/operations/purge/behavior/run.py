@@ -27,7 +27,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptLost, PlanSegment
 from delegation.worksets.errors import PlanTampered
 
-Engine = Callable[[PurgeContext], PurgeResult]
+PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,14 @@ class PurgeBehavior:
         """See TaskBehavior.run: the inline engine."""
         return self.run_with(purge_table, task, hand_over_at=hand_over_at)
 
-    def run_job(self, engine: Engine, task_id: str, attempt: int) -> Task:
+    def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a job of its own, whose lease somebody else renews as long as it shows progress.
 
         Raises LeaseLost when the attempt is over before it began. That it began, the job service tells.
         """
         return self.run_with(engine, held_by(self.tasks.get(task_id), attempt))
 
-    def run_with(self, engine: Engine, task: Task, *, hand_over_at: datetime | None = None) -> Task:
+    def run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a held task and record the outcome; a holder that lost its lease records nothing."""
         try:
             result = engine(self.context(task, hand_over_at=hand_over_at))

@@ -11,7 +11,7 @@ from typing import Final
 
 from delegation.iceberg.files import RANK, FileType, Row
 from delegation.operations.purge.context import PurgeContext
-from delegation.storage.base import ObjectNotFound, ObjectTooLarge
+from delegation.storage.base import FileTooLarge, ObjectNotFound
 from delegation.storage.locations import LOCAL, parse, split
 from delegation.worksets.chunks import ChunkWriter, Phase, Total, add_totals
 from delegation.worksets.index import Finding, PlanIndex, planned_paths
@@ -87,6 +87,6 @@ def _there(ctx: PurgeContext, rows: Sequence[Row]) -> Iterator[Row]:
 def _is_marker(ctx: PurgeContext, path: str) -> bool:
     try:
         ctx.store.read(parse(path), limit=0)
-    except (ObjectNotFound, ObjectTooLarge):
+    except (ObjectNotFound, FileTooLarge):
         return False
     return True

@@ -7,7 +7,7 @@ from delegation.errors import GuardRefused
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.iceberg.files import Row, TableFile
-from delegation.iceberg.metadata import TableMetadata, parse_metadata
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import (
     Fetcher,
     all_entries,
@@ -21,7 +21,7 @@ from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import FilesShared, NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.guards import covered_roots
 from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
-from delegation.storage.base import ObjectStoreDenied, ObjectTooLarge
+from delegation.storage.base import FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import SAMPLE, Asked, PlanIndex, planned_paths
@@ -32,7 +32,7 @@ _UNREADABLE = (
     PolarisForbidden,
     CredentialVendingFailed,
     ObjectStoreDenied,
-    ObjectTooLarge,
+    FileTooLarge,
     CorruptMetadata,
     CorruptManifestError,
     ManifestMismatchError,
@@ -75,7 +75,7 @@ def _concerns(roots: Roots, neighbour: Neighbour) -> bool:
     return neighbour.certain or _touches(roots, _metadata(neighbour))
 
 
-def _touches(roots: Roots, theirs: TableMetadata) -> bool:
+def _touches(roots: Roots, theirs: ParsedMetadata) -> bool:
     """Whether a table lies, or by a file that its metadata names once lay, at a location that overlaps ours."""
     usable = []
     for location in theirs.locations:
@@ -163,7 +163,7 @@ def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Row]
         yield from all_entries(fetcher, manifests, wanted, _missing)
 
 
-def _metadata(neighbour: Neighbour) -> TableMetadata:
+def _metadata(neighbour: Neighbour) -> ParsedMetadata:
     with reading(str(neighbour.table.identifier)):
         return parse_metadata(neighbour.table.metadata_location, neighbour.table.metadata, experimental=True)
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
-from delegation.iceberg.metadata import TableMetadata, parse_metadata
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import (
     Fetcher,
     all_entries,
@@ -25,14 +25,14 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover, MetadataReplaced
 from delegation.operations.purge.guards import (
     VERSIONED_BUCKET,
+    GuardVerdict,
     PathGuard,
-    Verdict,
     check_table,
     covered_roots,
     refuse_findings,
     table_roots,
 )
-from delegation.operations.purge.options import Engine, PurgeOptions
+from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour
 from delegation.polaris.model import LoadedTable
@@ -49,7 +49,7 @@ from delegation.worksets.sorting import Sorter, common, without
 class Survey:
     """What metadata and manifest lists say, before any manifest is read: all that a plan needs but the entries."""
 
-    metadata: TableMetadata
+    metadata: ParsedMetadata
     guard: PathGuard
     small: list[TableFile]
     foreign: frozenset[str]
@@ -105,7 +105,7 @@ def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str])
         raise CredentialsDoNotCover(len(unread), sorted(unread)[:SAMPLE])
 
 
-def check_not_replaced(metadata: TableMetadata, earlier: Sequence[PlanIndex]) -> None:
+def check_not_replaced(metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
     """Raise MetadataReplaced when the catalog names metadata older than what a segment was planned from."""
     newest = max((index.last_updated_ms for index in earlier), default=None)
     if newest is not None and metadata.last_updated_ms < newest:
@@ -148,7 +148,7 @@ class PlanWriter:
     def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
         self._writers = {kind: ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part) for kind in Phase}
 
-    def write(self, rows: list[Row], verdict: Verdict) -> None:
+    def write(self, rows: list[Row], verdict: GuardVerdict) -> None:
         """Add rows that all have this verdict, in order after those written before."""
         if verdict:
             self._writers[Phase.KEPT].extend(rows, verdict)
@@ -207,7 +207,7 @@ def finish_plan(
     earlier: Sequence[PlanIndex],
     *,
     plan_id: str,
-    engine: Engine,
+    engine: EngineChoice,
     chunks: Sequence[Chunk],
     totals: dict[str, Total],
 ) -> tuple[PlanIndex, PlanSegment]:
@@ -241,6 +241,6 @@ def finish_plan(
         findings=tuple(findings),
         neighbours=tuple(found.asked),
     )
-    if ctx.options.delete_markers:
+    if ctx.options.remove_directory_markers:
         index = with_markers(ctx, index, earlier)
     return index, store_index(ctx.plans, index)

@@ -58,11 +58,11 @@ def test_every_known_property_is_read() -> None:
         shared="refuse",
         overlap_scan="catalog",
         versioned="refuse",
-        delete_markers=True,
+        remove_directory_markers=True,
         engine="spark",
         execute_plan=PLAN,
     )
-    assert options_of(LOOSE, LAX) == PurgeOptions(outside="delete", uncovered="keep", delete_markers=True)
+    assert options_of(LOOSE, LAX) == PurgeOptions(outside="delete", uncovered="keep", remove_directory_markers=True)
     assert options_of({"dry-run": "true", "engine": "inline"}) == PurgeOptions(dry_run=True, engine="inline")
 
 

@@ -10,7 +10,7 @@ import pytest
 from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
-from delegation.iceberg.metadata import TableMetadata
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning import plan as planning
 from delegation.storage.base import BatchResult
@@ -47,7 +47,7 @@ def branches_ignored(patch: Patch) -> None:
     _metadata(patch, lambda found, source: {"snapshots": _current(found, source)})
 
 
-def _current(found: TableMetadata, source: Any) -> tuple[Any, ...]:
+def _current(found: ParsedMetadata, source: Any) -> tuple[Any, ...]:
     return tuple(one for one in found.snapshots if one.snapshot_id == source.get("current-snapshot-id"))
 
 
@@ -65,10 +65,10 @@ def partition_statistics_forgotten(patch: Patch) -> None:
     _metadata(patch, lambda _found, _source: {"partition_statistics": ()})
 
 
-def _metadata(patch: Patch, change: Callable[[TableMetadata, Any], dict[str, Any]]) -> None:
+def _metadata(patch: Patch, change: Callable[[ParsedMetadata, Any], dict[str, Any]]) -> None:
     parse = planning.parse_metadata
 
-    def changed(path: str, source: Any, **options: Any) -> TableMetadata:
+    def changed(path: str, source: Any, **options: Any) -> ParsedMetadata:
         found = parse(path, source, **options)
         return dataclasses.replace(found, **change(found, source))
 

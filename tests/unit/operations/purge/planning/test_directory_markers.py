@@ -11,7 +11,7 @@ from delegation.worksets.index import read_index
 from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
 from tests.unit.operations.purge.planning.test_neighbours import beside
 
-MARKERS = PurgeOptions(delete_markers=True)
+MARKERS = PurgeOptions(remove_directory_markers=True)
 EMPTY = [
     "wh/t/",
     "wh/t/data/",

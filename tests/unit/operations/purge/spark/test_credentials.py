@@ -19,7 +19,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.planning.plan import PlanWriter
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.storage.credentials import StorageCredential
+from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
@@ -47,7 +47,7 @@ class Storage:
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
         number = len(self.expiries)
         self.expiries.append(self.now + LIFE)
-        credential = StorageCredential("s3://lake/t", f"id-{number}", "secret", str(number), self.expiries[-1])
+        credential = S3Credential("s3://lake/t", f"id-{number}", "secret", str(number), self.expiries[-1])
         config = {"client.region": "us-east-1"}
         return LoadedTable(identifier, "s3://lake/t/m", {"location": "s3://lake/t"}, config, (credential,))
 

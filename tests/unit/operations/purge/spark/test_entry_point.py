@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from delegation.orchestration.steps import Step
+from delegation.orchestration.step_input import Step
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from tests.paths import ROOT
 from tests.unit.edge.world import World

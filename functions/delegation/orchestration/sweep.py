@@ -1,0 +1,56 @@
+"""Reconciling every due task: what the sweeper does each minute."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from delegation.tasks.errors import TaskError
+from delegation.tasks.life import outcomes
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.service import TaskService
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What the sweeper did with one due entry; `error` is set when the store or the queue failed for it.
+
+    `unsettled`: its attempt is lost, and what that one has running elsewhere could not be ended.
+    """
+
+    before: Task | None
+    after: Task | None
+    error: TaskError | None = None
+    unsettled: bool = False
+
+
+def sweep(
+    tasks: TaskService, kinds: Collection[str], *, deadline: datetime, clock: Callable[[], datetime], limit: int = 1_000
+) -> Iterator[Swept]:
+    """Look again at every task that is due, the oldest first, until `deadline`; one task's trouble stops no other.
+
+    A task of a kind unknown to this deployment is left alone: a newer one owns it. `limit` entries are looked at in one
+    reading of the index, beside those that stay due, left alone or in trouble: however many they are, they hide nobody.
+    """
+    seen: set[str] = set()
+    staying = 0
+    while True:
+        entries = tasks.due(clock(), limit=staying + limit)
+        fresh = [entry for entry in entries if entry.task_id not in seen]
+        for entry in fresh:
+            if clock() >= deadline:
+                return
+            seen.add(entry.task_id)
+            before = None
+            try:
+                before = tasks.find(entry.task_id)
+                if before is None or before.task_type not in kinds:
+                    staying += 1
+                    continue
+                after = tasks.reconcile(entry.task_id)
+                staying += after.due_at is not None and after.due_at <= clock()
+                yield Swept(before, after, unsettled=outcomes.is_lost(after, clock()))
+            except TaskError as error:
+                staying += 1
+                yield Swept(before, None, error)
+        if not fresh or len(entries) < limit:
+            return

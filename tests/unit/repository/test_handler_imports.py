@@ -1,0 +1,74 @@
+"""What a cold start loads: each handler within its budget of our modules, and none of a room that it has no use for."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from infra.local.processes.programs import import_path
+
+# Our modules at most; a handler that needs more is a decision to take, not an accident to notice in production.
+BUDGETS = {
+    "authorizer": 20,
+    "dispatcher": 42,
+    "acquire": 58,
+    "heartbeat": 58,
+    "complete": 58,
+    "make_due": 58,
+    "start_job": 58,
+    "sweeper": 68,
+    "api": 84,
+    "prepare": 132,
+    "run_inline": 132,
+}
+NOBODYS = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
+ENGINE = (
+    "delegation.iceberg",
+    "delegation.storage",
+    "delegation.worksets.engines",
+    "delegation.operations.purge.phases",
+)
+FORBIDDEN = {
+    "authorizer": (*ENGINE, "delegation.tasks", "delegation.polaris", "boto3"),
+    "dispatcher": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency"),
+    **dict.fromkeys(
+        ("acquire", "heartbeat", "complete", "make_due", "start_job"),
+        (*ENGINE, "delegation.polaris", "delegation.edge"),
+    ),
+    "sweeper": (*ENGINE, "delegation.polaris", "delegation.edge"),
+    "api": ("delegation.iceberg", "delegation.worksets.engines", "delegation.operations.purge.phases", "httpx"),
+    "prepare": ("delegation.edge",),
+    "run_inline": ("delegation.edge",),
+}
+
+
+def loaded(module: str) -> frozenset[str]:
+    """Every module that importing this one in a fresh interpreter loads."""
+    code = f"import sys, {module}; print('\\n'.join(sys.modules))"
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": import_path(), "AWS_DEFAULT_REGION": "us-east-1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    return frozenset(done.stdout.split())
+
+
+def below(modules: frozenset[str], rooms: tuple[str, ...]) -> set[str]:
+    return {one for one in modules if any(one == room or one.startswith(f"{room}.") for room in rooms)}
+
+
+@pytest.mark.parametrize("handler", BUDGETS)
+def test_a_handler_loads_what_it_uses(handler: str) -> None:
+    modules = loaded(f"delegation.handlers.{handler}")
+    ours = below(modules, ("delegation",))
+    assert f"delegation.handlers.{handler}" in ours
+    assert len(ours) <= BUDGETS[handler], sorted(ours)
+    assert below(modules, (*NOBODYS, *FORBIDDEN[handler])) == set()
+
+
+def test_settings_load_neither_an_engine_nor_a_client() -> None:
+    modules = loaded("delegation.wiring.settings")
+    assert below(modules, (*ENGINE, "delegation.polaris", "delegation.edge", "boto3", "httpx")) == set()
+
+
+def test_help_loads_no_command() -> None:
+    modules = loaded("delegation.cli.main")
+    assert below(modules, ("delegation.client", "delegation.operations", "delegation.persistence", "boto3")) == set()
