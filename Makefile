@@ -9,6 +9,7 @@ STAMP := $(VENV)/.installed
 EXTRAS := cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
+WORKERS ?= 2
 SEEDS ?= 500
 BENCH ?= *
 MUTATION ?= none
@@ -25,7 +26,7 @@ venv: $(STAMP) ## Create .venv from constraints.txt
 $(STAMP): pyproject.toml constraints.txt
 	@python=$$(.ci/need python); test -x $(BIN)/python || "$$python" -m venv $(VENV)
 	@echo "Installing into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 demo: need-java $(STAMP) ## Purge two real tables through every part of the system, on this machine
@@ -34,8 +35,8 @@ demo: need-java $(STAMP) ## Purge two real tables through every part of the syst
 up: need-java $(STAMP) ## Keep the whole system running on this machine until Ctrl-C
 	@$(BIN)/delegation local up $(ARGS)
 
-test: need-java need-node $(STAMP) ## Run every test
-	@$(BIN)/python -m pytest $(ARGS)
+test: need-java need-node $(STAMP) ## Run every test, in WORKERS=2 processes
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types, import contracts; changes nothing
 	@$(BIN)/ruff check .

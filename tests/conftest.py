@@ -1,6 +1,7 @@
 """Servers that tests of several folders use; each starts once per test process, and only if a test asks for it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -8,10 +9,22 @@ from hypothesis import settings
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.errors import UnavailableError
+from tests import scheduling
 
 # No test asserts on time, and a busy machine is no fault of an example.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    items.sort(key=lambda item: scheduling.rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Under `--dist loadfile`: files that share a server run in one process."""
+    return scheduling.scheduler(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def test_a_matrix_that_played_nothing_shows_nothing() -> None:
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(("loss", "step"), [(Loss.JOB, 60), (Loss.WORKER, 50), (Loss.EXECUTOR, 50)])
+@pytest.mark.parametrize(("loss", "step"), [(Loss.JOB, 150), (Loss.WORKER, 150), (Loss.EXECUTOR, 400)])
 def test_spark_killed_and_run_again(lake: Lake, loss: Loss, step: int) -> None:
     totals = spark_matrix.play(lake, "alone", loss, step=step)
     assert totals.told == []

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ RECORDING = Path(__file__).with_name("recording_stack.py")
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A stack that looks again soon: what a person would wait minutes for takes seconds."""
     if sys.platform != "linux":
         pytest.skip("looks at processes through /proc")
@@ -30,7 +31,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         program=(str(RECORDING), str(recorded)),
     )
     try:
-        with contextlib.closing(World(process, recorded)) as made:
+        with contextlib.closing(World(process, recorded)) as made, ThreadPoolExecutor(1) as background:
+            if any("killed_job" in getattr(item, "fixturenames", ()) for item in request.session.items):
+                # The one long story begins at once, beside the tests that do not look at it.
+                made.killing = background.submit(kill_a_running_job, made)
             yield made
     finally:
         process.end(signal.SIGTERM)
@@ -39,4 +43,5 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture(scope="session")
 def killed_job(world: World) -> KilledJob:
     """A Spark job that was killed, and its task followed to its end."""
-    return kill_a_running_job(world)
+    killed: KilledJob = world.killing.result()
+    return killed

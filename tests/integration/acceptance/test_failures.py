@@ -39,7 +39,7 @@ def ended(found):
     return None if found["status"] == "RUNNING" else found["status"]
 
 
-def test_an_execution_killed_before_acquire_is_dispatched_again(world):
+def test_an_execution_killed_before_acquire_is_dispatched_again(world, killed_job):
     # A worker that has served waits for more, and is who will be asked next.
     before = world.post(SUBMIT, world.request(world.table()))
     assert world.outcome(before.json()["delegation_task_id"])["status"] == "SUCCESS"

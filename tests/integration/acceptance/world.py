@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,6 +80,7 @@ class World:
         self.seen: list[Found] = []
         self._recorded = recorded
         self._sent: list[str] = []
+        self.killing: Future[Any] = Future()
 
     def close(self) -> None:
         self.edge.close()
