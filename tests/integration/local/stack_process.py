@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from importlib.metadata import EntryPoint
 from delegation.cli.main import ENTRY_POINTS, build
 build([EntryPoint("local", "infra.local.command:app", ENTRY_POINTS)])()
 """
+_LONGEST_STOP_SECONDS = 90
 _READY = ("Ready after ", '{"stack_json"')
 
 
@@ -57,9 +59,12 @@ class StackProcess:
         return self.wait()
 
     def wait(self) -> int:
-        """The exit status, once it has ended."""
+        """The exit status, once it has ended; a stack that does not end in time is killed, and so has -9."""
+        late = threading.Timer(_LONGEST_STOP_SECONDS, self._popen.kill)
+        late.start()
         with self._popen:
             self.output += self._popen.stdout.read()
+        late.cancel()
         return self._popen.returncode
 
 
