@@ -1,9 +1,9 @@
 """Where the service, its task table and the catalog are: a stack.json, or the environment."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import boto3
@@ -24,8 +24,16 @@ from delegation.timestamps import utc_now
 
 DEFAULT_STACK = Path(".local/stack.json")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_EMULATED_REGION = "us-east-1"
-_TASK_KEY = {"task_id": "HASH", "version": "RANGE"}
+# An emulator takes any key, so nobody's real one is sent to it, and files everything under one region.
+_EMULATED: Final[Mapping[str, str]] = {
+    "region_name": "us-east-1",
+    "aws_access_key_id": "operator",
+    "aws_secret_access_key": "operator",
+}
+_TASK_KEY: Final = [
+    {"AttributeName": "task_id", "KeyType": "HASH"},
+    {"AttributeName": "version", "KeyType": "RANGE"},
+]
 
 
 class Stack(BaseModel):
@@ -61,7 +69,7 @@ class Stack(BaseModel):
             raise BadConnection(f"{path} cannot be read: {error.strerror}", "Check the path and its rights.") from error
         except ValidationError as error:
             raise BadConnection(
-                f"{path}: {_first_problem(error)}", "Start the stack again, or name another with --stack."
+                f"{path}: {first_problem(error)}", "Start the stack again, or name another with --stack."
             ) from None
 
     def client_settings(self) -> ClientSettings:
@@ -86,7 +94,7 @@ class Connection:
             try:
                 return ClientSettings.read()
             except ValidationError as error:
-                raise BadConnection(_first_problem(error), "Set it (docs/command.md lists the variables).") from None
+                raise BadConnection(first_problem(error), "Set it (docs/command.md lists the variables).") from None
         return Stack.read(self._path).client_settings()
 
     def client(self) -> DelegationClient:
@@ -96,19 +104,14 @@ class Connection:
     def catalog(self) -> PolarisClient:
         """Polaris as the caller, whose credential is `id:secret`; raises NotConnected, BadConnection."""
         if self._from_environment("DELEGATION_POLARIS_URL"):
-            url = os.environ["DELEGATION_POLARIS_URL"]
-            credential = SecretStr(os.environ.get("DELEGATION_POLARIS_CREDENTIAL", ""))
-            scope = os.environ.get("DELEGATION_POLARIS_SCOPE", DEFAULT_SCOPE)
-            realm = os.environ.get("DELEGATION_REALM")
-        else:
-            stack = Stack.read(self._path)
-            url, credential, scope, realm = (
-                stack.polaris_url,
-                stack.polaris_credential,
-                stack.polaris_scope,
-                stack.realm,
+            return polaris_as(
+                os.environ["DELEGATION_POLARIS_URL"],
+                SecretStr(os.environ.get("DELEGATION_POLARIS_CREDENTIAL", "")),
+                scope=os.environ.get("DELEGATION_POLARIS_SCOPE", DEFAULT_SCOPE),
+                realm=os.environ.get("DELEGATION_REALM"),
             )
-        return polaris_as(url, credential, scope=scope, realm=realm)
+        stack = Stack.read(self._path)
+        return polaris_as(stack.polaris_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm)
 
     def task_store(self, table: str | None) -> DynamoDbTaskStore:
         """The task table, read with the operator's own AWS credentials.
@@ -116,34 +119,25 @@ class Connection:
         A `table` without a stack is one in the account that the AWS environment names; a stack without a `table` is
         searched for it. Raises NotConnected, BadConnection, TaskTableUnknown, StoreUnavailable.
         """
-        try:
-            if table is not None and not self._named:
-                client: Any = boto3.client("dynamodb", config=client_config())
-            else:
-                client = _dynamodb_at(Stack.read(self._path).dynamodb_endpoint)
-        except BotoCoreError as error:
-            raise BadConnection(f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.") from error
+        if table is not None and not self._named:
+            client = dynamodb_client()
+        else:
+            endpoint = Stack.read(self._path).dynamodb_endpoint
+            client = dynamodb_client(endpoint, **(_EMULATED if urlsplit(endpoint).hostname in _LOOPBACK else {}))
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
 
     def _from_environment(self, variable: str) -> bool:
         return not self._named and bool(os.environ.get(variable))
 
 
-def polaris_as(
-    url: str,
-    credential: SecretStr,
-    *,
-    scope: str,
-    realm: str | None,
-    transport: Callable[[], Transport] = lambda: Transport(httpx.Client(timeout=20.0)),
-) -> PolarisClient:
+def polaris_as(url: str, credential: SecretStr, *, scope: str, realm: str | None) -> PolarisClient:
     """Polaris with a person's `id:secret`; raises BadConnection when it is not of that form."""
     client_id, separator, secret = credential.get_secret_value().partition(":")
     if not (client_id and separator and secret):
         raise BadConnection(
             "the credential for Polaris is not of the form id:secret", "Set DELEGATION_POLARIS_CREDENTIAL."
         )
-    shared = transport()
+    shared = Transport(httpx.Client(timeout=20.0))
     token = OAuth2TokenSource(
         f"{url.rstrip('/')}/v1/oauth/tokens",
         lambda: ClientCredentials(client_id, SecretStr(secret)),
@@ -155,25 +149,21 @@ def polaris_as(
     return PolarisClient(url, token, realm=realm, transport=shared)
 
 
-def _dynamodb_at(endpoint: str) -> Any:
-    if urlsplit(endpoint).hostname not in _LOOPBACK:
-        return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config())
-    # An emulator takes any key, so nobody's real one is sent to it, and files everything under one region.
-    return boto3.client(
-        "dynamodb",
-        endpoint_url=endpoint,
-        config=client_config(),
-        region_name=_EMULATED_REGION,
-        aws_access_key_id="operator",
-        aws_secret_access_key="operator",  # noqa: S106 - no secret
-    )
+def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
+    """A DynamoDB client with the operator's own AWS credentials, unless `identity` gives others; BadConnection."""
+    try:
+        return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config(), **identity)
+    except BotoCoreError as error:
+        raise BadConnection(f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.") from error
 
 
 def find_task_table(client: Any) -> str:
     """The one table with the key (task_id, version); raises TaskTableUnknown, StoreUnavailable."""
     try:
         names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
-        found: list[str] = [name for name in names if _key_of(client.describe_table(TableName=name)) == _TASK_KEY]
+        found: list[str] = [
+            name for name in names if client.describe_table(TableName=name)["Table"]["KeySchema"] == _TASK_KEY
+        ]
     except (BotoCoreError, ClientError) as error:
         raise StoreUnavailable(f"the tables cannot be listed: {type(error).__name__}") from error
     if len(found) != 1:
@@ -181,11 +171,7 @@ def find_task_table(client: Any) -> str:
     return found[0]
 
 
-def _key_of(described: dict[str, Any]) -> dict[str, str]:
-    return {part["AttributeName"]: part["KeyType"] for part in described["Table"]["KeySchema"]}
-
-
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     """The first field and what is wrong with it, without its value."""
     first = error.errors(include_input=False)[0]
     return f"{'.'.join(str(step) for step in first['loc']) or 'content'}: {first['msg']}"

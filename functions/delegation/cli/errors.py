@@ -1,15 +1,4 @@
-"""What the command itself can refuse; each says what to do next.
-
-CommandError
-├── NotConnected         no stack.json and no connection settings
-├── BadConnection        connection settings that cannot be used
-├── TaskTableUnknown     the task table cannot be told
-├── BadTableMetadata     the file given with --metadata is no LoadTableResult
-├── TaskDidNotSucceed    the task that was waited for ended in FAILURE
-├── TaskNotDone          the task that was waited for has no outcome yet
-├── TaskStays            a task that cannot be cancelled or retried as it stands
-└── CommandUnavailable   a command group whose package is not fully installed
-"""
+"""What the command itself can refuse; each says what to do next."""
 
 from typing import ClassVar
 

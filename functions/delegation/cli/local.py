@@ -25,22 +25,7 @@ class NoCheckout(CommandError):
         )
 
 
-def _outside() -> typer.Typer:
-    app = typer.Typer(add_completion=False)
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-    @app.command(context_settings=settings)
-    def refuse() -> None:
-        """Run the whole system on this machine: in a checkout of the source code."""
-        raise NoCheckout
-
-    return app
-
-
-def _inside() -> typer.Typer:
-    sys.path.append(str(CHECKOUT))
-    app: typer.Typer = import_module("infra.local.command").app
-    return app
-
-
-app = _inside() if (CHECKOUT / "infra" / "local" / "command.py").is_file() else _outside()
+if not (CHECKOUT / "infra" / "local" / "command.py").is_file():
+    raise NoCheckout
+sys.path.append(str(CHECKOUT))
+app: typer.Typer = import_module("infra.local.command").app

@@ -15,11 +15,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from delegation.cli.errors import CommandUnavailable
+from delegation.cli.errors import CommandError, CommandUnavailable
 from delegation.errors import DelegationError
 
 ENTRY_POINTS: Final = "delegation.commands"
-_HELP: Final = "Purge Iceberg tables through the Polaris Delegation Service, and see what became of it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,9 @@ class CommandRoot(TyperGroup):
         try:
             found = self.loaders[name]()
         except ModuleNotFoundError as error:
-            return _unavailable(name, error.name or str(error))
+            return _failing(name, CommandUnavailable(name, f"the module {error.name or error} is not installed"))
+        except CommandError as error:
+            return _failing(name, error)
         app = found
         if not isinstance(found, typer.Typer):
             app = typer.Typer(add_completion=False)
@@ -101,14 +102,12 @@ class CommandRoot(TyperGroup):
         return command
 
 
-def _unavailable(name: str, missing: str) -> Any:
+def _failing(name: str, error: CommandError) -> Any:
     def fail(*_args: object, **_options: object) -> None:
-        raise CommandUnavailable(name, f"the module {missing} is not installed")
+        raise error
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return TyperCommand(
-        name, context_settings=settings, callback=fail, help=f"Not available: {missing} is not installed."
-    )
+    return TyperCommand(name, context_settings=settings, callback=fail, help=f"Not available: {error}.")
 
 
 def build(installed: Iterable[EntryPoint]) -> typer.Typer:
@@ -119,12 +118,11 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
         cls=type("CommandRoot", (CommandRoot,), {"loaders": loaders}),
         no_args_is_help=True,
         pretty_exceptions_enable=False,  # traces with local variables would print secrets
-        help=_HELP,
     )
 
-    @app.callback(help=_HELP)
+    @app.callback()
     def root() -> None:
-        return
+        """Purge Iceberg tables through the Polaris Delegation Service, and see what became of it."""
 
     return app
 

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,4 +27,16 @@ TableOption = Annotated[
         help="The task table; without --stack, one in the account and region that the AWS environment names.",
     ),
 ]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 TaskId = Annotated[str, typer.Argument(help="The task's id.", show_default=False)]
+
+
+def at_a_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
+
+
+def confirm_deletion(whose: str) -> None:
+    """Ask at a terminal whether to delete every file of something; raises Abort unless the answer is yes."""
+    if at_a_terminal():
+        typer.confirm(f"This permanently deletes every file {whose}. Continue?", abort=True, err=True)

@@ -4,9 +4,8 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console, RenderableType
@@ -43,53 +42,25 @@ class TaskPage:
         return task.task_type in self.known
 
 
-class Output(Protocol):
-    """One method for each kind of result."""
-
-    def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:
-        """A task that will run in the background."""
-
-    def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:
-        """A task that has succeeded while we waited."""
-
-    def task(self, view: TaskRecord) -> None:
-        """One task."""
-
-    def tasks(self, page: TaskPage) -> None:
-        """Some tasks."""
-
-    def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
-        """All versions of a task, oldest first."""
-
-    def status(self, what: str) -> AbstractContextManager[None]:
-        """Something that takes a while and tells nothing meanwhile."""
-
-    def watching(self) -> AbstractContextManager[Show]:
-        """A task that is shown again and again."""
-
-    def problem(self, error: DelegationError) -> None:
-        """What went wrong and what to do next, on stderr."""
-
-
 class JsonOutput:
     """One JSON document on one line per command; of `watching`, one per view."""
 
     def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
-        self._print({**accepted.model_dump(mode="json"), "idempotency_key": key})
+        print_json({**accepted.model_dump(mode="json"), "idempotency_key": key})
 
     def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
-        self._print({**outcome.model_dump(mode="json"), "idempotency_key": key})
+        print_json({**outcome.model_dump(mode="json"), "idempotency_key": key})
 
     def task(self, view: TaskRecord) -> None:
-        self._print(view.model_dump(mode="json"))
+        print_json(view.model_dump(mode="json"))
 
     def tasks(self, page: TaskPage) -> None:
         shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
         unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
-        self._print({"tasks": shown, "unreadable": unreadable, "cursor": page.cursor})
+        print_json({"tasks": shown, "unreadable": unreadable, "cursor": page.cursor})
 
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
-        self._print({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
+        print_json({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:  # noqa: ARG002 - nothing to tell a program
@@ -97,17 +68,12 @@ class JsonOutput:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[Show]:
-        yield lambda view: self._print(view.model_dump(mode="json"))
+        yield self.task
 
     def problem(self, error: DelegationError) -> None:
         document = {"error_code": error_code(error), "message": str(error), "next_step": next_step(error)}
         task_id = getattr(error, "delegation_task_id", None) or getattr(error, "task_id", None)
-        self._print({**document, **({"task_id": task_id} if task_id else {})}, to_stderr=True)
-
-    def _print(self, document: Mapping[str, Any], *, to_stderr: bool = False) -> None:
-        stream = sys.stderr if to_stderr else sys.stdout
-        stream.write(json.dumps(document, ensure_ascii=False) + "\n")
-        stream.flush()
+        print_json({**document, **({"task_id": task_id} if task_id else {})}, sys.stderr)
 
 
 class TextOutput:
@@ -197,6 +163,16 @@ class TextOutput:
         self._err.print(Text.assemble(("Next: ", "bold"), next_step(error)), soft_wrap=True)
 
 
+Output = JsonOutput | TextOutput
+
+
+def print_json(document: Mapping[str, Any], stream: TextIO | None = None) -> None:
+    """Write a document on one line, to stdout by default."""
+    stream = stream or sys.stdout
+    stream.write(json.dumps(document, ensure_ascii=False) + "\n")
+    stream.flush()
+
+
 def error_code(error: DelegationError) -> str:
     """The machine-readable code: the service's own where it gave one."""
     told: object = getattr(error, "error_code", None)
@@ -265,4 +241,4 @@ def open_output(ctx: typer.Context, *, as_json: bool) -> Output:
 def output_of(ctx: typer.Context) -> Output:
     """The output of the command that ran, text if it did not get far enough to choose one."""
     chosen = ctx.find_root().obj
-    return chosen if isinstance(chosen, JsonOutput | TextOutput) else TextOutput()
+    return chosen if isinstance(chosen, Output) else TextOutput()

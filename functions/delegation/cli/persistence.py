@@ -1,21 +1,16 @@
 """`delegation persistence refs …`: references of the persistence tables, and the way back after a disaster."""
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import boto3
 import typer
-from botocore.exceptions import BotoCoreError
 from rich.console import Console
 from rich.table import Table
 
-from delegation.cli.errors import BadConnection
-from delegation.cli.options import JsonOption
-from delegation.cli.output import open_output
-from delegation.dynamodb import client_config
+from delegation.cli.connection import dynamodb_client
+from delegation.cli.options import JsonOption, YesOption
+from delegation.cli.output import open_output, print_json
 from delegation.persistence.backends.base import Backend, Reference
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import PersistenceProcess
@@ -57,7 +52,7 @@ def list_command(
         for one in sorted(process.backend.references(realm=realm), key=lambda one: one.key)
     ]
     if as_json:
-        _say_json({"references": [_document(one, heads) for one, heads in found]})
+        print_json({"references": [_document(one, heads) for one, heads in found]})
     else:
         _say_table(found)
 
@@ -73,7 +68,7 @@ def reset_command(
     even_if_incomplete: Annotated[
         bool, typer.Option("--even-if-incomplete", help="Also to a head of which objects are missing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     objects: ObjectsOption,
     references: ReferencesOption,
     endpoint: EndpointOption = None,
@@ -86,26 +81,18 @@ def reset_command(
         typer.confirm(f"What was committed to {name} after {head} will no longer be seen. Reset?", abort=True, err=True)
     moved = reset(store, name, head, even_if_incomplete=even_if_incomplete)
     if as_json:
-        _say_json(_document(moved, []))
+        print_json(_document(moved, []))
     else:
         Console(highlight=False).print(f"{name} points to {head}. `delegation persistence refs reset` undoes it.")
 
 
 def open_backend(objects: str, references: str, endpoint: str | None) -> Backend:
     """The two tables, with the operator's own AWS credentials. Raises BadConnection."""
-    try:
-        client: Any = boto3.client("dynamodb", endpoint_url=endpoint, config=client_config())
-    except BotoCoreError as error:
-        raise BadConnection(f"AWS: {error}", "Set AWS_REGION and your credentials as for the AWS CLI.") from error
-    return DynamoDbBackend(Calls(client), objects=objects, references=references)
+    return DynamoDbBackend(Calls(dynamodb_client(endpoint)), objects=objects, references=references)
 
 
 def _document(one: Reference, heads: Sequence[RecentHead]) -> dict[str, Any]:
     return {**asdict(one.key), "head": one.head, "version": one.version, "recent_heads": [asdict(it) for it in heads]}
-
-
-def _say_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
 def _say_table(found: Sequence[tuple[Reference, Sequence[RecentHead]]]) -> None:

@@ -1,25 +1,21 @@
 """`delegation purge`: purge a table by its metadata file, here, without service and catalog."""
 
-import json
-import sys
 import time
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from delegation.cli.errors import CommandUnavailable
-from delegation.cli.options import JsonOption
-from delegation.cli.output import output_of
-from delegation.cli.submit import at_a_terminal
+from delegation.cli.options import JsonOption, YesOption, confirm_deletion
+from delegation.cli.output import output_of, print_json
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
-from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.storage.credentials import S3Settings
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
 
@@ -27,28 +23,11 @@ REFUSED: Final = 3
 KEYS_FAILED: Final = 4
 CORRUPT: Final = 5
 _CORRUPT = (CorruptMetadata, CorruptManifestError, ManifestMismatchError, ManifestMissing, PlanTampered)
-
-
-class EngineName(StrEnum):
-    """Which engine does the work."""
-
-    INLINE = "inline"
-    SPARK = "spark"
-
-
-class OutsidePolicy(StrEnum):
-    """What happens to reachable files outside the table's own locations."""
-
-    KEEP = "keep"
-    REFUSE = "refuse"
-    DELETE = "delete"
-
-
 MetadataArgument = Annotated[
     str,
     typer.Argument(metavar="METADATA_LOCATION", show_default=False, help="The table's current metadata.json."),
 ]
-EngineOption = Annotated[EngineName, typer.Option("--engine", help="Purge in this process, or with a Spark session.")]
+EngineOption = Annotated[EngineChoice, typer.Option("--engine", help="Purge in this process, or with a Spark session.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Write the plan and delete nothing.")]
 PlanOption = Annotated[
     str | None,
@@ -64,7 +43,8 @@ S3EndpointOption = Annotated[
     typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="URL of an S3-compatible store."),
 ]
 OutsideOption = Annotated[
-    OutsidePolicy, typer.Option("--outside", help="What to do with files outside the table's own locations.")
+    Literal["keep", "refuse", "delete"],
+    typer.Option("--outside", help="What to do with files outside the table's own locations."),
 ]
 ProtectOption = Annotated[
     list[str] | None,
@@ -77,18 +57,17 @@ ProtectOption = Annotated[
 ExperimentalOption = Annotated[
     bool, typer.Option("--experimental-format", help="Try a format version that this release may not read completely.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def purge_command(
     ctx: typer.Context,
     metadata_location: MetadataArgument,
     *,
-    engine: EngineOption = EngineName.INLINE,
+    engine: EngineOption = "inline",
     dry_run: DryRunOption = False,
     plan: PlanOption = None,
     s3_endpoint: S3EndpointOption = None,
-    outside: OutsideOption = OutsidePolicy.KEEP,
+    outside: OutsideOption = "keep",
     protect: ProtectOption = None,
     experimental_format: ExperimentalOption = False,
     yes: YesOption = False,
@@ -99,11 +78,10 @@ def purge_command(
     For a table that is no longer in its catalog. Safe to interrupt: rerun the same command to resume. Exit status:
     0 done, 3 refused by a guard, 4 some keys could not be deleted, 5 corrupt metadata, 1 any other error.
     """
-    if not (yes or dry_run) and at_a_terminal():
-        question = f"This permanently deletes every file that {metadata_location} reaches. Continue?"
-        typer.confirm(question, abort=True, err=True)
-    options = PurgeOptions(outside=outside.value, dry_run=dry_run, experimental_format=experimental_format)
-    purge = DirectPurge(metadata_location, engine.value, options, tuple(protect or ()))
+    if not (yes or dry_run):
+        confirm_deletion(f"that {metadata_location} reaches")
+    options = PurgeOptions(outside=outside, dry_run=dry_run, experimental_format=experimental_format)
+    purge = DirectPurge(metadata_location, engine, options, tuple(protect or ()))
     report = _run(purge, plan, S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None))
     report.show(ctx, as_json=as_json)
     raise typer.Exit(_status(report.problem)[1])
@@ -176,7 +154,7 @@ class _Report:
         """Print the outcome, or the error and what to do next."""
         document = self.document()
         if as_json:
-            sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+            print_json(document)
         elif self.problem is not None:
             output_of(ctx).problem(self.problem)
         elif document["status"] == "PLANNED":

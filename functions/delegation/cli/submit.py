@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 
 from delegation.cli.connection import Connection
 from delegation.cli.errors import BadTableMetadata
-from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output
 from delegation.cli.tasks import watch
 from delegation.client.client import new_key
@@ -61,7 +60,6 @@ MetadataOption = Annotated[
         help="Send the table of this LoadTableResult (JSON; - is stdin) instead of loading it from the catalog.",
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def submit_command(
@@ -86,29 +84,35 @@ def submit_command(
     identifier = parse_table(table)
     asked = parse_properties(properties or ())
     connection = Connection(stack)
-    purge = purge_request(identifier, asked, _checked(key), connection, utc_now())
+    used_key = _checked(key)
+    purge = PurgeRequest(
+        realm=connection.client_settings().realm,
+        identifier=identifier,
+        properties=asked,
+        correlation_id=used_key,
+        # A key that the caller chose may be used again by a later run of the same command, whose payload then has to
+        # be the same (idempotency-key.txt, "Reuse rule"): it carries no time of its own.
+        requested_at=utc_now() if key is None else None,
+    )
     if metadata is not None:
         purge = _of_loaded(purge, read_metadata(identifier, metadata))
     dry_run = asked.get(DRY_RUN) == "true"
-    if not (yes or dry_run) and at_a_terminal():
-        typer.confirm(f"This permanently deletes every file of {identifier}. Continue?", abort=True, err=True)
+    if not (yes or dry_run):
+        confirm_deletion(f"of {identifier}")
+    _send(output, connection, purge, used_key, sync=sync, dry_run=dry_run, wait=wait)
+
+
+def _send(
+    output: Output, connection: Connection, purge: PurgeRequest, key: str, *, sync: bool, dry_run: bool, wait: bool
+) -> None:
+    client = connection.client()
     if sync:
-        _execute(output, connection, purge, dry_run=dry_run)
-    else:
-        _submit(output, connection, purge, dry_run=dry_run, wait=wait)
-
-
-def _execute(output: Output, connection: Connection, purge: PurgeRequest, *, dry_run: bool) -> None:
-    client, key = connection.client(), purge.correlation_id or new_key()
-    if purge.table is None:
-        purge = _of_loaded(purge, connection.catalog().load_table(purge.identifier, vend=False))
-    with output.status(f"Purging {purge.identifier} …"):
-        outcome = client.execute_synchronous(purge.request(synchronous=True), key=key)
-    output.outcome(outcome, key=key, dry_run=dry_run)
-
-
-def _submit(output: Output, connection: Connection, purge: PurgeRequest, *, dry_run: bool, wait: bool) -> None:
-    client, key = connection.client(), purge.correlation_id or new_key()
+        if purge.table is None:
+            purge = _of_loaded(purge, connection.catalog().load_table(purge.identifier, vend=False))
+        with output.status(f"Purging {purge.identifier} …"):
+            outcome = client.execute_synchronous(purge.request(synchronous=True), key=key)
+        output.outcome(outcome, key=key, dry_run=dry_run)
+        return
     accepted = client.submit(purge.request(), key=key)
     output.accepted(accepted, key=key, dry_run=dry_run)
     if wait:
@@ -117,28 +121,6 @@ def _submit(output: Output, connection: Connection, purge: PurgeRequest, *, dry_
 
 def _of_loaded(purge: PurgeRequest, table: LoadedTable) -> PurgeRequest:
     return purge.model_copy(update={"table": TableState.of(table)})
-
-
-def at_a_terminal() -> bool:
-    """Whether there is somebody to ask."""
-    return sys.stdin.isatty()
-
-
-def purge_request(
-    identifier: TableIdentifier, properties: dict[str, str], key: str | None, connection: Connection, now: datetime
-) -> PurgeRequest:
-    """The purge; its key is its correlation id.
-
-    A key that the caller chose may be used again by a later run of the same command, whose payload then has to be the
-    same (idempotency-key.txt, "Reuse rule"): it carries no time of its own.
-    """
-    return PurgeRequest(
-        realm=connection.client_settings().realm,
-        identifier=identifier,
-        properties=properties,
-        correlation_id=key or new_key(),
-        requested_at=None if key is not None else now,
-    )
 
 
 def parse_table(text: str) -> TableIdentifier:
@@ -189,8 +171,10 @@ def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
             )
 
 
-def _checked(key: str | None) -> str | None:
-    if key is not None and not _KEY.fullmatch(key):
+def _checked(key: str | None) -> str:
+    if key is None:
+        return new_key()
+    if not _KEY.fullmatch(key):
         raise typer.BadParameter(
             "must be 1 to 255 of a-z A-Z 0-9 _ . -, the first a letter or digit", param_hint="--key"
         )

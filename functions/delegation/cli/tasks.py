@@ -102,8 +102,7 @@ def cancel_command(
 ) -> None:
     """Have a task end as FAILURE (CANCELLED): a waiting one now, one at work at its next checkpoint."""
     output = open_output(ctx, as_json=as_json)
-    tasks = _tasks(stack, table)
-    task = _known(tasks.get(task_id))
+    tasks, task = _changeable(stack, table, task_id)
     if task.is_terminal:
         raise TaskStays(task_id, f"has ended as {task.status}", "There is nothing left to cancel.")
     output.task(TaskRecord.of(tasks.cancel(task_id).public()))
@@ -119,28 +118,25 @@ def retry_command(
 ) -> None:
     """Have a task that is FAILURE tried again, with all its attempts; a purge goes on where it stopped."""
     output = open_output(ctx, as_json=as_json)
-    tasks = _tasks(stack, table)
-    task = _known(tasks.get(task_id))
+    tasks, task = _changeable(stack, table, task_id)
     if task.status is not Status.FAILURE:
         raise TaskStays(task_id, f"is {task.status}", "Only a task that is FAILURE can be retried.")
     output.task(TaskRecord.of(tasks.retry(task_id).public()))
 
 
-def _tasks(stack: Path | None, table: str | None) -> TaskService:
-    """Tasks without a dispatch queue: what becomes due is found by the sweeper, or by a worker.
+def _changeable(stack: Path | None, table: str | None, task_id: str) -> tuple[TaskService, Task]:
+    """A task of a known behavior, and what changes it, without a dispatch queue: the sweeper or a worker finds it.
 
     Nor with the deployment's policies, for neither cancelling nor retrying asks them anything.
     """
-    policies = Policies(RetryPolicy(), {})
-    return TaskService(Connection(stack).task_store(table), policies, NoDispatchQueue(), clock=utc_now, details=DETAILS)
-
-
-def _known(task: Task) -> Task:
+    store, policies = Connection(stack).task_store(table), Policies(RetryPolicy(), {})
+    tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, details=DETAILS)
+    task = tasks.get(task_id)
     if task.task_type not in BUILT_IN_KINDS:
         raise TaskStays(
-            task.task_id, f"is of the unknown behavior {task.task_type}", "Use the release that the task belongs to."
+            task_id, f"is of the unknown behavior {task.task_type}", "Use the release that the task belongs to."
         )
-    return task
+    return tasks, task
 
 
 def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, limit: int) -> TaskPage:

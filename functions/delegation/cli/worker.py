@@ -17,6 +17,7 @@ import typer
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
+from delegation.cli.connection import first_problem
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import output_of
@@ -37,7 +38,6 @@ logger = logging.getLogger(__name__)
 MISUSE: Final = 2
 FENCED: Final = 3
 """The exit status of a worker that ended itself because the work it held would not stop with its lease."""
-_PROPERTIES: Final = "DELEGATION_PROPERTIES"
 
 
 class BadSettings(CommandError):
@@ -130,7 +130,7 @@ def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[
     if properties is not None:
         stated = read_properties(properties)
         policies_of(stated)
-        os.environ[_PROPERTIES] = json.dumps(stated)
+        os.environ["DELEGATION_PROPERTIES"] = json.dumps(stated)
     try:
         wait = parse_duration(poll)
     except ValueError as error:
@@ -141,8 +141,7 @@ def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[
         IdempotencySettings.read()
         return worker(settings, stop)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise BadSettings(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise BadSettings(first_problem(error)) from None
 
 
 def read_properties(path: Path) -> Mapping[str, str]:

@@ -76,7 +76,6 @@ def test_outside_a_checkout_the_local_stack_says_where_to_get_it(monkeypatch, tm
     result = CliRunner().invoke(build([]), ["local", "up", "--port", "1"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "Check out the source of this release" in result.stderr
-    sys.modules.pop("delegation.cli.local")
 
 
 HELP = """

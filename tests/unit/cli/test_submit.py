@@ -69,7 +69,7 @@ def test_synchronous_purge_looks_the_table_up_and_sends_no_credential(run, servi
 
 
 def test_dry_run_asks_nothing_and_does_not_advise_to_drop_the_table(run, service, polaris, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.submit.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
     planned = SUCCEEDED | {"message": "planned 7 files", "execution_result": {"files_deleted": 0, "bytes_deleted": 0}}
     service.answer("POST", SYNCHRONOUS, json_answer(200, planned))
     service.answer("POST", TASKS, json_answer(202, ACCEPTED))
@@ -175,7 +175,7 @@ def test_properties_are_name_and_value_once(texts):
 
 
 def test_at_a_terminal_the_effect_is_stated_and_asked_for(run, accepting, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.submit.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
     refused = run("submit", TABLE, "--stack", str(stack), given="n\n")
     assert refused.exit_code == 1
     assert "deletes every file of lake.sales.eu.orders" in refused.stderr
