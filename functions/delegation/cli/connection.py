@@ -1,4 +1,4 @@
-"""Where the service, its task table and the catalog are: a stack.json, or the environment."""
+"""How a command reaches the service, its task table and the catalog: by a stack.json or the environment."""
 
 import os
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from delegation.timestamps import utc_now
 
 DEFAULT_STACK = Path(".local/stack.json")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-# An emulator takes any key, so nobody's real one is sent to it, and files everything under one region.
+# An emulator accepts any key, so no real one is sent to it. The local stack creates its tables in this region.
 _EMULATED: Final[Mapping[str, str]] = {
     "region_name": "us-east-1",
     "aws_access_key_id": "operator",
@@ -37,7 +37,7 @@ _TASK_KEY: Final = [
 
 
 class Stack(BaseModel):
-    """A running system as `delegation local up` writes it to stack.json; paths in it are absolute."""
+    """A running local stack, as `delegation local up` describes it in stack.json; its paths are absolute."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
@@ -60,28 +60,30 @@ class Stack(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "Stack":
-        """Raises NotConnected when there is no such file, BadConnection when it is none of ours."""
+        """Read a stack.json; raises NotConnected if it does not exist, BadConnection if it is not valid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
             raise NotConnected(str(path)) from error
         except OSError as error:
-            raise BadConnection(f"{path} cannot be read: {error.strerror}", "Check the path and its rights.") from error
+            raise BadConnection(
+                f"{path} cannot be read: {error.strerror}", "Check the path and its permissions."
+            ) from error
         except ValidationError as error:
             raise BadConnection(
                 f"{path}: {first_problem(error)}", "Start the stack again, or name another with --stack."
             ) from None
 
     def client_settings(self) -> ClientSettings:
-        """How to reach the edge."""
+        """Return the settings of the service's client."""
         return ClientSettings(**{name: getattr(self, name) for name in ClientSettings.model_fields})
 
 
 class Connection:
-    """Opens what a command needs, when it needs it.
+    """Opens the connections of a command on demand.
 
-    The file given with --stack wins; otherwise the environment if DELEGATION_EDGE_URL (for the catalog
-    DELEGATION_POLARIS_URL) is set; otherwise `.local/stack.json`.
+    The file given with --stack takes precedence, then the environment if DELEGATION_EDGE_URL (for the catalog
+    DELEGATION_POLARIS_URL) is set, then `.local/stack.json`.
     """
 
     def __init__(self, stack: Path | None) -> None:
@@ -89,7 +91,7 @@ class Connection:
         self._named = stack is not None
 
     def client_settings(self) -> ClientSettings:
-        """How to reach the edge; raises NotConnected, BadConnection."""
+        """Return the settings of the service's client; raises NotConnected, BadConnection."""
         if self._from_environment("DELEGATION_EDGE_URL"):
             try:
                 return ClientSettings.read()
@@ -98,11 +100,11 @@ class Connection:
         return Stack.read(self._path).client_settings()
 
     def client(self) -> DelegationClient:
-        """The edge; also raises ClientMisconfigured."""
+        """Return a client of the service; also raises ClientMisconfigured."""
         return DelegationClient.connect(self.client_settings())
 
     def catalog(self) -> PolarisClient:
-        """Polaris as the caller, whose credential is `id:secret`; raises NotConnected, BadConnection."""
+        """Return a Polaris client with the caller's credential; raises NotConnected, BadConnection."""
         if self._from_environment("DELEGATION_POLARIS_URL"):
             return polaris_as(
                 os.environ["DELEGATION_POLARIS_URL"],
@@ -114,10 +116,10 @@ class Connection:
         return polaris_as(stack.polaris_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm)
 
     def task_store(self, table: str | None) -> DynamoDbTaskStore:
-        """The task table, read with the operator's own AWS credentials.
+        """Return the store over the task table, with the operator's own AWS credentials.
 
-        A `table` without a stack is one in the account that the AWS environment names; a stack without a `table` is
-        searched for it. Raises NotConnected, BadConnection, TaskTableUnknown, StoreUnavailable.
+        Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
+        it. Raises NotConnected, BadConnection, TaskTableUnknown, StoreUnavailable.
         """
         if table is not None and not self._named:
             client = dynamodb_client()
@@ -131,7 +133,7 @@ class Connection:
 
 
 def polaris_as(url: str, credential: SecretStr, *, scope: str, realm: str | None) -> PolarisClient:
-    """Polaris with a person's `id:secret`; raises BadConnection when it is not of that form."""
+    """Return a Polaris client with an `id:secret` credential; raises BadConnection for any other form."""
     client_id, separator, secret = credential.get_secret_value().partition(":")
     if not (client_id and separator and secret):
         raise BadConnection(
@@ -150,7 +152,7 @@ def polaris_as(url: str, credential: SecretStr, *, scope: str, realm: str | None
 
 
 def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
-    """A DynamoDB client with the operator's own AWS credentials, unless `identity` gives others; BadConnection."""
+    """Return a DynamoDB client with the AWS environment's region and keys, or `identity`; raises BadConnection."""
     try:
         return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config(), **identity)
     except BotoCoreError as error:
@@ -158,20 +160,22 @@ def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
 
 
 def find_task_table(client: Any) -> str:
-    """The one table with the key (task_id, version); raises TaskTableUnknown, StoreUnavailable."""
+    """Return the only table with the task table's key schema; raises TaskTableUnknown, StoreUnavailable."""
     try:
         names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
         found: list[str] = [
             name for name in names if client.describe_table(TableName=name)["Table"]["KeySchema"] == _TASK_KEY
         ]
     except (BotoCoreError, ClientError) as error:
-        raise StoreUnavailable(f"the tables cannot be listed: {type(error).__name__}") from error
+        raise StoreUnavailable(f"DynamoDB cannot list its tables: {type(error).__name__}") from error
     if len(found) != 1:
-        raise TaskTableUnknown(f"{len(found)} tables have the key of the task table: {', '.join(found) or 'none'}")
+        raise TaskTableUnknown(
+            f"{len(found)} tables have the key schema of the task table: {', '.join(found) or 'none'}"
+        )
     return found[0]
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first field and what is wrong with it, without its value."""
+    """Return the name of the first invalid field and what is wrong with it, without its value."""
     first = error.errors(include_input=False)[0]
     return f"{'.'.join(str(step) for step in first['loc']) or 'content'}: {first['msg']}"

@@ -1,4 +1,4 @@
-"""What the command itself can refuse; each says what to do next."""
+"""Errors of the command line; each message names the problem, each next step what to do about it."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from delegation.errors import DelegationError
 
 
 class CommandError(DelegationError):
-    """The root of this package's errors; `next_step` is one sentence for the person at the terminal."""
+    """The base class; `next_step` is a sentence for the person at the terminal."""
 
     code: ClassVar[str] = "COMMAND_ERROR"
 
@@ -16,26 +16,26 @@ class CommandError(DelegationError):
 
 
 class NotConnected(CommandError):
-    """There is nothing that says where the service is."""
+    """There is no stack.json, and no connection variable is set."""
 
     code = "NOT_CONNECTED"
 
-    def __init__(self, looked_at: str) -> None:
+    def __init__(self, path: str) -> None:
         super().__init__(
-            f"{looked_at} does not exist, and DELEGATION_EDGE_URL is not set",
+            f"{path} does not exist, and DELEGATION_EDGE_URL is not set",
             "Start the system with `delegation local up`, name its stack.json with --stack, or set DELEGATION_EDGE_URL "
-            "and its companions (docs/command.md).",
+            "and the other connection variables (docs/command.md).",
         )
 
 
 class BadConnection(CommandError):
-    """The connection settings are there and cannot be used."""
+    """A connection setting is missing or cannot be used."""
 
     code = "BAD_CONNECTION"
 
 
 class TaskTableUnknown(CommandError):
-    """None or several tables look like the task table."""
+    """No table, or more than one, has the key schema of the task table."""
 
     code = "TASK_TABLE_UNKNOWN"
 
@@ -44,19 +44,19 @@ class TaskTableUnknown(CommandError):
 
 
 class BadTableMetadata(CommandError):
-    """The file is not the LoadTableResult of a table."""
+    """The file given with --metadata is not a LoadTableResult."""
 
     code = "BAD_TABLE_METADATA"
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
             f"{path}: {reason}",
-            "Give what an Iceberg REST catalog answers to loadTable, or leave --metadata out.",
+            "Give the JSON that an Iceberg REST catalog returns for loadTable, or omit --metadata.",
         )
 
 
 class TaskDidNotSucceed(CommandError):
-    """The task is FAILURE."""
+    """The task that the command waited for ended as FAILURE."""
 
     code = "TASK_FAILED"
 
@@ -64,33 +64,33 @@ class TaskDidNotSucceed(CommandError):
         reason = ": ".join(part for part in (error_code, summary) if part) or "no reason recorded"
         super().__init__(
             f"task {task_id} failed: {reason}",
-            f"`delegation tasks history {task_id}` shows each attempt; the same submit goes on where it stopped.",
+            f"`delegation tasks history {task_id}` shows each attempt; submit the table again to resume the purge.",
         )
 
 
 class TaskStays(CommandError):
-    """What was asked of the task does not apply to it; nothing was written."""
+    """The task's status or type does not allow the change; nothing was written."""
 
     code = "TASK_STAYS"
 
     def __init__(self, task_id: str, reason: str, next_step: str) -> None:
-        super().__init__(f"task {task_id} {reason}; it stays as it is", next_step)
+        super().__init__(f"task {task_id} {reason}; nothing was changed", next_step)
 
 
 class TaskNotDone(CommandError):
-    """The time to wait is over and the task is still under way."""
+    """The task had no outcome when the time-out ended the wait."""
 
     code = "TASK_NOT_DONE"
 
     def __init__(self, task_id: str, status: str) -> None:
         super().__init__(
-            f"task {task_id} is {status} after the time given",
-            f"It goes on by itself: `delegation tasks watch {task_id}` follows it again.",
+            f"task {task_id} is still {status} after the time-out",
+            f"It continues to run: `delegation tasks watch {task_id}` follows it again.",
         )
 
 
 class CommandUnavailable(CommandError):
-    """The package that provides a command group lacks something."""
+    """A module that the command needs is not installed."""
 
     code = "COMMAND_UNAVAILABLE"
 

@@ -1,4 +1,4 @@
-"""`delegation local …`: part of a checkout of the source, where it starts the whole system on this machine."""
+"""`delegation local …`: starts the whole system on this machine; only in a checkout of the source code."""
 
 import sys
 from importlib import import_module

@@ -1,8 +1,7 @@
-"""The `delegation` command: what is built in, and every command group that an installed package brings.
+"""The `delegation` command: built-in commands, and the command groups of installed packages.
 
-A group is an entry point of `delegation.commands` whose value is a typer application; its name is the group's. What is
-built in is imported when it is called: `--help` names it without. Exit status: 0 done, 1 failed, 2 misuse; `purge` has
-more.
+A group is an entry point of `delegation.commands` whose value is a typer application. A built-in command is imported
+when it is called, so that `--help` is fast. Exit status: 0 done, 1 failed, 2 misuse; `purge` has more.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,43 +21,43 @@ ENTRY_POINTS: Final = "delegation.commands"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a command is: `module:attribute`, a function or a typer application, and its help in one line."""
+class LazyCommand:
+    """A command to import when it is called: `module:attribute`, a function or a typer application; its help."""
 
     target: str
     help: str
 
     def load(self) -> Any:
-        """Import it."""
+        """Import the command."""
         module, _, attribute = self.target.partition(":")
         return getattr(import_module(module), attribute)
 
 
-BUILT_IN: Final[Mapping[str, Place]] = {
-    "local": Place("delegation.cli.local:app", "Run the whole system on this machine."),
-    "persistence": Place("delegation.cli.persistence:app", "Look after the tables of the persistence layer."),
-    "purge": Place(
+BUILT_IN: Final[Mapping[str, LazyCommand]] = {
+    "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
+    "persistence": LazyCommand(
+        "delegation.cli.persistence:app",
+        "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",
+    ),
+    "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
-        "Delete all files of a table that its metadata file reaches, with your own credentials, without any service.",
+        "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
     ),
-    "submit": Place(
+    "submit": LazyCommand(
         "delegation.cli.submit:submit_command",
-        "Delete all files of a table: data, deletes, manifests, metadata. Its entry in the catalog stays.",
+        "Have the service delete all files of a table; the table's entry in the catalog stays.",
     ),
-    "tasks": Place(
-        "delegation.cli.tasks:app", "List tasks, look at one, follow it, read its history, cancel it, retry it."
-    ),
-    "worker": Place(
-        "delegation.cli.worker:worker_command",
-        "Lease tasks that are due and run them, one after the other, until SIGTERM.",
+    "tasks": LazyCommand("delegation.cli.tasks:app", "List, show, follow, cancel and retry the service's tasks."),
+    "worker": LazyCommand(
+        "delegation.cli.worker:worker_command", "Run the service's tasks in this process, one at a time, until SIGTERM."
     ),
 }
 
 
 class CommandRoot(TyperGroup):
-    """Loads a command when it is called, and turns foreseen errors into a message with a next step.
+    """Imports a command when it is called, and prints a foreseen error with a next step.
 
-    Anything else is a bug and shows its trace.
+    Any other exception is a bug and shows its traceback.
     """
 
     loaders: Mapping[str, Callable[[], Any]]
@@ -80,13 +79,13 @@ class CommandRoot(TyperGroup):
         try:
             return super().invoke(ctx)
         except DelegationError as error:
-            from delegation.cli.output import output_of  # noqa: PLC0415 - rich is not needed to say what there is
+            from delegation.cli.output import output_of  # noqa: PLC0415 - `--help` needs no rich
 
             output_of(ctx).problem(error)
             raise typer.Exit(1) from error
 
     def loaded(self, name: str) -> Any:
-        """The command itself; one whose modules are not all installed says so when it is called."""
+        """Return a command; one that cannot be imported is replaced by one that fails with the reason."""
         try:
             found = self.loaders[name]()
         except ModuleNotFoundError as error:
@@ -111,22 +110,22 @@ def _failing(name: str, error: CommandError) -> Any:
 
 
 def build(installed: Iterable[EntryPoint]) -> typer.Typer:
-    """The whole command, with the groups of `installed` beside what is built in."""
+    """Return the whole command: the built-in commands and the groups of `installed`."""
     loaders = {name: place.load for name, place in BUILT_IN.items()} | {point.name: point.load for point in installed}
     app = typer.Typer(
         name="delegation",
         cls=type("CommandRoot", (CommandRoot,), {"loaders": loaders}),
         no_args_is_help=True,
-        pretty_exceptions_enable=False,  # traces with local variables would print secrets
+        pretty_exceptions_enable=False,  # tracebacks with local variables would print secrets
     )
 
     @app.callback()
     def root() -> None:
-        """Purge Iceberg tables through the Polaris Delegation Service, and see what became of it."""
+        """Delete the files of Iceberg tables with the Polaris Delegation Service, and manage its tasks."""
 
     return app
 
 
 def main() -> None:
-    """The console script."""
+    """Run the command; the entry point of the console script."""
     build(entry_points(group=ENTRY_POINTS))()

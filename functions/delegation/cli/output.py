@@ -1,4 +1,4 @@
-"""How a command's result is shown: as text for people or as JSON for programs. Commands compute, an Output renders."""
+"""How a command's result is printed: as text for people or as JSON for programs."""
 
 import contextlib
 import json
@@ -27,9 +27,9 @@ Show = Callable[[TaskRecord], None]
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some tasks and where the list goes on, None at its end; `known` are the behaviors of this release.
+    """A page of tasks; `cursor` continues the list and is None at its end.
 
-    `unreadable` are those among them whose record this release cannot read.
+    `known` are this release's task types, `unreadable` the page's records that this release cannot read.
     """
 
     tasks: Sequence[TaskRecord]
@@ -38,12 +38,12 @@ class TaskPage:
     unreadable: Sequence[Unreadable] = ()
 
     def is_known(self, task: TaskRecord) -> bool:
-        """Whether this release knows what such a task does; one that it does not is a newer deployment's."""
+        """Return whether this release has the task's behavior; if not, the task belongs to a newer deployment."""
         return task.task_type in self.known
 
 
 class JsonOutput:
-    """One JSON document on one line per command; of `watching`, one per view."""
+    """Prints one JSON document on one line per command; while watching, one for each change of the task."""
 
     def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         print_json({**accepted.model_dump(mode="json"), "idempotency_key": key})
@@ -63,7 +63,7 @@ class JsonOutput:
         print_json({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
 
     @contextlib.contextmanager
-    def status(self, what: str) -> Iterator[None]:  # noqa: ARG002 - nothing to tell a program
+    def status(self, what: str) -> Iterator[None]:  # noqa: ARG002 - for people
         yield
 
     @contextlib.contextmanager
@@ -77,7 +77,7 @@ class JsonOutput:
 
 
 class TextOutput:
-    """Tables and a live view; colours only where the terminal has them."""
+    """Prints tables and a live view, in color where the terminal has colors."""
 
     def __init__(self) -> None:
         self._out = Console(highlight=False, soft_wrap=False)
@@ -93,9 +93,11 @@ class TextOutput:
     def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:
         result = outcome.execution_result
         counted = f"deleted {result.files_deleted:,} files, {size_text(result.bytes_deleted)}" if result else "done"
-        told = outcome.message or counted
+        summary = outcome.message or counted
         task_id = (outcome.delegation_task_id, "bold")
-        self._out.print(Text.assemble(("SUCCESS", "green"), f": {told}; task ", task_id, f" (idempotency key {key})."))
+        self._out.print(
+            Text.assemble(("SUCCESS", "green"), f": {summary}; task ", task_id, f" (idempotency key {key}).")
+        )
         if not dry_run:
             self._out.print(_ENTRY_STAYS, style="dim")
 
@@ -105,8 +107,8 @@ class TextOutput:
         table.add_column(overflow="fold")
         for name, value in view.model_dump(mode="json").items():
             if value not in (None, "", [], {}):
-                told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                table.add_row(Text(name, style="dim"), status_text(told) if name == "status" else Text(told))
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                table.add_row(Text(name, style="dim"), status_text(text) if name == "status" else Text(text))
         self._out.print(table)
 
     def tasks(self, page: TaskPage) -> None:
@@ -116,14 +118,14 @@ class TextOutput:
             table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
             for column in ("task", "status", "files", "changed"):
                 table.add_column(column, no_wrap=column in {"task", "status"}, overflow="fold")
-            form = _moment_form(page.tasks)
+            time_format = _time_format(page.tasks)
             for view in page.tasks:
-                table.add_row(*_task_row(view, form, known=page.is_known(view)))
+                table.add_row(*_task_row(view, time_format, known=page.is_known(view)))
             for one in page.unreadable:
                 table.add_row(Text.assemble((one.reason, "yellow"), "\n", (one.task_id, "dim")), "unreadable", "", "")
             self._out.print(table)
         if page.cursor is not None:
-            self._out.print(f"More: --cursor {page.cursor}", style="dim")
+            self._out.print(f"Continue with --cursor {page.cursor}", style="dim")
 
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         last = versions[-1]
@@ -140,20 +142,20 @@ class TextOutput:
     def watching(self) -> Iterator[Show]:
         watch = TaskWatch()
         if not self._out.is_terminal:
-            yield self._on_new_lines(watch)
+            yield self._line_printer(watch)
             return
         with Live(watch, console=self._out, refresh_per_second=8):
             yield watch.show
 
-    def _on_new_lines(self, watch: TaskWatch) -> Show:
-        """Where nothing can be drawn over: a line whenever it says something new."""
-        said = ""
+    def _line_printer(self, watch: TaskWatch) -> Show:
+        """Print a line whenever it differs from the last one; for output that is not a terminal."""
+        last = ""
 
         def show(view: TaskRecord) -> None:
-            nonlocal said
+            nonlocal last
             line = watch.line(view)
-            if line.plain != said:
-                said = line.plain
+            if line.plain != last:
+                last = line.plain
                 self._out.print(line, soft_wrap=True)
 
         return show
@@ -167,36 +169,36 @@ Output = JsonOutput | TextOutput
 
 
 def print_json(document: Mapping[str, Any], stream: TextIO | None = None) -> None:
-    """Write a document on one line, to stdout by default."""
+    """Write a document on one line, by default to stdout."""
     stream = stream or sys.stdout
     stream.write(json.dumps(document, ensure_ascii=False) + "\n")
     stream.flush()
 
 
 def error_code(error: DelegationError) -> str:
-    """The machine-readable code: the service's own where it gave one."""
-    told: object = getattr(error, "error_code", None)
-    return told if isinstance(told, str) else error.code
+    """Return the machine-readable code: the one that the service returned, else the error class's."""
+    returned: object = getattr(error, "error_code", None)
+    return returned if isinstance(returned, str) else error.code
 
 
 def history_table(versions: Sequence[TaskRecord]) -> Table:
-    """The versions of a task as rows: when, for how long, in which attempt, with what."""
+    """Return a table of a task's versions: when each began, how long it lasted, its attempt, files and outcome."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("version", justify="right")
     for column in ("status", "since", "lasted", "attempt", "files", "note"):
         table.add_column(column, overflow="fold", no_wrap=column in {"status", "since", "lasted"})
-    form = _moment_form(versions)
+    time_format = _time_format(versions)
     for view, after in zip(versions, [*versions[1:], None], strict=True):
-        table.add_row(*_version_row(view, after, form))
+        table.add_row(*_version_row(view, after, time_format))
     return table
 
 
-def _version_row(view: TaskRecord, after: TaskRecord | None, form: str) -> list[RenderableType]:
+def _version_row(view: TaskRecord, after: TaskRecord | None, time_format: str) -> list[RenderableType]:
     since, until = view.last_status_change_ts, after.last_status_change_ts if after else None
     return [
         str(view.version),
         status_text(view.status),
-        since.astimezone().strftime(form) if since else "",
+        since.astimezone().strftime(time_format) if since else "",
         duration_text((until - since).total_seconds()) if since and until else "",
         str(view.attempt_count),
         _files(view),
@@ -204,8 +206,8 @@ def _version_row(view: TaskRecord, after: TaskRecord | None, form: str) -> list[
     ]
 
 
-def _task_row(view: TaskRecord, form: str, *, known: bool) -> list[RenderableType]:
-    """What the task is about stands above its id, so that the id stays whole on 80 columns."""
+def _task_row(view: TaskRecord, time_format: str, *, known: bool) -> list[RenderableType]:
+    """Return a task's row, with the table's name above the id so that the id fits on 80 columns."""
     if known:
         what = Text(" ".join(part for part in (view.table, None if view.task_type == KIND else view.task_type) if part))
     else:
@@ -215,12 +217,12 @@ def _task_row(view: TaskRecord, form: str, *, known: bool) -> list[RenderableTyp
         Text.assemble(what, "\n" if what else "", (view.task_id, "dim")),
         status_text(view.status),
         _files(view),
-        changed.astimezone().strftime(form) if changed else "",
+        changed.astimezone().strftime(time_format) if changed else "",
     ]
 
 
-def _moment_form(views: Sequence[TaskRecord]) -> str:
-    """An 80-column terminal has no room for a date on each line, and tasks of one day no need of it."""
+def _time_format(views: Sequence[TaskRecord]) -> str:
+    """Return a format with the date only if the tasks changed on several days, so that rows fit on 80 columns."""
     days = {view.last_status_change_ts.astimezone().date() for view in views if view.last_status_change_ts}
     return "%H:%M:%S" if len(days) == 1 else "%m-%d %H:%M:%S"
 
@@ -232,13 +234,13 @@ def _files(view: TaskRecord) -> str:
 
 
 def open_output(ctx: typer.Context, *, as_json: bool) -> Output:
-    """The output that the caller chose; errors after this are rendered by it too."""
+    """Choose the output of a command, for its result and for the errors that follow."""
     output: Output = JsonOutput() if as_json else TextOutput()
     ctx.find_root().obj = output
     return output
 
 
 def output_of(ctx: typer.Context) -> Output:
-    """The output of the command that ran, text if it did not get far enough to choose one."""
+    """Return the output that the command chose; text if it failed before."""
     chosen = ctx.find_root().obj
     return chosen if isinstance(chosen, Output) else TextOutput()

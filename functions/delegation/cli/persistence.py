@@ -1,4 +1,4 @@
-"""`delegation persistence refs …`: references of the persistence tables, and the way back after a disaster."""
+"""`delegation persistence refs …`: list the references of the persistence tables, and reset one after a disaster."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,19 +16,25 @@ from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import PersistenceProcess
 from delegation.persistence.maintenance.recovery import RecentHead, recent_heads, reset
 
-app = typer.Typer(no_args_is_help=True, help="Look after the tables of the persistence layer.")
-refs = typer.Typer(no_args_is_help=True, help="List references, and reset one to a recent head.")
+app = typer.Typer(
+    no_args_is_help=True, help="Inspect the tables of the NoSQL persistence, and repair them after a disaster."
+)
+refs = typer.Typer(
+    no_args_is_help=True,
+    help="List the references (the pointers to the newest commits), or reset one to a recent head.",
+)
 app.add_typer(refs, name="refs")
 
 ObjectsOption = Annotated[
-    str, typer.Option("--objects-table", envvar="DELEGATION_OBJECTS_TABLE", help="The table of objects.")
+    str, typer.Option("--objects-table", envvar="DELEGATION_OBJECTS_TABLE", help="The name of the objects table.")
 ]
 ReferencesOption = Annotated[
-    str, typer.Option("--references-table", envvar="DELEGATION_REFERENCES_TABLE", help="The table of references.")
+    str,
+    typer.Option("--references-table", envvar="DELEGATION_REFERENCES_TABLE", help="The name of the references table."),
 ]
 EndpointOption = Annotated[
     str | None,
-    typer.Option("--endpoint", show_default=False, help="Another DynamoDB than that of the AWS environment."),
+    typer.Option("--endpoint", show_default=False, help="The URL of DynamoDB. Default: that of your AWS environment."),
 ]
 
 
@@ -44,7 +50,7 @@ def list_command(
     endpoint: EndpointOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List references with their recent heads, and whether everything each head needs is there."""
+    """List the references with their recent heads, and whether all objects of each head exist."""
     open_output(ctx, as_json=as_json)
     process = PersistenceProcess(open_backend(objects, references, endpoint))
     found = [
@@ -54,7 +60,7 @@ def list_command(
     if as_json:
         print_json({"references": [_document(one, heads) for one, heads in found]})
     else:
-        _say_table(found)
+        _print_table(found)
 
 
 @refs.command("reset")
@@ -62,11 +68,11 @@ def reset_command(
     ctx: typer.Context,
     realm: Annotated[str, typer.Argument(help="The realm.", show_default=False)],
     catalog: Annotated[str, typer.Argument(help="The catalog, as `refs list` shows it.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="The reference.", show_default=False)],
-    head: Annotated[int, typer.Argument(help="The recent head to go back to.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The name of the reference.", show_default=False)],
+    head: Annotated[int, typer.Argument(help="The id of the recent head to reset to.", show_default=False)],
     *,
     even_if_incomplete: Annotated[
-        bool, typer.Option("--even-if-incomplete", help="Also to a head of which objects are missing.")
+        bool, typer.Option("--even-if-incomplete", help="Reset even if objects of the head are missing.")
     ] = False,
     yes: YesOption = False,
     objects: ObjectsOption,
@@ -74,20 +80,20 @@ def reset_command(
     endpoint: EndpointOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a reference back to one of its recent heads; what was committed since is no longer seen."""
+    """Reset a reference to one of its recent heads; later commits are no longer visible."""
     open_output(ctx, as_json=as_json)
     store = PersistenceProcess(open_backend(objects, references, endpoint)).store(realm, catalog)
     if not yes:
-        typer.confirm(f"What was committed to {name} after {head} will no longer be seen. Reset?", abort=True, err=True)
+        typer.confirm(f"Commits to {name} after {head} will no longer be visible. Reset?", abort=True, err=True)
     moved = reset(store, name, head, even_if_incomplete=even_if_incomplete)
     if as_json:
         print_json(_document(moved, []))
     else:
-        Console(highlight=False).print(f"{name} points to {head}. `delegation persistence refs reset` undoes it.")
+        Console(highlight=False).print(f"{name} now points to {head}; to undo this, reset it to its former head.")
 
 
 def open_backend(objects: str, references: str, endpoint: str | None) -> Backend:
-    """The two tables, with the operator's own AWS credentials. Raises BadConnection."""
+    """Return the backend over the two tables, with the operator's own AWS credentials; raises BadConnection."""
     return DynamoDbBackend(Calls(dynamodb_client(endpoint)), objects=objects, references=references)
 
 
@@ -95,7 +101,7 @@ def _document(one: Reference, heads: Sequence[RecentHead]) -> dict[str, Any]:
     return {**asdict(one.key), "head": one.head, "version": one.version, "recent_heads": [asdict(it) for it in heads]}
 
 
-def _say_table(found: Sequence[tuple[Reference, Sequence[RecentHead]]]) -> None:
+def _print_table(found: Sequence[tuple[Reference, Sequence[RecentHead]]]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("realm", "catalog", "reference", "head", "complete"):
         table.add_column(column, no_wrap=column == "head", overflow="fold")
@@ -104,5 +110,5 @@ def _say_table(found: Sequence[tuple[Reference, Sequence[RecentHead]]]) -> None:
             name = (one.key.realm, one.key.catalog, one.key.name) if head.current else ("", "", "")
             table.add_row(*name, str(head.id), head.problem or "yes")
         if not heads:
-            table.add_row(one.key.realm, one.key.catalog, one.key.name, "-", "nothing was committed")
+            table.add_row(one.key.realm, one.key.catalog, one.key.name, "-", "no commit")
     Console(highlight=False).print(table if found else "No references.")

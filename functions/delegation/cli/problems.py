@@ -1,4 +1,4 @@
-"""One table: what a person does next about an error."""
+"""What a person should do next about each class of error."""
 
 from typing import Final
 
@@ -11,68 +11,53 @@ from delegation.tasks import errors as tasks
 from delegation.tasks.life import policy
 from delegation.worksets.errors import FilesNotDeleted
 
-_LIST: Final = "`delegation tasks list` shows the tasks there are."
-_REFS: Final = "`delegation persistence refs list` shows references, their recent heads and which are complete."
-_REPEAT: Final = "Run the same command again with the same --key: it attaches to what is under way."
+_LIST: Final = "`delegation tasks list` shows all tasks."
+_REFS: Final = "`delegation persistence refs list` shows the references and which of their recent heads are complete."
+_REPEAT: Final = "Run the same command again with the same --key: it attaches to the running task."
 
-# The first class that fits is taken, so a subclass stands before its base.
+# The first matching class counts, so a subclass precedes its base class.
 _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
-    (client.ClientMisconfigured, "Correct the setting it names (docs/command.md lists them)."),
-    (client.ServiceUnreachable, "Is the service up? `delegation local up` starts one on this machine."),
-    (
-        client.TlsRefused,
-        "Check the certificate, its key and the authority; a restarted local stack has new ones in its stack.json.",
-    ),
+    (client.ClientMisconfigured, "Correct the setting that the message names (docs/command.md lists all)."),
+    (client.ServiceUnreachable, "Check that the service is running; `delegation local up` starts one on this machine."),
+    (client.TlsRefused, "Check the certificate, its key and the CA; a local stack has new ones after a restart."),
     (client.TokenUnavailable, "Check the token URL, the client id, the secret and the scope."),
-    (client.AnswerLost, f"It may have been accepted. {_REPEAT}"),
-    (client.IdempotencyWindowExpired, f"Look before sending it again: {_LIST}"),
-    (client.PurgedNotDropped, "Drop the table from the catalog without purge; its files are gone."),
-    (client.IdempotencyKeyConflict, "Leave --key out, or use one that was never used."),
+    (client.AnswerLost, f"The request may have been accepted. {_REPEAT}"),
+    (client.IdempotencyWindowExpired, f"Check whether the task exists before you submit again: {_LIST}"),
+    (client.PurgedNotDropped, "Drop the table from the catalog without purge; its files are deleted."),
+    (client.IdempotencyKeyConflict, "Omit --key, or use a new key."),
     (client.InvalidRequest, "Correct the field that the message names."),
-    (client.NotAuthenticated, "Check that the token issuer is the one the deployment trusts, and the clock."),
-    (
-        client.NotPermitted,
-        "Check the realm, the scope of the token and which client certificate the deployment admits.",
-    ),
+    (client.NotAuthenticated, "Check that the deployment trusts the token's issuer, and this machine's clock."),
+    (client.NotPermitted, "Check the realm, the token's scope and which client certificate is admitted."),
     (client.NotFound, f"Check the name or id. {_LIST}"),
-    (client.Conflict, f"Something about the table stands against it. {_LIST}"),
-    (client.RequestStillRunning, "`delegation tasks watch ID` follows it."),
-    (
-        client.TaskFailed,
-        "`delegation tasks history ID` shows each attempt; the same submit goes on where it stopped.",
-    ),
+    (client.Conflict, f"Resolve what the message names about the table, then submit again. {_LIST}"),
+    (client.RequestStillRunning, "`delegation tasks watch ID` follows the task."),
+    (client.TaskFailed, "`delegation tasks history ID` shows each attempt; submit the table again to resume."),
     (client.ServiceFailed, f"Try again in a moment. {_REPEAT}"),
-    (client.DelegationClientError, "Check that the address is the delegation service's, base path included."),
+    (client.DelegationClientError, "Check the service's address, with its base path /delegation-service/api."),
     (persistence.ReferenceNotFound, _REFS),
     (persistence.HeadNotListed, _REFS),
-    (persistence.HeadIncomplete, f"Take another head. {_REFS}"),
-    (persistence.StaleObject, f"Somebody commits to it: look again. {_REFS}"),
+    (persistence.HeadIncomplete, f"Choose another head. {_REFS}"),
+    (persistence.StaleObject, f"Another process committed meanwhile; check the heads and reset again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
-    (purge.PlanOfAnotherTable, "Name the place of this table's own plan with --plan, or an empty one."),
-    (GuardRefused, "The table is whole; docs/architecture.md §5 says what each guard wants."),
-    (
-        FilesNotDeleted,
-        "The full list lies beside the plan, below `failed`; mend the cause and run the same command again.",
-    ),
+    (purge.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
+    (GuardRefused, "Nothing was deleted; docs/architecture.md, Purging, has the setting of each guard."),
+    (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
-    (policy.InvalidProperty, "Correct the property that it names."),
-    (tasks.MalformedRecord, "A newer release wrote it: use that release's command."),
+    (policy.InvalidProperty, "Correct the property that the message names."),
+    (tasks.MalformedRecord, "A newer release wrote the record: use that release's command."),
     (tasks.StoreUnavailable, "Check the table's name, the endpoint, the region and your AWS credentials."),
-    (
-        polaris.NoSuchTable,
-        "Check the name: CATALOG.NAMESPACE.TABLE; a name that holds a dot goes between `backquotes`.",
-    ),
-    (polaris.NoSuchNamespace, "Check the namespace; levels are separated by dots."),
+    (polaris.NoSuchTable, "Check the name CATALOG.NAMESPACE.TABLE; put `backquotes` around a part with a dot."),
+    (polaris.NoSuchNamespace, "Check the namespace; dots separate its levels."),
     (polaris.NoSuchCatalog, "Check the catalog, the first part of the name."),
-    (polaris.TableMetadataMissing, "The table's files are gone already; drop it from the catalog without purge."),
-    (polaris.PolarisForbidden, "Ask for the privilege in Polaris (docs/architecture.md, Privileges)."),
-    (polaris.PolarisError, "Check Polaris' address and your credential there."),
+    (polaris.TableMetadataMissing, "The table's files are already deleted; drop it from the catalog without purge."),
+    (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture.md, Trust)."),
+    (polaris.PolarisError, "Check the address of Polaris and your credential there."),
 )
-_OTHERWISE: Final = "Run it again; if it stays, open an issue with this message."
+_OTHERWISE: Final = "Run the command again; if the error remains, open an issue with this message."
 
 
 def next_step(error: DelegationError) -> str:
-    """What to do about it, one sentence or two; an error of another package may bring its own as `next_step`."""
+    """Return one or two sentences; an error of another package may have its own as `next_step`."""
     own: object = getattr(error, "next_step", None)
     if isinstance(own, str):
         return own

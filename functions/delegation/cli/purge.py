@@ -1,4 +1,4 @@
-"""`delegation purge`: purge a table by its metadata file, here, without service and catalog."""
+"""`delegation purge`: purge a table in this process from its metadata file, without service and catalog."""
 
 import time
 from dataclasses import dataclass
@@ -28,19 +28,19 @@ MetadataArgument = Annotated[
     typer.Argument(metavar="METADATA_LOCATION", show_default=False, help="The table's current metadata.json."),
 ]
 EngineOption = Annotated[EngineChoice, typer.Option("--engine", help="Purge in this process, or with a Spark session.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Write the plan and delete nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Write the plan and an estimate; delete nothing.")]
 PlanOption = Annotated[
     str | None,
     typer.Option(
         "--plan",
         metavar="DIR_OR_URI",
         show_default=False,
-        help="Where to write plan and receipt; a plan that exists there is executed. Default: ./delegation-plans/ID.",
+        help="Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
     ),
 ]
 S3EndpointOption = Annotated[
     str | None,
-    typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="URL of an S3-compatible store."),
+    typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="The URL of an S3-compatible store."),
 ]
 OutsideOption = Annotated[
     Literal["keep", "refuse", "delete"],
@@ -73,10 +73,11 @@ def purge_command(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete all files of a table that its metadata file reaches, with your own credentials, without any service.
+    """Delete all files of a table from its metadata.json alone: with your own credentials, without the service.
 
-    For a table that is no longer in its catalog. Safe to interrupt: rerun the same command to resume. Exit status:
-    0 done, 3 refused by a guard, 4 some keys could not be deleted, 5 corrupt metadata, 1 any other error.
+    For a table that is no longer in its catalog. Safe to interrupt: rerun the
+    same command to resume. Exit status: 0 done, 3 refused by a guard, 4 some
+    keys could not be deleted, 5 corrupt metadata, 1 any other error.
     """
     if not (yes or dry_run):
         confirm_deletion(f"that {metadata_location} reaches")
@@ -120,7 +121,7 @@ def _status(problem: DelegationError | None) -> tuple[str, int]:
 
 @dataclass
 class _Report:
-    """How far a purge came, and why it ended there."""
+    """What a purge has done, and the error that ended it."""
 
     engine: str
     plan: str | None
@@ -130,7 +131,7 @@ class _Report:
     seconds: float = 0.0
 
     def document(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
+        """Return the object that `--json` prints."""
         run, result, problem = self.run, self.result, self.problem
         done = result or (run.attempt.reported if run and run.attempt else None)
         counts = {finding.code: finding.count for finding in result.findings} if result else {}
@@ -151,7 +152,7 @@ class _Report:
         return document | {"message": str(problem)} if problem else document
 
     def show(self, ctx: typer.Context, *, as_json: bool) -> None:
-        """Print the outcome, or the error and what to do next."""
+        """Print the outcome, or the error with its next step."""
         document = self.document()
         if as_json:
             print_json(document)

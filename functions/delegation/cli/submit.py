@@ -1,4 +1,4 @@
-"""`delegation submit`: have a table's files purged."""
+"""`delegation submit`: submit the purge of a table to the service."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.timestamps import utc_now
 from delegation.wire.purges import PurgeRequest, TableState
 
-# The pattern and length that idempotency-key.txt gives the header.
+# Idempotency-Key proposal, API Design: the pattern and length of the header.
 _KEY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}", re.ASCII)
 _NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
 
@@ -31,25 +31,27 @@ TableArgument = Annotated[
     typer.Argument(
         metavar="CATALOG.NAMESPACE.TABLE",
         show_default=False,
-        help="The table; further namespace levels are separated by dots; put `backquotes` around a name with a dot.",
+        help="The table. Dots separate namespace levels; put `backquotes` around a name that contains a dot.",
     ),
 ]
 SyncOption = Annotated[
     bool,
-    typer.Option("--sync/--async", help="Wait in one call for the outcome, or run the task in the background."),
+    typer.Option("--sync/--async", help="Wait in one call for the outcome, or have the task run in the background."),
 ]
 KeyOption = Annotated[
     str | None,
     typer.Option(
         "--key",
         show_default=False,
-        help="The idempotency key; the same command with the same key is the same purge. Default: a new UUID.",
+        help="The idempotency key: repeating the command with it starts no second purge. Default: a new UUID.",
     ),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")]
 PropertyOption = Annotated[
     list[str] | None,
-    typer.Option("--property", metavar="NAME=VALUE", help="A property of the purge; may be repeated."),
+    typer.Option(
+        "--property", metavar="NAME=VALUE", help="A property of the purge, such as dry-run=true; may be repeated."
+    ),
 ]
 MetadataOption = Annotated[
     str | None,
@@ -57,7 +59,7 @@ MetadataOption = Annotated[
         "--metadata",
         metavar="FILE",
         show_default=False,
-        help="Send the table of this LoadTableResult (JSON; - is stdin) instead of loading it from the catalog.",
+        help="Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
     ),
 ]
 
@@ -75,28 +77,29 @@ def submit_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete all files of a table: data, deletes, manifests, metadata. Its entry in the catalog stays.
+    """Have the service delete all files of a table; the table's entry in the catalog stays.
 
-    With --sync the exit status is 1 if the purge failed, with --async only if the task was not accepted (or, with
-    --wait, if it failed).
+    Deletes data files, delete files, manifests and metadata. Once the task is
+    SUCCESS, drop the entry in the catalog, without purge. Exit status: 1 if the
+    task was not accepted or, with --sync or --wait, if the purge failed.
     """
     output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
-    asked = parse_properties(properties or ())
+    purge_properties = parse_properties(properties or ())
     connection = Connection(stack)
     used_key = _checked(key)
     purge = PurgeRequest(
         realm=connection.client_settings().realm,
         identifier=identifier,
-        properties=asked,
+        properties=purge_properties,
         correlation_id=used_key,
-        # A key that the caller chose may be used again by a later run of the same command, whose payload then has to
-        # be the same (idempotency-key.txt, "Reuse rule"): it carries no time of its own.
+        # A caller may repeat the command with its own key, and a key requires the same payload each time
+        # (Idempotency-Key proposal, API Design, "Reuse rule"), so the payload then has no time.
         requested_at=utc_now() if key is None else None,
     )
     if metadata is not None:
         purge = _of_loaded(purge, read_metadata(identifier, metadata))
-    dry_run = asked.get(DRY_RUN) == "true"
+    dry_run = purge_properties.get(DRY_RUN) == "true"
     if not (yes or dry_run):
         confirm_deletion(f"of {identifier}")
     _send(output, connection, purge, used_key, sync=sync, dry_run=dry_run, wait=wait)
@@ -124,7 +127,7 @@ def _of_loaded(purge: PurgeRequest, table: LoadedTable) -> PurgeRequest:
 
 
 def parse_table(text: str) -> TableIdentifier:
-    """`catalog.level.level.table`, each part plain or between backquotes; raises BadParameter."""
+    """Parse `catalog.level.level.table`, each part plain or between backquotes; raises BadParameter."""
     parts: list[str] = []
     at = 0
     while at < len(text) and (part := _NAME_PART.match(text, at)):
@@ -139,20 +142,20 @@ def parse_table(text: str) -> TableIdentifier:
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:
-    """`name=value` each; raises BadParameter, also for a name that is given twice."""
+    """Parse texts of the form `name=value`; raises BadParameter, also for a repeated name."""
     found: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not (name and separator):
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
         if name in found:
-            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--property")
+            raise typer.BadParameter(f"{name!r} occurs twice", param_hint="--property")
         found[name] = value
     return found
 
 
 def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
-    """The table of a LoadTableResult in a file; credentials in it are left behind. Raises BadTableMetadata."""
+    """Read the table of a LoadTableResult from a file, without its credentials; raises BadTableMetadata."""
     try:
         document: Any = json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -176,6 +179,6 @@ def _checked(key: str | None) -> str:
         return new_key()
     if not _KEY.fullmatch(key):
         raise typer.BadParameter(
-            "must be 1 to 255 of a-z A-Z 0-9 _ . -, the first a letter or digit", param_hint="--key"
+            "must be 1 to 255 characters of a-z A-Z 0-9 _ . -, beginning with a letter or digit", param_hint="--key"
         )
     return key

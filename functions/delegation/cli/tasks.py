@@ -1,6 +1,6 @@
-"""`delegation tasks …`: look at tasks, cancel and retry them.
+"""`delegation tasks …`: list, show, follow, cancel and retry tasks.
 
-`show` and `watch` ask the service; the others use the task table itself, as the operator.
+`show` and `watch` call the service; the others use the task table with the operator's own AWS credentials.
 """
 
 from pathlib import Path
@@ -24,9 +24,7 @@ from delegation.wire.tasks import TaskRecord
 from delegation.wiring.deployment import BUILT_IN_KINDS
 from delegation.wiring.tasks import DETAILS
 
-app = typer.Typer(
-    no_args_is_help=True, help="List tasks, look at one, follow it, read its history, cancel it, retry it."
-)
+app = typer.Typer(no_args_is_help=True, help="List, show, follow, cancel and retry the service's tasks.")
 
 _PAGE = 100
 
@@ -36,17 +34,18 @@ def list_command(
     ctx: typer.Context,
     *,
     status: Annotated[
-        list[Status] | None, typer.Option("--status", help="Only tasks of this status; may be repeated.")
+        list[Status] | None, typer.Option("--status", help="Only tasks with this status; may be repeated.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many tasks.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Go on where an earlier list ended.", show_default=False)
+        str | None,
+        typer.Option("--cursor", help="Continue an earlier list; it printed the cursor.", show_default=False),
     ] = None,
     stack: StackOption = None,
     table: TableOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks, in no particular order, with where each one stands."""
+    """List tasks with their status, in no particular order."""
     output = open_output(ctx, as_json=as_json)
     store = Connection(stack).task_store(table)
     output.tasks(collect(store, wanted=frozenset(status or Status), cursor=cursor, limit=limit))
@@ -54,7 +53,7 @@ def list_command(
 
 @app.command("show")
 def show_command(ctx: typer.Context, task_id: TaskId, stack: StackOption = None, as_json: JsonOption = False) -> None:
-    """Show every field of a task as the service tells it."""
+    """Show every field of a task, as the service returns it."""
     output = open_output(ctx, as_json=as_json)
     output.task(Connection(stack).client().task(task_id))
 
@@ -65,16 +64,18 @@ def watch_command(
     task_id: TaskId,
     *,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between two looks.")
+        float, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between two polls.")
     ] = 1.0,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", min=0.0, show_default=False, help="Give up after this many seconds, with status 1."),
+        typer.Option(
+            "--timeout", min=0.0, show_default=False, help="Stop watching after this many seconds, with exit status 1."
+        ),
     ] = None,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a task until it has an outcome; the exit status is 1 if that is FAILURE."""
+    """Follow a task until it has an outcome; the exit status is 1 if the outcome is FAILURE."""
     output = open_output(ctx, as_json=as_json)
     watch(output, Connection(stack).client(), task_id, interval_seconds=interval, timeout_seconds=timeout)
 
@@ -87,7 +88,7 @@ def history_command(
     table: TableOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every version of a task: when it came about, how long it lasted, why it ended."""
+    """Show every version of a task: when it began, how long it lasted and why it ended."""
     output = open_output(ctx, as_json=as_json)
     output.history(task_id, versions_of(Connection(stack).task_store(table), task_id))
 
@@ -100,7 +101,7 @@ def cancel_command(
     table: TableOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a task end as FAILURE (CANCELLED): a waiting one now, one at work at its next checkpoint."""
+    """Cancel a task: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint."""
     output = open_output(ctx, as_json=as_json)
     tasks, task = _changeable(stack, table, task_id)
     if task.is_terminal:
@@ -116,33 +117,33 @@ def retry_command(
     table: TableOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a task that is FAILURE tried again, with all its attempts; a purge goes on where it stopped."""
+    """Retry a failed task with a fresh attempt budget; a purge resumes where it stopped."""
     output = open_output(ctx, as_json=as_json)
     tasks, task = _changeable(stack, table, task_id)
     if task.status is not Status.FAILURE:
-        raise TaskStays(task_id, f"is {task.status}", "Only a task that is FAILURE can be retried.")
+        raise TaskStays(task_id, f"is {task.status}", "Only a FAILURE task can be retried.")
     output.task(TaskRecord.of(tasks.retry(task_id).public()))
 
 
 def _changeable(stack: Path | None, table: str | None, task_id: str) -> tuple[TaskService, Task]:
-    """A task of a known behavior, and what changes it, without a dispatch queue: the sweeper or a worker finds it.
+    """Return a task and the service that may change it; raises TaskStays if this release lacks the task's behavior.
 
-    Nor with the deployment's policies, for neither cancelling nor retrying asks them anything.
+    It needs no dispatch queue, because the sweeper or a worker finds the task, and reads no retry policy.
     """
     store, policies = Connection(stack).task_store(table), Policies(RetryPolicy(), {})
     tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, details=DETAILS)
     task = tasks.get(task_id)
     if task.task_type not in BUILT_IN_KINDS:
         raise TaskStays(
-            task_id, f"is of the unknown behavior {task.task_type}", "Use the release that the task belongs to."
+            task_id, f"has the unknown behavior {task.task_type}", "Use the release that submitted the task."
         )
     return tasks, task
 
 
 def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, limit: int) -> TaskPage:
-    """Up to `limit` heads of the wanted statuses, reading a page at a time; the cursor is the last one's id.
+    """Return up to `limit` tasks with the wanted statuses; the cursor is the id of the last one.
 
-    What cannot be read may have any status, so it is listed whatever is wanted.
+    A record that cannot be read may have any status, so it is always listed.
     """
     found: list[TaskRecord] = []
     unreadable: list[Unreadable] = []
@@ -162,7 +163,7 @@ def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, 
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:
-    """All rows of a task, oldest first; raises TaskNotFound."""
+    """Return all versions of a task, oldest first; raises TaskNotFound."""
     found: list[TaskRecord] = []
     while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
         found += [TaskRecord.of(row.public()) for row in rows]
@@ -179,7 +180,7 @@ def watch(
     interval_seconds: float = 1.0,
     timeout_seconds: float | None = None,
 ) -> TaskRecord:
-    """Show a task until it is terminal; raises TaskDidNotSucceed, and TaskNotDone when the time-out comes first."""
+    """Show a task until it is terminal; raises TaskDidNotSucceed, or TaskNotDone after the time-out."""
     with output.watching() as show:
         for view in client.follow(task_id, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds):
             show(view)

@@ -1,4 +1,4 @@
-"""A task while it runs: a renderable for people that follows the views it is shown."""
+"""The live view of a task, and how statuses, sizes and durations are printed."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,12 +22,12 @@ STYLES = {
 
 
 def status_text(status: str) -> Text:
-    """A status in its colour; one that a later release adds stays plain."""
+    """Return a status in its color; one that a later release adds stays plain."""
     return Text(status, style=STYLES.get(status, ""))
 
 
 def size_text(count: int) -> str:
-    """Bytes in binary units: `1.5 MiB`."""
+    """Return bytes in binary units: `1.5 MiB`."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
@@ -37,7 +37,7 @@ def size_text(count: int) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """`1.2 s`, `3 min 05 s`, `2 h 07 min`."""
+    """Return a duration like `1.2 s`, `3 min 05 s` or `2 h 07 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -47,9 +47,9 @@ def duration_text(seconds: float) -> str:
 
 
 class TaskWatch:
-    """What `tasks watch` draws: table, versions as they appear, progress. Show it each view, oldest first.
+    """Draws a task for `tasks watch`: its table, versions and progress. Pass it each record, oldest first.
 
-    Versions that came and went between two looks are counted, not invented: `tasks history` has them all.
+    Versions that existed only between two polls are counted: `tasks history` has them all.
     """
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -62,15 +62,15 @@ class TaskWatch:
         self._versions.setdefault(view.version, (view.status, view.last_status_change_ts))
 
     def line(self, view: TaskRecord) -> Text:
-        """The same on one line, for where nothing can be drawn over."""
+        """Return the task on one line, for output that is not a terminal."""
         return Text.assemble(
-            self._standing(view), ": ", self._counts(view), f" ({view.error_code})" if view.error_code else ""
+            self._status_line(view), ": ", self._counts(view), f" ({view.error_code})" if view.error_code else ""
         )
 
     def __rich__(self) -> RenderableType:
         view = self._view
         if view is None:
-            return Text("asking …", style="dim")
+            return Text("Waiting for the first answer …", style="dim")
         return Panel(
             Group(self._heading(view), self._progress(view), self._history()),
             title=Text(view.table or view.task_type, style="bold"),
@@ -82,9 +82,9 @@ class TaskWatch:
     def _heading(self, view: TaskRecord) -> RenderableType:
         note = view.result_summary or view.error_code
         about = [Text(note, style="dim")] if note else []
-        return Group(Text(view.task_id, style="dim"), self._standing(view), *about)
+        return Group(Text(view.task_id, style="dim"), self._status_line(view), *about)
 
-    def _standing(self, view: TaskRecord) -> Text:
+    def _status_line(self, view: TaskRecord) -> Text:
         parts = [status_text(view.status), Text(f"version {view.version}"), Text(f"attempt {view.attempt_count}")]
         if view.engine:
             parts.append(Text(f"{view.engine} engine"))
@@ -105,21 +105,21 @@ class TaskWatch:
 
     def _counts(self, view: TaskRecord) -> str:
         of = "?" if view.files_planned is None else f"{view.files_planned:,}"
-        told = f"{view.files_deleted:,} of {of} files, {size_text(view.bytes_deleted)}"
+        counts = f"{view.files_deleted:,} of {of} files, {size_text(view.bytes_deleted)}"
         if view.files_failed:
-            told += f", {view.files_failed:,} failed"
+            counts += f", {view.files_failed:,} failed"
         if view.files_per_second and not view.is_terminal:
-            told += f", {view.files_per_second:,} a second"
+            counts += f", {view.files_per_second:,} a second"
         if view.eta_ts is not None and not view.is_terminal:
-            told += f", about {duration_text(max(0.0, (view.eta_ts - self._clock()).total_seconds()))} left"
-        return told
+            counts += f", about {duration_text(max(0.0, (view.eta_ts - self._clock()).total_seconds()))} left"
+        return counts
 
     def _history(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         last = 0
         for version, (status, since) in sorted(self._versions.items()):
             if last and version > last + 1:
-                table.add_row(Text("…", style="dim"), Text(f"{version - last - 1} between two looks", style="dim"), "")
+                table.add_row(Text("…", style="dim"), Text(f"{version - last - 1} between two polls", style="dim"), "")
             at = since.astimezone().strftime("%H:%M:%S") if since else ""
             table.add_row(Text(f"{version}", style="dim"), status_text(status), Text(at, style="dim"))
             last = version

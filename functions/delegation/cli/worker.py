@@ -1,4 +1,4 @@
-"""`delegation worker`: a plain process that leases tasks and runs them, for Kubernetes or a laptop."""
+"""`delegation worker`: a plain process that leases tasks and runs them, on Kubernetes or a laptop."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from delegation.cli.connection import first_problem
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
-from delegation.cli.output import output_of
+from delegation.cli.output import open_output
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.policy import InvalidProperty
@@ -37,38 +37,39 @@ from delegation.wiring.worker import worker
 logger = logging.getLogger(__name__)
 MISUSE: Final = 2
 FENCED: Final = 3
-"""The exit status of a worker that ended itself because the work it held would not stop with its lease."""
+"""The exit status of a worker that ended itself because its work did not stop when its lease ended."""
 
 
 class BadSettings(CommandError):
-    """The worker cannot start with these settings."""
+    """A setting of the worker is missing or invalid."""
 
     code = "BAD_SETTINGS"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, "Correct it and start again; docs/command.md lists what a worker reads.")
+        super().__init__(reason, "Correct the setting and start the worker again; docs/workers.md lists all settings.")
 
 
 def worker_command(
     ctx: typer.Context,
     properties: Annotated[
         Path | None,
-        typer.Option(help="Properties of the service, as a Java properties file or a JSON object.", dir_okay=False),
+        typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False),
     ] = None,
-    poll: Annotated[str, typer.Option(help="How long to wait when no task is due, like 5s.")] = "5s",
-    as_json: JsonOption = False,  # noqa: ARG001 - read from the context
+    poll: Annotated[str, typer.Option(help="How long to wait when no task is due.")] = "5s",
+    as_json: JsonOption = False,
 ) -> None:
-    """Lease tasks that are due and run them, one after the other, until SIGTERM.
+    """Run the service's tasks in this process, one at a time, until SIGTERM.
 
-    Any number of workers share the task table and nothing else. On SIGTERM or Ctrl-C the current task is handed over
-    to another worker at its next checkpoint.
+    Any number of workers may run beside each other; they share the task table.
+    On SIGTERM or Ctrl-C the worker hands its task over at the next checkpoint.
     """
+    output = open_output(ctx, as_json=as_json)
     stop = _Stop()
     with stop.on_signals():
         try:
             deployed, stop.worker = _worker(properties, poll, stop.event)
         except (BadSettings, BadPlugin, InvalidProperty) as error:
-            output_of(ctx).problem(error)
+            output.problem(error)
             raise typer.Exit(MISUSE) from error
         _log_to_stderr()
         logger.info("started", extra={"action": "start", "owner": stop.worker.owner})
@@ -78,12 +79,12 @@ def worker_command(
         except WorkOutlivedLease as error:
             logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
             logging.shutdown()
-            # Nothing else stops a thread: another worker may begin the same task in a moment.
+            # Only ending the process stops the thread, and another worker may start the same task now.
             os._exit(FENCED)
 
 
 class _Stop:
-    """SIGTERM and SIGINT, also while the worker is still being made."""
+    """Stops the worker on SIGTERM or SIGINT, also before the worker exists."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -91,7 +92,7 @@ class _Stop:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Stop on a signal; afterwards signals do what they did before."""
+        """Stop the worker on a signal; afterwards restore the previous signal handlers."""
         before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -100,7 +101,7 @@ class _Stop:
                 signal.signal(number, handler)
 
     def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
-        # In a thread: the main one may hold the lock of the event that is to be set.
+        # In a thread, because the main thread may hold the lock of the event that is to be set.
         threading.Thread(target=self._stop).start()
 
     def _stop(self) -> None:
@@ -110,7 +111,7 @@ class _Stop:
 
 
 def _log_to_stderr() -> None:
-    """One JSON object a line, as the service's functions log."""
+    """Log JSON objects, one a line, as the service's Lambda functions do."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LambdaPowertoolsFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -118,7 +119,7 @@ def _log_to_stderr() -> None:
 
 
 def _ensure_maintenance(deployed: DeployedTasks) -> None:
-    """Where no sweeper does: the task recurs by itself from then on."""
+    """Submit the recurring maintenance task, in case no sweeper has done so."""
     try:
         ensure_submitted(deployed.tasks, store_maintenance(deployed))
     except TaskError as error:
@@ -126,11 +127,11 @@ def _ensure_maintenance(deployed: DeployedTasks) -> None:
 
 
 def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
-    """A worker by the environment, whose properties those of the file replace; checked before anything is leased."""
+    """Create a worker from the environment, with the properties of the file if given; raises BadSettings."""
     if properties is not None:
-        stated = read_properties(properties)
-        policies_of(stated)
-        os.environ["DELEGATION_PROPERTIES"] = json.dumps(stated)
+        given = read_properties(properties)
+        policies_of(given)
+        os.environ["DELEGATION_PROPERTIES"] = json.dumps(given)
     try:
         wait = parse_duration(poll)
     except ValueError as error:
@@ -145,11 +146,11 @@ def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[
 
 
 def read_properties(path: Path) -> Mapping[str, str]:
-    """A JSON object of texts, or lines `name=value` (`name: value`, `#` and `!` begin comments); BadSettings."""
+    """Read a JSON object of strings, or lines `name=value` or `name: value` (`#`, `!`: comment); raises BadSettings."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSettings(f"{path}: {type(error).__name__}") from None
+        raise BadSettings(f"{path} cannot be read: {type(error).__name__}") from None
     if text.lstrip().startswith("{"):
         return _json_properties(path, text)
     found: dict[str, str] = {}
@@ -159,7 +160,7 @@ def read_properties(path: Path) -> Mapping[str, str]:
             continue
         at = min((stripped.index(mark) for mark in "=:" if mark in stripped), default=0)
         if at == 0:
-            raise BadSettings(f"{path}, line {number}: not name=value")
+            raise BadSettings(f"{path}, line {number} is not name=value")
         found[stripped[:at].strip()] = stripped[at + 1 :].strip()
     return found
 
@@ -168,8 +169,8 @@ def _json_properties(path: Path, text: str) -> Mapping[str, str]:
     try:
         document: Any = json.loads(text)
     except ValueError as error:
-        raise BadSettings(f"{path}: not JSON: {error}") from None
+        raise BadSettings(f"{path} is not JSON: {error}") from None
     for name, value in document.items():
         if not isinstance(value, str):
-            raise BadSettings(f"{path}: {name}: not a text")
+            raise BadSettings(f"{path}: the value of {name} is not a string")
     return {str(name): str(value) for name, value in document.items()}

@@ -16,8 +16,8 @@ IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(monkeypatch, tmp_path):
-    """No stack, no settings of whoever runs the tests, a terminal wide enough for any table."""
+def no_settings(monkeypatch, tmp_path):
+    """Remove the environment's settings and any stack, and make the terminal wide enough for any table."""
     for name in ("DELEGATION_EDGE_URL", "DELEGATION_STACK", "DELEGATION_TASKS_TABLE", "DELEGATION_POLARIS_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
@@ -26,7 +26,7 @@ def elsewhere(monkeypatch, tmp_path):
 
 @pytest.fixture
 def run() -> Callable[..., Result]:
-    """The command, without the groups that other packages bring."""
+    """Run the command without the groups of other packages."""
 
     def run(*words: str, given: str | None = None) -> Result:
         result = CliRunner().invoke(build(()), words, input=given)
@@ -39,7 +39,7 @@ def run() -> Callable[..., Result]:
 
 @pytest.fixture
 def stack(tmp_path) -> Path:
-    """A stack.json whose addresses lead nowhere."""
+    """A stack.json with unreachable addresses."""
     path = tmp_path / "stack.json"
     path.write_text(
         json.dumps(
@@ -69,7 +69,7 @@ def stack(tmp_path) -> Path:
 
 @pytest.fixture
 def service(monkeypatch) -> Service:
-    """The edge that every command talks to."""
+    """The service that every command calls."""
     service = Service()
     monkeypatch.setattr(Connection, "client", lambda _self: service.client)
     return service
@@ -77,7 +77,7 @@ def service(monkeypatch) -> Service:
 
 @pytest.fixture
 def polaris(monkeypatch) -> Server:
-    """The catalog that `submit --sync` looks the table up in."""
+    """The catalog from which `submit --sync` loads the table."""
     server = Server()
     server.answer("GET", "/api/catalog/v1/config", raw_json('{"overrides": {"prefix": "lake"}}'))
     server.answer("GET", IN_CATALOG, table_answer())

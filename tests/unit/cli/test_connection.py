@@ -36,11 +36,11 @@ def test_stack_hides_its_secrets(stack):
     assert "hunter3" not in shown
 
 
-def test_named_stack_wins_over_the_environment(stack, environment):
+def test_named_stack_precedes_the_environment(stack, environment):
     assert Connection(stack).client_settings().edge_url == "https://edge.test/delegation-service/api"
 
 
-def test_environment_wins_over_the_default_stack(stack, environment, tmp_path):
+def test_environment_precedes_the_default_stack(stack, environment, tmp_path):
     (tmp_path / ".local").mkdir()
     stack.rename(tmp_path / ".local" / "stack.json")
     assert Connection(None).client_settings().realm == "OTHER"
@@ -54,20 +54,20 @@ def test_default_stack_is_found_in_the_working_directory(stack, tmp_path):
     assert settings.client_secret.get_secret_value() == "hunter2"
 
 
-def test_nothing_to_connect_to_names_the_ways_out(tmp_path):
+def test_without_stack_or_environment_the_next_step_names_both(tmp_path):
     with pytest.raises(NotConnected) as caught:
         Connection(None).client_settings()
     assert "delegation local up" in caught.value.next_step
     assert "--stack" in caught.value.next_step
 
 
-def test_named_stack_that_is_absent_is_told(tmp_path, environment):
-    with pytest.raises(NotConnected, match=r"gone\.json"):
-        Connection(tmp_path / "gone.json").client_settings()
+def test_missing_named_stack_is_reported(tmp_path, environment):
+    with pytest.raises(NotConnected, match=r"missing\.json"):
+        Connection(tmp_path / "missing.json").client_settings()
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"client_secret": "hunter2"}'])
-def test_broken_stack_is_told_without_its_secrets(stack, content):
+def test_invalid_stack_is_reported_without_its_secrets(stack, content):
     stack.write_text(content)
     with pytest.raises(BadConnection) as caught:
         Connection(stack).client_settings()
@@ -112,7 +112,7 @@ def test_task_table_is_found_by_its_key(dynamodb):
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_task_table_that_cannot_be_told_has_to_be_named(dynamodb, count):
+def test_task_table_must_be_named_unless_exactly_one_matches(dynamodb, count):
     for _ in range(count):
         create_task_table(dynamodb)
     with pytest.raises(TaskTableUnknown) as caught:
@@ -120,12 +120,12 @@ def test_task_table_that_cannot_be_told_has_to_be_named(dynamodb, count):
     assert "--table" in caught.value.next_step
 
 
-def test_named_table_without_a_stack_is_one_of_the_account(dynamodb):
+def test_named_table_without_a_stack_is_in_the_environments_account(dynamodb):
     store = Connection(None).task_store(create_task_table(dynamodb))
     assert store.heads().tasks == ()
 
 
-def test_account_without_a_region_is_told(monkeypatch):
+def test_missing_region_is_reported(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
@@ -133,7 +133,7 @@ def test_account_without_a_region_is_told(monkeypatch):
         Connection(None).task_store("tasks")
 
 
-def test_table_of_a_stack_that_is_down_is_told(stack):
+def test_unreachable_stack_is_reported(stack):
     with pytest.raises(StoreUnavailable):
         Connection(stack).task_store(None)
 
@@ -144,7 +144,7 @@ def test_stack_file_of_a_newer_release_is_read(stack):
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "https://dynamodb.test"])
-def test_the_task_table_is_read_by_a_client_that_leaves_repeating_to_it(stack, monkeypatch, endpoint):
+def test_client_of_a_stacks_task_table_does_not_retry_by_itself(stack, monkeypatch, endpoint):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     document = json.loads(stack.read_text())
     stack.write_text(json.dumps({**document, "dynamodb_endpoint": endpoint}))
@@ -153,7 +153,7 @@ def test_the_task_table_is_read_by_a_client_that_leaves_repeating_to_it(stack, m
     assert (config.connect_timeout, config.read_timeout) == (2, 5)
 
 
-def test_a_table_of_the_environments_account_is_read_so_too(monkeypatch):
+def test_client_of_the_environments_task_table_does_not_retry_by_itself(monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     config = Connection(None).task_store("tasks").dynamodb.client.meta.config
     assert config.retries["total_max_attempts"] == 1

@@ -25,7 +25,7 @@ def fail():
 
 @extra.command("crash")
 def crash():
-    """Fail in no foreseen way."""
+    """Fail with a bug."""
     raise ZeroDivisionError
 
 
@@ -46,12 +46,12 @@ def test_foreseen_error_of_any_group_gets_a_message_and_a_next_step():
     assert "Next: " in result.stderr
 
 
-def test_bug_shows_its_trace():
+def test_bug_shows_its_traceback():
     result = CliRunner().invoke(build([entry(f"{__name__}:extra")]), ["extra", "crash"])
     assert isinstance(result.exception, ZeroDivisionError)
 
 
-def test_group_whose_package_is_incomplete_says_what_to_install():
+def test_group_with_a_missing_module_names_what_to_install():
     app = build([entry("no_such_module_anywhere:app", name="more")])
     assert "not installed" in CliRunner().invoke(app, ["--help"]).stdout
     result = CliRunner().invoke(app, ["more", "up", "--port", "1"])
@@ -70,7 +70,7 @@ def test_unknown_command_is_misuse(run):
     assert run("purge").exit_code == 2
 
 
-def test_outside_a_checkout_the_local_stack_says_where_to_get_it(monkeypatch, tmp_path):
+def test_local_outside_a_checkout_names_the_next_step(monkeypatch, tmp_path):
     monkeypatch.setattr(delegation, "__file__", str(tmp_path / "site-packages" / "delegation" / "__init__.py"))
     monkeypatch.delitem(sys.modules, "delegation.cli.local", raising=False)
     result = CliRunner().invoke(build([]), ["local", "up", "--port", "1"])

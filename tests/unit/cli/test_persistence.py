@@ -52,15 +52,15 @@ def test_list_shows_references_and_which_heads_are_complete(run, realms, backend
     backend.delete_many([Locator(ObjectKey("", "", "catalog-head", newest["id"]))])
     text = run("list").stdout
     assert str(before["id"]) in text
-    assert "nothing was committed" in text
+    assert "no commit" in text
     assert heads(run)[0]["problem"]
 
 
-def test_an_empty_store_is_said(run):
+def test_empty_store_has_no_references(run):
     assert "No references." in run("list").stdout
 
 
-def test_reset_goes_back_after_asking(run, realms):
+def test_reset_asks_before_it_moves_the_reference(run, realms):
     for name in ("one", "two"):
         realms.create(name, {})
     newest, before = heads(run)

@@ -28,11 +28,11 @@ FORESEEN = [
 
 
 @pytest.mark.parametrize("kind", FORESEEN, ids=lambda kind: kind.__name__)
-def test_what_a_command_can_meet_has_a_next_step_of_its_own(kind, monkeypatch):
+def test_each_foreseen_error_has_a_specific_next_step(kind, monkeypatch):
     monkeypatch.setattr(ErrorAnswer, "delegation_task_id", None)
     assert next_step(bare(kind)) != _OTHERWISE
 
 
-def test_next_step_names_the_task_where_there_is_one():
+def test_next_step_names_the_task_of_the_error():
     answer = HttpError(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
     assert "delegation tasks history t-1`" in next_step(client.error_for(answer))

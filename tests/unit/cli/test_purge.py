@@ -1,4 +1,4 @@
-"""`delegation purge`: real tables in S3 (moto), a plan in a directory, and what the exit status says."""
+"""`delegation purge` of real tables in S3 (moto): what it deletes, reports and returns as exit status."""
 
 import json
 from collections.abc import Callable
@@ -30,12 +30,12 @@ FIELDS = {
 
 
 class Bucket:
-    """A lake whose objects are in S3, and a command line."""
+    """Tables in S3, and the command that purges them."""
 
     def __init__(self, s3: Any, place: Path) -> None:
         self.s3, self.place, self.lake = s3, place, Lake()
         busy_table(self.lake, "t")
-        busy_table(self.lake, "sibling")
+        busy_table(self.lake, "neighbour")
 
     def fill(self) -> "Bucket":
         for (bucket, key), data in self.lake.objects.items():
@@ -68,19 +68,19 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         yield Bucket(s3, tmp_path / "plan")
 
 
-def test_a_table_is_purged_and_its_receipt_left_beside_the_plan(bucket: Bucket) -> None:
+def test_a_table_is_purged_and_its_receipt_stored_beside_the_plan(bucket: Bucket) -> None:
     bucket.fill()
-    ours, rest = bucket.left("wh/t/"), bucket.left("wh/sibling/")
-    status, told = bucket.purge()
-    assert set(told) == FIELDS
-    assert (status, told["status"], told["error_code"]) == (0, "PURGED", None)
-    assert (told["files_deleted"], told["plan"], told["engine"]) == (len(ours), str(bucket.place), "inline")
+    ours, rest = bucket.left("wh/t/"), bucket.left("wh/neighbour/")
+    status, report = bucket.purge()
+    assert set(report) == FIELDS
+    assert (status, report["status"], report["error_code"]) == (0, "PURGED", None)
+    assert (report["files_deleted"], report["plan"], report["engine"]) == (len(ours), str(bucket.place), "inline")
     assert bucket.left() == rest
     assert len(list(bucket.place.rglob("receipt.json"))) == 1
     assert bucket.purge()[0] == 0
 
 
-def test_a_dry_runs_plan_is_executed_as_it_is(bucket: Bucket) -> None:
+def test_the_plan_of_a_dry_run_is_executed_unchanged(bucket: Bucket) -> None:
     bucket.fill()
     before = bucket.left()
     planned = bucket.purge("--dry-run")[1]
@@ -88,12 +88,12 @@ def test_a_dry_runs_plan_is_executed_as_it_is(bucket: Bucket) -> None:
     assert (planned["status"], planned["estimate"]["files"]) == ("PLANNED", planned["files_planned"])
     assert bucket.left() == before
     [index] = bucket.place.rglob("index.json")
-    status, told = bucket.purge()
-    assert (status, told["files_deleted"]) == (0, len(bucket.lake.below("s3://lake/wh/t/")))
+    status, report = bucket.purge()
+    assert (status, report["files_deleted"]) == (0, len(bucket.lake.below("s3://lake/wh/t/")))
     assert list(bucket.place.rglob("index.json")) == [index]
 
 
-def test_a_plan_in_a_bucket(bucket: Bucket) -> None:
+def test_a_plan_can_be_stored_in_a_bucket(bucket: Bucket) -> None:
     bucket.fill()
     bucket.place = "s3://plans/some/where/"  # type: ignore[assignment]
     assert bucket.purge()[0] == 0
@@ -103,7 +103,7 @@ def test_a_plan_in_a_bucket(bucket: Bucket) -> None:
     assert all(key.startswith("some/where/") for key in keys)
 
 
-def test_by_default_the_plan_lies_below_the_working_directory(
+def test_by_default_the_plan_is_stored_below_the_working_directory(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.fill()
@@ -123,8 +123,8 @@ def test_files_of_a_protected_clone_stay_wherever_its_own_location_is(bucket: Bu
     bucket.lake.table("t").append(rows(9))
     bucket.fill()
     clone = bucket.lake.pointers["clone"]
-    status, told = bucket.purge("--protect", clone)
-    assert (status, told["files_protected"] > 10) == (0, True)
+    status, report = bucket.purge("--protect", clone)
+    assert (status, report["files_protected"] > 10) == (0, True)
     copy = Lake()
     copy.objects.update(
         {("lake", key): bucket.s3.get_object(Bucket="lake", Key=key)["Body"].read() for key in bucket.left()}
@@ -142,7 +142,7 @@ def changed(**changes: Any) -> Callable[[Bucket], None]:
     return lambda bucket: bucket.lake.rewrite_metadata("t", changes)
 
 
-def gone(bucket: Bucket) -> None:
+def missing(bucket: Bucket) -> None:
     del bucket.lake.objects["lake", parse(bucket.lake.pointers["t"]).key]
 
 
@@ -157,59 +157,59 @@ ELSEWHERE = [{"statistics-path": "s3://lake/x/stats.puffin", "file-size-in-bytes
         (changed(statistics=ELSEWHERE), ("--outside", "refuse"), 3, "PATHS_OUTSIDE_TABLE"),
         (corrupt, (), 5, "CORRUPT_MANIFEST"),
         (changed(**{"table-uuid": "no"}), (), 5, "CORRUPT_METADATA"),
-        (gone, (), 1, "TABLE_METADATA_MISSING"),
+        (missing, (), 1, "TABLE_METADATA_MISSING"),
     ],
 )
-def test_what_is_refused_or_corrupt_deletes_nothing(
+def test_a_refused_or_corrupt_table_keeps_its_files(
     bucket: Bucket, spoil: Callable[[Bucket], object], arguments: tuple[str, ...], status: int, code: str
 ) -> None:
     spoil(bucket)
     before = bucket.fill().left()
-    exit_status, told = bucket.purge(*arguments)
-    assert (exit_status, told["error_code"], told["files_deleted"]) == (status, code, 0)
+    exit_status, report = bucket.purge(*arguments)
+    assert (exit_status, report["error_code"], report["files_deleted"]) == (status, code, 0)
     assert bucket.left() == before
 
 
-def test_an_unknown_format_can_be_tried(bucket: Bucket) -> None:
+def test_experimental_format_purges_an_unknown_format_version(bucket: Bucket) -> None:
     bucket.lake.rewrite_metadata("t", {"format-version": 4})
     bucket.fill()
     assert bucket.purge("--experimental-format")[0] == 0
     assert bucket.left("wh/t/") == set()
 
 
-def test_a_plan_that_does_more_or_kept_more_than_asked_is_not_executed(bucket: Bucket) -> None:
+def test_a_plan_that_deletes_more_than_allowed_is_not_executed(bucket: Bucket) -> None:
     bucket.lake.objects["lake", "x/stats.puffin"] = b"x"
     changed(statistics=ELSEWHERE)(bucket)
     before = bucket.fill().left()
     assert bucket.purge("--dry-run", "--outside", "delete")[1]["estimate"]["by_type"]["statistics"]["files"] == 1
-    status, told = bucket.purge()
-    assert (status, told["error_code"]) == (3, "PLAN_NOT_ALLOWED")
+    status, report = bucket.purge()
+    assert (status, report["error_code"]) == (3, "PLAN_NOT_ALLOWED")
     assert bucket.left() == before
     assert bucket.purge("--outside", "delete")[0] == 0
     assert "x/stats.puffin" not in bucket.left()
 
 
-def test_what_a_plan_kept_is_refused_when_that_is_asked_for_later(bucket: Bucket) -> None:
+def test_a_plan_that_kept_outside_files_is_refused_with_outside_refuse(bucket: Bucket) -> None:
     changed(statistics=ELSEWHERE)(bucket)
     before = bucket.fill().left()
     assert bucket.purge("--dry-run")[1]["files_outside"] == 1
-    status, told = bucket.purge("--outside", "refuse")
-    assert (status, told["error_code"], told["files_outside"]) == (3, "PATHS_OUTSIDE_TABLE", 1)
+    status, report = bucket.purge("--outside", "refuse")
+    assert (status, report["error_code"], report["files_outside"]) == (3, "PATHS_OUTSIDE_TABLE", 1)
     assert bucket.left() == before
     assert bucket.purge()[0] == 0
 
 
-def test_a_table_to_protect_that_was_not_known_to_the_plan_stops_it(bucket: Bucket) -> None:
+def test_a_plan_made_without_the_protected_table_is_refused(bucket: Bucket) -> None:
     bucket.lake.pointers["clone"] = bucket.lake.pointers["t"]
     bucket.lake.table("clone").append(rows(9))
     before = bucket.fill().left()
     planned = bucket.purge("--dry-run")[1]["files_planned"]
-    status, told = bucket.purge("--protect", bucket.lake.pointers["clone"])
-    assert (status, told["error_code"], told["files_protected"]) == (3, "FILES_SHARED", planned)
+    status, report = bucket.purge("--protect", bucket.lake.pointers["clone"])
+    assert (status, report["error_code"], report["files_protected"]) == (3, "FILES_SHARED", planned)
     assert bucket.left() == before
 
 
-def test_a_place_is_a_directory_by_name_or_by_uri(bucket: Bucket) -> None:
+def test_a_plan_directory_can_be_a_path_or_a_uri(bucket: Bucket) -> None:
     bucket.fill()
     directory = bucket.place
     assert bucket.purge("--dry-run")[0] == 0
@@ -219,22 +219,22 @@ def test_a_place_is_a_directory_by_name_or_by_uri(bucket: Bucket) -> None:
     assert bucket.left("wh/t/") == set()
 
 
-def test_another_tables_plan_is_refused(bucket: Bucket) -> None:
+def test_a_plan_of_another_table_is_refused(bucket: Bucket) -> None:
     bucket.fill()
-    bucket.purge("--dry-run", table="sibling")
+    bucket.purge("--dry-run", table="neighbour")
     before = bucket.left()
-    status, told = bucket.purge()
-    assert (status, told["error_code"]) == (3, "PLAN_OF_ANOTHER_TABLE")
+    status, report = bucket.purge()
+    assert (status, report["error_code"]) == (3, "PLAN_OF_ANOTHER_TABLE")
     assert bucket.left() == before
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 2, "segments": []}', b'{"format": 1}'])
-def test_a_place_that_cannot_be_read_is_corrupt(bucket: Bucket, content: bytes) -> None:
+def test_an_invalid_plan_head_is_corrupt(bucket: Bucket, content: bytes) -> None:
     bucket.fill()
     bucket.purge("--dry-run")
     (bucket.place / "head.json").write_bytes(content)
-    status, told = bucket.purge()
-    assert (status, told["error_code"]) == (5, "PLAN_TAMPERED")
+    status, report = bucket.purge()
+    assert (status, report["error_code"]) == (5, "PLAN_TAMPERED")
 
 
 @pytest.mark.parametrize(
@@ -242,17 +242,17 @@ def test_a_place_that_cannot_be_read_is_corrupt(bucket: Bucket, content: bytes) 
     [
         (["--s3-endpoint", "minio:9000"], ""),
         (["--s3-endpoint", "minio:9000", "--plan", "s3://plans/x"], ""),
-        (["--plan", "s3://plans/x"], "nobodys"),
-        ([], "nobodys"),
+        (["--plan", "s3://plans/x"], "no-such-profile"),
+        ([], "no-such-profile"),
     ],
 )
-def test_settings_that_cannot_be_are_told_in_json_too(
+def test_invalid_settings_are_reported_as_json(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, arguments: list[str], profile: str
 ) -> None:
     if profile:
         monkeypatch.setenv("AWS_PROFILE", profile)
-    status, told = bucket.purge(*arguments)
-    assert (status, told["status"], told["error_code"]) == (1, "FAILED", "STORAGE_ERROR")
+    status, report = bucket.purge(*arguments)
+    assert (status, report["status"], report["error_code"]) == (1, "FAILED", "STORAGE_ERROR")
 
 
 def test_a_metadata_file_may_have_any_name(bucket: Bucket) -> None:
@@ -263,7 +263,7 @@ def test_a_metadata_file_may_have_any_name(bucket: Bucket) -> None:
     assert bucket.left("wh/t/") == set()
 
 
-def test_keys_that_stay_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_cannot_be_deleted_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     from delegation.storage.base import BatchResult, KeyFailure
     from delegation.storage.s3 import S3ObjectStore
 
@@ -280,20 +280,20 @@ def test_keys_that_stay_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPa
         return BatchResult(rest.deleted if rest else (), locked)
 
     monkeypatch.setattr(S3ObjectStore, "delete", refuse)
-    status, told = bucket.purge()
+    status, report = bucket.purge()
     data = [key for key in bucket.left("wh/t/") if key.endswith(".parquet")]
-    assert (status, told["status"], told["files_failed"]) == (4, "INCOMPLETE", len(data))
+    assert (status, report["status"], report["files_failed"]) == (4, "INCOMPLETE", len(data))
     [receipt] = bucket.place.rglob("receipt.json")
     assert json.loads(receipt.read_text())["files_failed"] == len(data)
     monkeypatch.undo()
 
 
-def test_people_read_what_was_done_and_what_to_do_next(bucket: Bucket) -> None:
+def test_text_output_has_the_result_or_the_next_step(bucket: Bucket) -> None:
     bucket.fill()
     planned = bucket.call("--dry-run").stdout
     assert "nothing was deleted" in planned
     assert "Executing the plan takes about 1 s and less than 0.01 USD" in planned
-    refused = bucket.call(table="sibling")
+    refused = bucket.call(table="neighbour")
     assert refused.exit_code == 3
     assert "Next:" in refused.stderr
     assert "--plan" in refused.stderr

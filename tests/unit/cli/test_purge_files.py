@@ -1,4 +1,4 @@
-"""`delegation purge` of tables on this machine's disk: the same engine over another store."""
+"""`delegation purge` of tables on a local disk."""
 
 import errno
 import json
@@ -22,7 +22,7 @@ from tests.unit.operations.purge.lake import SCHEMA, SPEC, rows
 
 
 class Disk:
-    """A warehouse of files, and a command line."""
+    """A warehouse on disk, and the command that purges its tables."""
 
     def __init__(self, place: Path) -> None:
         self.warehouse, self.plan = place / "wh", place / "plan"
@@ -54,17 +54,17 @@ def test_a_table_on_disk_is_purged_and_its_neighbour_stays(disk: Disk) -> None:
     doomed, stays = disk.table("doomed"), disk.table("stays")
     ours, rest = disk.files("ns/doomed"), disk.files("ns/stays")
     assert len(ours) > 10
-    status, told = disk.purge(doomed, "--dry-run")
-    assert (status, told["status"], told["files_planned"]) == (0, "PLANNED", len(ours))
+    status, report = disk.purge(doomed, "--dry-run")
+    assert (status, report["status"], report["files_planned"]) == (0, "PLANNED", len(ours))
     assert disk.files() == ours | rest
-    status, told = disk.purge(doomed)
-    assert (status, told["status"], told["files_deleted"], told["files_outside"]) == (0, "PURGED", len(ours), 0)
+    status, report = disk.purge(doomed)
+    assert (status, report["status"], report["files_deleted"], report["files_outside"]) == (0, "PURGED", len(ours), 0)
     assert disk.files() == rest
     assert sorted(stays.scan().to_arrow()["id"].to_pylist()) == [2, 3]
 
 
 @pytest.mark.parametrize("spelling", ["file:/", "/"])
-def test_another_spelling_of_the_same_metadata_file_goes_on_with_the_same_plan(disk: Disk, spelling: str) -> None:
+def test_another_spelling_of_the_metadata_file_resumes_the_same_plan(disk: Disk, spelling: str) -> None:
     doomed = disk.table("doomed")
     assert disk.purge(doomed, "--dry-run")[0] == 0
     assert disk.purge(doomed.metadata_location.replace("file:///", spelling))[0] == 0
@@ -77,13 +77,13 @@ def test_a_protected_clone_on_disk_keeps_its_files(disk: Disk) -> None:
     clone = disk.catalog.register_table(("ns", "clone"), doomed.metadata_location)
     shared = disk.files()
     doomed.append(rows(9))
-    status, told = disk.purge(doomed, "--protect", clone.metadata_location)
-    assert (status, told["files_protected"]) == (0, len(shared))
+    status, report = disk.purge(doomed, "--protect", clone.metadata_location)
+    assert (status, report["files_protected"]) == (0, len(shared))
     assert disk.files() == shared
 
 
 @pytest.mark.parametrize(("number", "code"), [(errno.EACCES, "AccessDenied"), (errno.EBUSY, "EBUSY")])
-def test_files_that_cannot_be_deleted_are_told(
+def test_files_that_cannot_be_deleted_are_reported(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
     doomed = disk.table("doomed")
@@ -96,28 +96,26 @@ def test_files_that_cannot_be_deleted_are_told(
 
     monkeypatch.setattr(Path, "unlink", refuse)
     data = {file for file in disk.files() if file.endswith(".parquet")}
-    status, told = disk.purge(doomed)
-    assert (status, told["error_code"], told["files_failed"]) == (4, "FILES_NOT_DELETED", len(data))
-    assert code in told["message"]
+    status, report = disk.purge(doomed)
+    assert (status, report["error_code"], report["files_failed"]) == (4, "FILES_NOT_DELETED", len(data))
+    assert code in report["message"]
     assert data < disk.files()
 
 
-def test_a_directory_that_may_not_be_written_is_found_before_the_first_delete(
+def test_an_unwritable_directory_is_refused_before_the_first_delete(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doomed = disk.table("doomed")
     before = disk.files()
     asked: list[str] = []
     monkeypatch.setattr(os, "access", lambda path, _mode: bool(asked.append(str(path))))
-    status, told = disk.purge(doomed)
-    assert (status, told["error_code"]) == (3, "CREDENTIALS_CANNOT_DELETE")
+    status, report = disk.purge(doomed)
+    assert (status, report["error_code"]) == (3, "CREDENTIALS_CANNOT_DELETE")
     assert asked == [f"{disk.warehouse}/ns/doomed"]
     assert disk.files() == before
 
 
-def test_a_directory_that_may_not_be_entered_is_told_and_not_run_into(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_inaccessible_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shut = tmp_path / "shut"
     (shut / "in").mkdir(parents=True)
     stat = os.stat
@@ -135,7 +133,7 @@ def test_a_directory_that_may_not_be_entered_is_told_and_not_run_into(
 
 
 def test_a_plan_outlives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """POSIX: a file's name is there for good when its directory was synchronized, and so on to a directory that was."""
+    """POSIX: a new file's name is durable once its directory is synchronized, and so on up to an existing directory."""
     kept: list[Path] = []
     fsync = os.fsync
 
@@ -159,7 +157,7 @@ def test_a_plan_outlives_a_power_failure(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.EACCES, ObjectStoreDenied), (errno.EIO, ObjectStoreUnavailable)])
-def test_what_keeps_a_file_from_being_read_is_told_apart(
+def test_denied_and_failed_reads_raise_different_errors(
     monkeypatch: pytest.MonkeyPatch, number: int, error: type[DelegationError]
 ) -> None:
     def refuse(_path: Path, _mode: str) -> None:
@@ -170,7 +168,7 @@ def test_what_keeps_a_file_from_being_read_is_told_apart(
         FileObjectStore().read(parse("file:///wh/x"), limit=1)
 
 
-def test_no_store_reaches_into_the_other_kind_of_storage() -> None:
+def test_each_store_refuses_locations_of_the_other_kind() -> None:
     with pytest.raises(UnsupportedLocation):
         FileObjectStore().read(ObjectLocation("etc", "passwd"), limit=1)
     with pytest.raises(UnsupportedLocation):

@@ -1,4 +1,4 @@
-"""`delegation purge` of tables that real Spark wrote, in S3 (moto): what goes is what Iceberg says is reached."""
+"""`delegation purge` of tables in S3 (moto) that Spark wrote deletes exactly the files that Iceberg reaches."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def left(s3: Any) -> set[str]:
         ("metadata", "log_gone"),
     ],
 )
-def test_a_table_in_s3(s3: Any, tmp_path: Path, scenario: str, table: str) -> None:
+def test_a_purge_deletes_what_iceberg_reaches(s3: Any, tmp_path: Path, scenario: str, table: str) -> None:
     purge = Purge(scenario, table)
     for uri in purge.scenario.objects:
         key = uri.removeprefix("s3://lake/")
@@ -55,7 +55,7 @@ def test_a_table_in_s3(s3: Any, tmp_path: Path, scenario: str, table: str) -> No
     arguments = ["purge", purge.table.metadata_location, "--json", "--plan", str(tmp_path / "plan"), *protect]
     result = CliRunner().invoke(build(()), arguments)
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert (told["status"], told["files_deleted"]) == ("PURGED", len(purge.expected()))
-    assert told["files_protected"] == len(purge.kept())
+    report = json.loads(result.stdout)
+    assert (report["status"], report["files_deleted"]) == ("PURGED", len(purge.expected()))
+    assert report["files_protected"] == len(purge.kept())
     assert before - left(s3) == purge.expected() & before

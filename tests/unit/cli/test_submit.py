@@ -21,7 +21,7 @@ def bodies(service, path):
     return [json.loads(request.content) for request in service.asked("POST", path)]
 
 
-def test_background_purge_sends_the_identity_alone(run, accepting, stack):
+def test_background_purge_sends_only_the_tables_identity(run, accepting, stack):
     result = run("submit", TABLE, "--stack", str(stack), "--property", "skipTrash=true", "--property", "x=a=b")
     assert result.exit_code == 0
     assert TASK_ID in result.stdout
@@ -48,13 +48,13 @@ def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, sta
     assert accepting.sent_keys(TASKS) == ["drop-orders-7", "drop-orders-7"]
 
 
-def test_each_run_without_a_key_is_a_purge_of_its_own(run, accepting, stack):
+def test_each_run_without_a_key_is_another_purge(run, accepting, stack):
     for _ in range(2):
         run("submit", TABLE, "--stack", str(stack))
     assert len(set(accepting.sent_keys(TASKS))) == 2
 
 
-def test_synchronous_purge_looks_the_table_up_and_sends_no_credential(run, service, polaris, stack):
+def test_synchronous_purge_loads_the_table_and_sends_no_credential(run, service, polaris, stack):
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
     result = run("submit", TABLE, "--sync", "--stack", str(stack), "--json")
     assert result.exit_code == 0
@@ -68,7 +68,7 @@ def test_synchronous_purge_looks_the_table_up_and_sends_no_credential(run, servi
     assert "X-Iceberg-Access-Delegation" not in lookup.headers
 
 
-def test_dry_run_asks_nothing_and_does_not_advise_to_drop_the_table(run, service, polaris, stack, monkeypatch):
+def test_dry_run_needs_no_confirmation_and_does_not_advise_to_drop_the_table(run, service, polaris, stack, monkeypatch):
     monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
     planned = SUCCEEDED | {"message": "planned 7 files", "execution_result": {"files_deleted": 0, "bytes_deleted": 0}}
     service.answer("POST", SYNCHRONOUS, json_answer(200, planned))
@@ -169,12 +169,12 @@ def test_other_names_are_misuse(text):
 
 
 @pytest.mark.parametrize("texts", [["x"], ["=y"], ["x=1", "x=2"]])
-def test_properties_are_name_and_value_once(texts):
+def test_other_or_repeated_properties_are_misuse(texts):
     with pytest.raises(typer.BadParameter):
         parse_properties(texts)
 
 
-def test_at_a_terminal_the_effect_is_stated_and_asked_for(run, accepting, stack, monkeypatch):
+def test_at_a_terminal_the_command_asks_before_it_submits(run, accepting, stack, monkeypatch):
     monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
     refused = run("submit", TABLE, "--stack", str(stack), given="n\n")
     assert refused.exit_code == 1

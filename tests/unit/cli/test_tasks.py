@@ -36,7 +36,7 @@ def test_list_shows_each_task_with_its_table_and_status(run, store):
     assert "SUBMITTED" in result.stdout
 
 
-def test_ids_stay_whole_on_80_columns(run, store, monkeypatch):
+def test_ids_fit_on_80_columns(run, store, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     put(store, acquired(submitted(TASK_ID, task_payload=record()["task_payload"])))
     text = run("tasks", "list").stdout
@@ -62,7 +62,7 @@ def test_list_of_one_status_leaves_the_others_out(run, store):
     assert {task["task_id"] for task in document["tasks"]} == {"t-FAILURE", "t-RUNNING"}
 
 
-def test_cursor_goes_on_where_the_list_ended(run, store):
+def test_cursor_continues_the_list(run, store):
     put(store, *(submitted(f"t-{n}") for n in range(5)))
     seen, cursor = [], []
     for _ in range(3):
@@ -88,7 +88,7 @@ def test_pages_of_a_filtered_list_lose_nothing(store):
     assert page.known == BUILT_IN_KINDS
 
 
-def test_what_cannot_be_read_is_listed_as_such_and_hides_nothing(run, store):
+def test_unreadable_records_are_listed_and_hide_no_others(run, store):
     put(store, *(submitted(f"t-{n}") for n in range(5)))
     for n in (0, 3):
         store.make_unreadable(f"t-{n}")
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_listed_as_such_and_hides_nothing(run, store):
     assert "format" in document["unreadable"][0]["reason"]
 
 
-def test_pages_show_what_cannot_be_read_once(store):
+def test_pages_list_each_unreadable_record_once(store):
     put(store, *(submitted(f"t-{n}") for n in range(9)))
     for n in (0, 4, 5, 8):
         store.make_unreadable(f"t-{n}")
@@ -116,7 +116,7 @@ def test_pages_show_what_cannot_be_read_once(store):
         assert seen == [f"t-{n}" for n in range(9)]
 
 
-def test_empty_table_is_said(run, store):
+def test_empty_table_lists_no_tasks(run, store):
     assert run("tasks", "list").stdout == "No tasks.\n"
     assert lines(run("tasks", "list", "--json").stdout) == [{"tasks": [], "unreadable": [], "cursor": None}]
 
@@ -192,7 +192,7 @@ def test_watch_prints_a_line_per_change_and_ends_with_success(run, service):
     assert service.slept == [5.0, 5.0]
 
 
-def test_watch_with_a_timeout_gives_up_and_says_that_the_task_goes_on(run, service):
+def test_watch_ends_at_its_timeout_with_an_error(run, service):
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
     result = run("tasks", "watch", TASK_ID, "--timeout", "0", "--json")
     assert result.exit_code == 1
@@ -207,7 +207,7 @@ def test_watch_without_a_terminal_repeats_no_line(run, service):
     assert [line.split()[0] for line in text.splitlines()] == ["RUNNING", "SUCCESS"]
 
 
-def test_watch_of_a_task_that_fails_exits_with_1_and_says_why(run, service):
+def test_watch_of_a_failed_task_exits_with_1_and_the_reason(run, service):
     failed = record(status="FAILURE", error_code="STORAGE_DENIED", result_summary="access denied")
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, failed))
     result = run("tasks", "watch", TASK_ID)
@@ -222,7 +222,7 @@ def test_bounds_are_misuse(run, store):
     assert run("tasks", "list", "--status", "QUEUED").exit_code == 2
 
 
-def test_collect_with_exactly_as_many_as_asked_has_no_cursor(store):
+def test_collect_of_exactly_as_many_as_the_limit_has_no_cursor(store):
     put(store, *(submitted(f"t-{n}") for n in range(3)))
     assert collect(store, wanted=EVERY, cursor=None, limit=3).cursor is None
     assert collect(store, wanted=EVERY, cursor=None, limit=2).cursor == "t-1"

@@ -1,4 +1,4 @@
-"""`delegation tasks cancel` and `retry`: a person's transitions of one task."""
+"""`delegation tasks cancel` and `retry`: how an operator changes a task."""
 
 import json
 
@@ -25,13 +25,18 @@ def test_a_waiting_task_is_cancelled_now(run, store, status):
     put(store, status)
     result = run("tasks", "cancel", TASK_ID, "--json")
     assert result.exit_code == 0
-    (told,) = lines(result.stdout)
+    (printed,) = lines(result.stdout)
     after = store.get(TASK_ID)
-    assert (told["status"], after.status, after.error_code, after.due_at) == ("FAILURE", "FAILURE", "CANCELLED", None)
+    assert (printed["status"], after.status, after.error_code, after.due_at) == (
+        "FAILURE",
+        "FAILURE",
+        "CANCELLED",
+        None,
+    )
 
 
 @pytest.mark.parametrize("status", HELD)
-def test_a_task_at_work_is_asked_to_stop(run, store, status):
+def test_cancelling_a_running_task_requests_its_cancellation(run, store, status):
     before = put(store, status)
     assert run("tasks", "cancel", TASK_ID).exit_code == 0
     after = store.get(TASK_ID)
@@ -40,7 +45,7 @@ def test_a_task_at_work_is_asked_to_stop(run, store, status):
 
 
 @pytest.mark.parametrize("status", ENDED)
-def test_what_has_ended_is_not_cancelled(run, store, status):
+def test_a_terminal_task_is_not_cancelled(run, store, status):
     before = put(store, status)
     result = run("tasks", "cancel", TASK_ID, "--json")
     assert result.exit_code == 1
@@ -48,13 +53,13 @@ def test_what_has_ended_is_not_cancelled(run, store, status):
     assert store.get(TASK_ID) == before
 
 
-def test_a_failure_is_retried_with_all_its_attempts_and_due_at_once(run, store):
+def test_a_failed_task_is_retried_with_a_fresh_attempt_budget_and_due_at_once(run, store):
     before = put(store, Status.FAILURE)
     result = run("tasks", "retry", TASK_ID, "--json")
     assert result.exit_code == 0
-    (told,) = lines(result.stdout)
+    (printed,) = lines(result.stdout)
     after = store.get(TASK_ID)
-    assert told["status"] == after.status == Status.SUBMITTED
+    assert printed["status"] == after.status == Status.SUBMITTED
     assert after.task_payload == before.task_payload
     assert after.attempts_excused == before.attempt_count
     assert after.due_at == after.next_scheduled_run_ts == after.received_timestamp
@@ -76,7 +81,7 @@ def test_only_a_purge_that_began_to_delete_keeps_its_plan(run, store, begun, kep
 
 
 @pytest.mark.parametrize("status", [*WAITING, *HELD, Status.SUCCESS])
-def test_only_a_failure_is_retried(run, store, status):
+def test_only_a_failed_task_is_retried(run, store, status):
     before = put(store, status)
     result = run("tasks", "retry", TASK_ID, "--json")
     assert result.exit_code == 1
@@ -92,7 +97,7 @@ def test_maintenance_is_cancelled_and_retried_like_other_tasks(run, store):
 
 
 @pytest.mark.parametrize("word", ["cancel", "retry"])
-def test_a_newer_releases_task_is_left_to_it(run, store, word):
+def test_a_task_with_an_unknown_behavior_is_not_changed(run, store, word):
     before = put(store, Status.FAILURE if word == "retry" else Status.RUNNING, task_type="COMPACTION")
     result = run("tasks", word, TASK_ID)
     assert result.exit_code == 1
@@ -101,7 +106,7 @@ def test_a_newer_releases_task_is_left_to_it(run, store, word):
 
 
 @pytest.mark.parametrize("word", ["cancel", "retry"])
-def test_there_is_no_such_task(run, store, word):
+def test_an_unknown_task_is_reported(run, store, word):
     result = run("tasks", word, "00000000-0000-4000-8000-000000000000", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stderr)["error_code"] == "TASK_NOT_FOUND"

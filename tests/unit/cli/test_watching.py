@@ -20,11 +20,11 @@ def drawn(*views):
     return capture.get()
 
 
-def test_before_the_first_answer_nothing_is_claimed():
-    assert drawn().strip() == "asking …"
+def test_before_the_first_answer_no_status_is_shown():
+    assert drawn().strip() == "Waiting for the first answer …"
 
 
-def test_running_task_shows_progress_and_what_is_left():
+def test_running_task_shows_progress_and_remaining_time():
     text = drawn(record(eta_ts="2026-11-20T12:01:30Z"))
     assert "lake.sales.eu.orders" in text
     assert "RUNNING · version 3 · attempt 1 · spark engine" in text
@@ -32,10 +32,10 @@ def test_running_task_shows_progress_and_what_is_left():
     assert "about 1 min 30 s left" in text
 
 
-def test_versions_add_up_and_unseen_ones_are_counted():
+def test_versions_are_listed_and_missed_ones_counted():
     text = drawn(record(version=1, status="SUBMITTED"), record(version=5, status="SUCCESS", files_deleted=400))
     assert "SUBMITTED" in text
-    assert "3 between two looks" in text
+    assert "3 between two polls" in text
     assert "400 of 400 files" in text
 
 
@@ -43,13 +43,13 @@ def test_task_without_a_plan_shows_no_total():
     assert "0 of ? files" in drawn(record(files_planned=None, files_deleted=0))
 
 
-def test_failure_shows_what_was_recorded_and_what_was_left():
+def test_failure_shows_its_summary_and_failed_files():
     text = drawn(record(status="FAILURE", result_summary="access denied", files_failed=3))
     assert "access denied" in text
     assert "3 failed" in text
 
 
-def test_one_line_says_the_same_where_nothing_can_be_drawn_over():
+def test_line_has_the_same_content_for_output_without_a_terminal():
     line = TaskWatch(clock=lambda: NOW).line(TaskRecord.of(record(status="RETRY_SCHEDULED", error_code="TIMEOUT")))
     assert line.plain == ("RETRY_SCHEDULED · version 3 · attempt 1 · spark engine: 100 of 400 files, 1.2 KiB (TIMEOUT)")
 

@@ -1,4 +1,6 @@
-"""`delegation worker` refuses wrong settings before it touches anything."""
+"""`delegation worker` refuses invalid settings before it leases a task."""
+
+import json
 
 import pytest
 
@@ -10,11 +12,11 @@ from delegation.cli.worker import BadSettings, read_properties
     [
         ("delegation.task.lease.lost-timeout-duration=soon", "delegation.task.lease.lost-timeout-duration"),
         ("delegation.retry.default.max-attempts=-1", "delegation.retry.default.max-attempts"),
-        ("delegation.retry.default.colour: red", "delegation.retry.default.colour"),
+        ("delegation.retry.default.color: red", "delegation.retry.default.color"),
         ('{"delegation.unknown": "1"}', "delegation.unknown"),
     ],
 )
-def test_a_wrong_property_ends_it_with_status_2_naming_it(run, tmp_path, line, name):
+def test_an_invalid_property_is_named_with_exit_status_2(run, tmp_path, line, name):
     path = tmp_path / "service.properties"
     path.write_text(f"{line}\n", encoding="utf-8")
     result = run("worker", "--properties", str(path))
@@ -27,6 +29,7 @@ def test_a_missing_variable_is_named(run, monkeypatch):
     result = run("worker")
     assert result.exit_code == 2
     assert "DELEGATION_TASKS_TABLE" in result.stderr
+    assert json.loads(run("worker", "--json").stderr)["error_code"] == "BAD_SETTINGS"
 
 
 def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
@@ -40,7 +43,7 @@ def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
     assert "nowhere.at_all:behaviors" in result.stderr.replace("\n", "")
 
 
-def test_of_an_application_for_jobs_everything_has_to_be_known(run, monkeypatch):
+def test_an_emr_application_requires_the_other_job_settings(run, monkeypatch):
     for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "EMR_APPLICATION_ID"):
         monkeypatch.setenv(f"DELEGATION_{name}", "x")
     monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
@@ -50,7 +53,7 @@ def test_of_an_application_for_jobs_everything_has_to_be_known(run, monkeypatch)
     assert "DELEGATION_EMR_JOB_ROLE_ARN" in result.stderr.replace("\n", "")
 
 
-def test_both_formats_say_the_same(tmp_path):
+def test_both_formats_have_the_same_meaning(tmp_path):
     lines, document = tmp_path / "a.properties", tmp_path / "a.json"
     lines.write_text("# comment\n! too\n\na.b = 1h\nc.d: x=y\n", encoding="utf-8")
     document.write_text('{"a.b": "1h", "c.d": "x=y"}', encoding="utf-8")
