@@ -1,4 +1,4 @@
-# Short commands, the same by hand and in CI. Each makes .venv by itself and says first what the machine lacks.
+# Short commands, the same by hand and in CI. Each creates .venv and first names any program that the machine lacks.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -18,10 +18,10 @@ SECONDS ?= 60
 
 .PHONY: help venv demo up test check format bench crash-matrix simulate drill fixtures clean
 
-help: ## Say what there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(STAMP) ## Create .venv from constraints.txt
+venv: $(STAMP) ## Create .venv with the versions of constraints.txt
 
 $(STAMP): pyproject.toml constraints.txt
 	@python=$$(.ci/need python); test -x $(BIN)/python || "$$python" -m venv $(VENV)
@@ -38,40 +38,40 @@ up: need-java $(STAMP) ## Keep the whole system running on this machine until Ct
 test: need-java need-node $(STAMP) ## Run every test, in WORKERS=2 processes
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: $(STAMP) ## Lint, formatting, types, import contracts; changes nothing
+check: $(STAMP) ## Check lint, formatting, types and import contracts; changes nothing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-format: $(STAMP) ## Let ruff mend what it can
+format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: need-java $(STAMP) ## Measure; prints figures, asserts nothing about time. BENCH=spark ARGS="--rounds 1" for one
+bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=spark ARGS="--rounds 1" for one
 	@for script in tests/bench/bench_$(BENCH).py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
 
-crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; totals on the last line
+crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
 
-# A failed recipe ends make with 2, whatever it ended with itself; only under -q is a 1 passed on (GNU make 4). So for this
-# goal alone -q is on, which + exempts from. With other goals beside it, or -n, make ends as it always does.
+# make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on
+# for this goal alone, and + runs its recipe nevertheless. With other goals beside it, or with -n, make exits as usual.
 ifeq ($(MAKECMDGOALS)$(findstring n,$(firstword -$(MAKEFLAGS))),simulate)
 MAKEFLAGS += -q
 EVEN_SO := +
 endif
 
-simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs to see one caught
+simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs without one safeguard
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
 	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION)
 
-drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; totals on the last line
+drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
 
-fixtures: need-java $(STAMP) ## Write tests/fixtures anew with real Spark and Iceberg; ARGS="codecs odd" for some
+fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
-clean: ## Remove .venv, .local and what tools left behind
+clean: ## Remove .venv, .local, build output and caches
 	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
