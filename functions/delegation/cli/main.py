@@ -111,7 +111,9 @@ def _failing(name: str, error: CommandError) -> Any:
 
 def build(installed: Iterable[EntryPoint]) -> typer.Typer:
     """Return the whole command: the built-in commands and the groups of `installed`."""
-    loaders = {name: place.load for name, place in BUILT_IN.items()} | {point.name: point.load for point in installed}
+    loaders = {name: command.load for name, command in BUILT_IN.items()} | {
+        point.name: point.load for point in installed
+    }
     app = typer.Typer(
         name="delegation",
         cls=type("CommandRoot", (CommandRoot,), {"loaders": loaders}),

@@ -93,7 +93,7 @@ def submit_command(
         identifier=identifier,
         properties=purge_properties,
         correlation_id=used_key,
-        # A caller may repeat the command with its own key, and a key requires the same payload each time
+        # A caller may repeat the command with the same --key, which requires the same payload each time
         # (Idempotency-Key proposal, API Design, "Reuse rule"), so the payload then has no time.
         requested_at=utc_now() if key is None else None,
     )
