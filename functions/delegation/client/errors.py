@@ -1,26 +1,4 @@
-"""What calling the delegation service can end in, split by what the caller can do next.
-
-DelegationClientError
-├── ClientMisconfigured       a setting is missing or cannot be read; nothing was sent
-├── ServiceUnreachable        no connection; nothing was sent
-├── TlsRefused                the two sides do not accept each other's certificate; nothing was sent
-├── TokenUnavailable          the token endpoint gave no access token; nothing was sent
-├── AnswerLost                sent, and no answer came: it may have been accepted
-├── IdempotencyWindowExpired  the key's advertised lifetime is over; look at the task before sending anything again
-├── PurgedNotDropped          the files are gone, the catalog entry is not: drop it without purge
-├── UnexpectedAnswer          an answer outside the protocol
-└── ErrorAnswer               an HttpError of delegation-service.txt's appendix, its fields as attributes
-    ├── RequestRefused        4xx: not accepted, and will not be as it stands
-    │   ├── InvalidRequest          400
-    │   ├── NotAuthenticated        401, also with a fresh token
-    │   ├── NotPermitted            403
-    │   ├── NotFound                404
-    │   ├── Conflict                409 for good (guards, another purge of the table)
-    │   └── IdempotencyKeyConflict  422: the key was used with another payload
-    ├── RequestStillRunning     409 request_in_progress: repeat it later with the same key
-    ├── ServiceFailed         429, 5xx: no outcome yet
-    └── TaskFailed            409 or 5xx with status FAILED_TERMINAL: the task ran and failed for good
-"""
+"""What calling the delegation service can end in, split by what the caller can do next."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -89,7 +67,7 @@ class IdempotencyWindowExpired(DelegationClientError):
         self.key = key
         self.lifetime = lifetime
         self.last = last
-        self.delegation_task_id = last.answer.delegation_task_id if isinstance(last, ErrorAnswer) else None
+        self.delegation_task_id = last.delegation_task_id if isinstance(last, ErrorAnswer) else None
 
 
 class PurgedNotDropped(DelegationClientError):
@@ -127,36 +105,13 @@ class ErrorAnswer(DelegationClientError):
 
     def __init__(self, answer: HttpError) -> None:
         super().__init__(f"{answer.message} ({answer.http_status} {answer.error_code})")
-        self.answer = answer
-
-    @property
-    def http_status(self) -> int:
-        return self.answer.http_status
-
-    @property
-    def error_code(self) -> str:
-        return self.answer.error_code
-
-    @property
-    def message(self) -> str:
-        return self.answer.message
-
-    @property
-    def details(self) -> str | None:
-        return self.answer.details
-
-    @property
-    def delegation_task_id(self) -> str | None:
-        """The task's id, if one was assigned before the error."""
-        return self.answer.delegation_task_id
-
-    @property
-    def status(self) -> str | None:
-        return self.answer.status
-
-    @property
-    def retry_after_seconds(self) -> float | None:
-        return self.answer.retry_after_seconds
+        self.http_status = answer.http_status
+        self.error_code = answer.error_code
+        self.message = answer.message
+        self.details = answer.details
+        self.delegation_task_id = answer.delegation_task_id
+        self.status = answer.status
+        self.retry_after_seconds = answer.retry_after_seconds
 
 
 class RequestRefused(ErrorAnswer):

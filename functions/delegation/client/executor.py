@@ -4,6 +4,7 @@ Polaris calls these where it drops a table; so may anyone who owns one. The orde
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ class TableCatalog(Protocol):
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
 class DelegatedTaskExecutor:
     """Has the delegation service purge the table, and drops it from the catalog only after that has succeeded.
 
@@ -47,18 +49,11 @@ class DelegatedTaskExecutor:
     nothing changes in the catalog: whatever is raised before, the table is still there and the call can be repeated.
     """
 
-    def __init__(
-        self,
-        client: DelegationClient,
-        catalog: TableCatalog,
-        realm: str,
-        *,
-        clock: Callable[[], datetime] = utc_now,
-    ) -> None:
-        self._client = client
-        self._catalog = catalog
-        self._realm = realm
-        self._clock = clock
+    client: DelegationClient
+    catalog: TableCatalog
+    realm: str
+    _: KW_ONLY
+    clock: Callable[[], datetime] = utc_now
 
     def execute_purge_task(
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
@@ -70,18 +65,18 @@ class DelegatedTaskExecutor:
         """
         key = key or new_key()
         # Credentials are not asked for: the service vends its own.
-        table = self._catalog.load_table(identifier, vend=False)
+        table = self.catalog.load_table(identifier, vend=False)
         purge = PurgeRequest(
-            realm=self._realm,
+            realm=self.realm,
             identifier=identifier,
             table=TableState.of(table),
             properties=properties or {},
             correlation_id=key,
-            requested_at=self._clock(),
+            requested_at=self.clock(),
         )
-        outcome = self._client.execute_synchronous(purge.request(synchronous=True), key=key)
+        outcome = self.client.execute_synchronous(purge.request(synchronous=True), key=key)
         try:
-            self._catalog.drop_table(identifier, purge=False)
+            self.catalog.drop_table(identifier, purge=False)
         except NoSuchTable:
             # An earlier drop whose answer was lost, or somebody else's: the state we want.
             return outcome
@@ -90,36 +85,28 @@ class DelegatedTaskExecutor:
         return outcome
 
 
+@dataclass(frozen=True, slots=True)
 class TaskExecutorFactory:
     """Provides the executor that the configuration names.
 
     `properties` are Polaris' own (`application.properties`); `connect` makes a client for an endpoint's base URL.
     """
 
-    def __init__(
-        self,
-        properties: Mapping[str, str],
-        *,
-        connect: Callable[[str], DelegationClient],
-        catalog: TableCatalog,
-        realm: str,
-    ) -> None:
-        self._properties = properties
-        self._connect = connect
-        self._catalog = catalog
-        self._realm = realm
+    properties: Mapping[str, str] = field(repr=False)
+    _: KW_ONLY
+    connect: Callable[[str], DelegationClient]
+    catalog: TableCatalog
+    realm: str
 
     def executor(self) -> TaskExecutor:
         """Raises ClientMisconfigured for a task type other than `delegated` and for an endpoint that is no URL."""
-        task_type = self._properties.get(TASK_TYPE)
+        task_type = self.properties.get(TASK_TYPE)
         if task_type != "delegated":
             raise ClientMisconfigured(f"{TASK_TYPE}: {task_type!r} is not `delegated`, the only one provided here")
-        return DelegatedTaskExecutor(self._connect(self._endpoint()), self._catalog, self._realm)
-
-    def _endpoint(self) -> str:
-        """The endpoint with the API's base path, which the proposal's example leaves out."""
-        endpoint = self._properties.get(ENDPOINT, "").rstrip("/")
+        endpoint = self.properties.get(ENDPOINT, "").rstrip("/")
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.netloc:
             raise ClientMisconfigured(f"{ENDPOINT}: {endpoint!r} is not an http(s) URL")
-        return endpoint if parts.path else f"{endpoint}{BASE_PATH}"
+        # The proposal's example leaves the API's base path out.
+        base_url = endpoint if parts.path else f"{endpoint}{BASE_PATH}"
+        return DelegatedTaskExecutor(self.connect(base_url), self.catalog, self.realm)

@@ -34,14 +34,16 @@ class ClientSettings(EnvironmentSettings):
     def mutual_tls(self) -> ssl.SSLContext:
         """The context for the service: its authority, and our certificate. Raises ClientMisconfigured."""
         with self._readable():
-            context = ssl.create_default_context(cafile=str(self.ca_cert)) if self.ca_cert else _public_authorities()
+            context = (
+                ssl.create_default_context(cafile=str(self.ca_cert)) if self.ca_cert else httpx.create_ssl_context()
+            )
             if self.client_cert is not None:
                 context.load_cert_chain(self.client_cert, self.client_key)
         return context
 
     def token_tls(self) -> ssl.SSLContext:
         """The context for the token endpoint: a public one, or behind the service's authority. Raises as above."""
-        context = _public_authorities()
+        context = httpx.create_ssl_context()
         if self.ca_cert is not None:
             with self._readable():
                 context.load_verify_locations(self.ca_cert)
@@ -55,7 +57,3 @@ class ClientSettings(EnvironmentSettings):
             files = f"ca_cert {self.ca_cert}, client_cert {self.client_cert}, client_key {self.client_key}"
             reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise ClientMisconfigured(f"the certificates cannot be used ({files}): {reason}") from error
-
-
-def _public_authorities() -> ssl.SSLContext:
-    return httpx.create_ssl_context()

@@ -3,7 +3,7 @@
 Nothing here reads the environment or makes a client: `create_app` is given what it works with.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Never
 
 from aws_lambda_powertools import Logger, Metrics
@@ -21,9 +21,6 @@ from delegation.errors import DelegationError
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_UNKNOWN: Final = "unknown"
-"""The operation of requests for which there is none, in logs and metrics."""
-_JSON: Final = "application/json"
 
 
 def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHandler:
@@ -72,7 +69,7 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
 
     def answer(error: Exception, note: Callable[..., None]) -> Response[str]:
         problem = problem_of(error)
-        note(app.context.get("operation", _UNKNOWN), problem, error)
+        note(app.context.get("operation", "unknown"), problem, error)
         return _response(app, Served(problem.status, problem.body, problem.headers))
 
     def expected(error: DelegationError) -> Response[str]:
@@ -102,11 +99,11 @@ def _refusing(endpoint: Endpoint) -> Callable[..., Never]:
 
 
 def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
-    headers: Mapping[str, str] = {
+    headers = {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
         "X-Request-ID": request_id_of(app.current_event.raw_event),
         **served.headers,
     }
     # Text, not bytes: bytes would be sent as base64, which a REST API without binary media types hands on undecoded.
-    return Response(served.status, _JSON, served.body.decode(), headers=dict(headers))
+    return Response(served.status, "application/json", served.body.decode(), headers=headers)

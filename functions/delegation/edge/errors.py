@@ -1,20 +1,5 @@
 """What is wrong with a request before any task is touched, split by what the caller can do next.
 
-EdgeError
-├── BadRequest              the request breaks a rule; correct the field it names
-│   └── InvalidJson         the body is not JSON that every implementation reads alike
-├── PayloadTooLarge         the body is larger than a Lambda invocation takes
-├── UnsupportedMediaType    the body is not application/json
-├── RealmMismatch           this deployment serves another realm
-├── RouteNotFound           there is no such resource
-├── MethodNotAllowed        the resource is there, not with this method
-├── CallerUnknown           the request came without the authorizer's context
-├── Unauthorized            no token, or one that proves nothing; get a new one
-├── Forbidden               proven, but not admitted
-│   ├── CertificateRefused  another client certificate than the one pinned
-│   └── ScopeMissing        the token lacks the scope
-└── KeysUnavailable         the token issuer's keys cannot be fetched; try later
-
 No text here repeats a value of the request: bodies and headers carry credentials.
 """
 
@@ -56,7 +41,6 @@ class PayloadTooLarge(EdgeError):
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"body: must not be larger than {limit_bytes} bytes")
-        self.limit_bytes = limit_bytes
 
 
 class UnsupportedMediaType(EdgeError):

@@ -13,11 +13,9 @@ from delegation.edge.errors import BadRequest, MethodNotAllowed
 from delegation.errors import DelegationError
 from delegation.wire.responses import ErrorResponse, render
 
-RETRY_AFTER_SECONDS: Final = 2
-INTERNAL_ERROR: Final = "INTERNAL_ERROR"
 _INTERNAL_MESSAGE: Final = "the service failed unexpectedly; its log has the reason under this request's X-Request-ID"
 _AUTHENTICATE: Final = {"WWW-Authenticate": "Bearer"}
-_RETRY: Final = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+_RETRY: Final = {"Retry-After": "2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,8 @@ class Problem:
     headers: Mapping[str, str]
 
 
-_INTERNAL: Final = Rule(500, INTERNAL_ERROR, _INTERNAL_MESSAGE)
+_INTERNAL: Final = Rule(500, DelegationError.code, _INTERNAL_MESSAGE)
 _UNAVAILABLE: Final = Rule(503, headers=_RETRY)
-_TABLE_NOT_FOUND: Final = Rule(404, "TABLE_NOT_FOUND")
 
 FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.errors.GuardRefused": Rule(409),
@@ -53,23 +50,22 @@ FAMILIES: Final[Mapping[str, Rule]] = {
 }
 """Classes whose subclasses, also future ones, are told alike unless TABLE says otherwise."""
 
+
+def _all(rule: Rule, *names: str) -> Mapping[str, Rule]:
+    return dict.fromkeys(names, rule)
+
+
 _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "errors": {"DelegationError": _INTERNAL},
     # Requests
     "edge.errors": {
-        "EdgeError": Rule(400),
-        "BadRequest": Rule(400),
-        "InvalidJson": Rule(400),
+        **_all(Rule(400), "EdgeError", "BadRequest", "InvalidJson"),
+        **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
+        **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
         "PayloadTooLarge": Rule(413),
         "UnsupportedMediaType": Rule(415, headers={"Accept": "application/json"}),
-        "RealmMismatch": Rule(403),
         "RouteNotFound": Rule(404),
         "MethodNotAllowed": Rule(405),
-        "CallerUnknown": Rule(401, headers=_AUTHENTICATE),
-        "Unauthorized": Rule(401, headers=_AUTHENTICATE),
-        "Forbidden": Rule(403),
-        "CertificateRefused": Rule(403),
-        "ScopeMissing": Rule(403),
         "KeysUnavailable": _UNAVAILABLE,
     },
     "operations.purge.behavior.options": {"InvalidPurgeProperty": Rule(400), "PurgePropertyNotAllowed": Rule(403)},
@@ -84,19 +80,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     # Tasks and their store
     "tasks.errors": {
-        "TaskError": _INTERNAL,
         "TaskNotFound": Rule(404),
         "TaskExists": Rule(409),
-        "StaleTask": _UNAVAILABLE,
-        "RevisionConflict": _UNAVAILABLE,
-        "LeaseLost": _INTERNAL,
-        "IllegalTransition": _INTERNAL,
-        "RunCancelled": _INTERNAL,
-        "RunHandedOver": _INTERNAL,
-        "AwaitedTaskFailed": _INTERNAL,
-        "MalformedRecord": _INTERNAL,
-        "StoreUnavailable": _UNAVAILABLE,
-        "OutcomeUnknown": _UNAVAILABLE,
+        **_all(_UNAVAILABLE, "StaleTask", "RevisionConflict", "StoreUnavailable", "OutcomeUnknown"),
+        **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition", "RunCancelled", "RunHandedOver"),
+        **_all(_INTERNAL, "AwaitedTaskFailed", "MalformedRecord"),
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},
@@ -105,32 +93,22 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "tasks.work.plugins": {"BadPlugin": _INTERNAL},
     # Polaris, while an identity-only request is completed
     "polaris.errors": {
-        "NoSuchTable": _TABLE_NOT_FOUND,
-        "NoSuchNamespace": _TABLE_NOT_FOUND,
-        "NoSuchCatalog": _TABLE_NOT_FOUND,
+        **_all(Rule(404, "TABLE_NOT_FOUND"), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),
         "TableMetadataMissing": Rule(409),
     },
     # Purging
     "storage.credentials": {"CredentialsUnavailable": Rule(502)},
-    "iceberg.errors": {
-        "IcebergError": Rule(500),
-        "CorruptMetadata": Rule(500),
-        "ManifestMissing": Rule(500),
-        "CorruptManifestError": Rule(500),
-        "ManifestMismatchError": Rule(500),
-    },
+    "iceberg.errors": _all(
+        Rule(500), "IcebergError", "CorruptMetadata", "ManifestMissing", "CorruptManifestError", "ManifestMismatchError"
+    ),
     "worksets.errors": {
-        "WorksetError": Rule(500),
-        "PlanTampered": Rule(500),
-        "EngineFailed": Rule(500),
-        "FilesNotDeleted": Rule(500),
-        "FilesNotDeletedYet": Rule(500),
-        "FilesThrottled": Rule(500),
+        **_all(Rule(500), "WorksetError", "PlanTampered", "EngineFailed"),
+        **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
-    "operations.purge.errors": {"PurgeError": Rule(500), "TableGone": Rule(500), "NeighbourChanged": Rule(500)},
+    "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "NeighbourChanged"),
     # Orchestration: never in a request's way
-    "orchestration.dispatch": {"MalformedDispatch": _INTERNAL, "ExecutionNotStarted": _INTERNAL},
-    "orchestration.job_runs": {"JobServiceUnavailable": _INTERNAL, "JobRefused": _INTERNAL},
+    "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
+    "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused"),
     "orchestration.step_input": {"MalformedStep": _INTERNAL},
 }
 TABLE: Final[Mapping[str, Rule]] = {**FAMILIES} | {
@@ -156,7 +134,7 @@ def rule_of(kind: type[BaseException]) -> Rule:
 def problem_of(error: BaseException) -> Problem:
     """An error as the answer that its caller gets."""
     rule = rule_of(type(error))
-    code = rule.error_code or _code(error)
+    code = rule.error_code or (error.code if isinstance(error, DelegationError) else DelegationError.code)
     headers = dict(rule.headers)
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = ", ".join(error.allowed)
@@ -175,7 +153,3 @@ def whereabouts(error: BaseException) -> list[str]:
     """Where an unforeseen error came from, for the log: its class and frames, never its text, which may quote data."""
     frames = traceback.extract_tb(error.__traceback__)
     return [type(error).__qualname__, *(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)]
-
-
-def _code(error: BaseException) -> str:
-    return error.code if isinstance(error, DelegationError) else INTERNAL_ERROR

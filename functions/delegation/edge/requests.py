@@ -7,9 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from delegation.edge.document import path_of
@@ -17,8 +15,6 @@ from delegation.edge.errors import BadRequest
 from delegation.wire.requests import TaskPayload
 
 _MAX_ERRORS_SHOWN: Final = 20
-
-
 _IDEMPOTENCY_KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]{0,254}", re.ASCII)
 
 
@@ -30,7 +26,7 @@ def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPay
     try:
         payload = TaskPayload.model_validate(document)
     except ValidationError as error:
-        raise bad_request(error) from None
+        raise _bad_request(error) from None
     parameters = payload.operation_parameters
     missing = parameters.missing()
     bare = len(missing) == 3 and parameters.storage_credentials is None
@@ -71,19 +67,16 @@ _REASONS: Final[Mapping[str, str]] = {
 """Our words for pydantic's error types; pydantic's own may quote the input."""
 
 
-def bad_request(error: ValidationError) -> BadRequest:
+def _bad_request(error: ValidationError) -> BadRequest:
     """The first thing wrong with a request, and the rest beside it, without any value of the request."""
-    found = [(_place(each), _reason(each)) for each in error.errors(include_url=False, include_input=False)]
+    found = [_place_and_reason(each) for each in error.errors(include_url=False, include_input=False)]
     (field, reason), *rest = found
     others = [f"{place}: {why}" for place, why in rest[:_MAX_ERRORS_SHOWN]]
     return BadRequest(field, reason, others=others)
 
 
-def _place(error: ErrorDetails) -> str:
+def _place_and_reason(error: ErrorDetails) -> tuple[str, str]:
     # pydantic marks an error in a member's name, rather than in its value, by a last step of its own.
     at = error["loc"]
-    return path_of(at[:-1] if at and at[-1] == "[key]" else at)
-
-
-def _reason(error: ErrorDetails) -> str:
-    return _REASONS.get(error["type"], "is not valid").format(**error.get("ctx", {}))
+    place = path_of(at[:-1] if at and at[-1] == "[key]" else at)
+    return place, _REASONS.get(error["type"], "is not valid").format(**error.get("ctx", {}))

@@ -78,18 +78,18 @@ GATEWAY_WAITS_SECONDS: Final = 29
 ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, CONFIG)
 
 
+@dataclass(frozen=True, slots=True)
 class Routes:
     """The four operations over their dependencies. Methods raise DelegationErrors; `problems` turns them into HTTP."""
 
-    def __init__(self, deps: Dependencies, telemetry: Telemetry) -> None:
-        self._deps = deps
-        self._telemetry = telemetry
+    deps: Dependencies
+    telemetry: Telemetry
 
     def execute(self, event: Event, context: LambdaContext) -> Served:
         """Run a task and answer its outcome (delegation-service.txt §6)."""
         submission = self._submission(event, EXECUTE, identity_only=False)
-        now = self._deps.clock()
-        answer = self._deps.submissions.execute(
+        now = self.deps.clock()
+        answer = self.deps.submissions.execute(
             submission,
             received=received_at(event, now),
             deadline=now + timedelta(milliseconds=context.get_remaining_time_in_millis()),
@@ -100,19 +100,19 @@ class Routes:
     def submit(self, event: Event, _context: LambdaContext) -> Served:
         """Accept a task for background processing (delegation-service.txt §10.1)."""
         submission = self._submission(event, SUBMIT, identity_only=True)
-        return self._answered(SUBMIT, self._deps.submissions.submit(submission))
+        return self._answered(SUBMIT, self.deps.submissions.submit(submission))
 
     def status(self, event: Event, task_id: str) -> Served:
         """The task as stored (delegation-service.txt §10.1); one deployment has one realm, so ids need no scope."""
         caller_of(event)
-        task = self._deps.tasks.get(task_id_of(task_id))
-        self._telemetry.served(STATUS.operation, 200, task_id=task.task_id)
+        task = self.deps.tasks.get(task_id_of(task_id))
+        self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         return Served(200, render_json(shown(task.public())), {})
 
     def config(self, event: Event) -> Served:
         """What the service offers: the proposal's two properties and Iceberg's own field for the same lifetime."""
         caller_of(event)
-        lifetime = iso_8601(self._deps.idempotency_lifetime)
+        lifetime = iso_8601(self.deps.idempotency_lifetime)
         body = {
             "defaults": {},
             "overrides": {},
@@ -120,7 +120,7 @@ class Routes:
             "idempotency-key-lifetime": lifetime,
             "endpoints": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS],
         }
-        self._telemetry.served(CONFIG.operation, 200)
+        self.telemetry.served(CONFIG.operation, 200)
         return Served(200, render_json(body), {})
 
     def _submission(self, event: Event, endpoint: Endpoint, *, identity_only: bool) -> Submission:
@@ -129,15 +129,15 @@ class Routes:
         key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
         payload = read_payload(document, identity_only=identity_only)
-        self._telemetry.correlate(payload.common_payload.polaris_correlation_id)
-        if payload.common_payload.realm_identifier != self._deps.realm:
+        self.telemetry.correlate(payload.common_payload.polaris_correlation_id)
+        if payload.common_payload.realm_identifier != self.deps.realm:
             raise RealmMismatch
         return Submission(
             caller=caller, method=endpoint.method, path=endpoint.path, key=key, document=document, payload=payload
         )
 
     def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
-        self._telemetry.answered(endpoint.operation, answer)
+        self.telemetry.answered(endpoint.operation, answer)
         return Served(answer.status, answer.body, answer.headers)
 
 

@@ -1,7 +1,7 @@
 """Submitting a purge: accept it at most once, run it here if it is small and waited for, dispatch it otherwise."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -70,6 +70,7 @@ class SubmissionAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class Submissions:
     """The two ways to submit a task.
 
@@ -81,35 +82,25 @@ class Submissions:
     raise; nothing is stored unless the request was accepted.
     """
 
-    def __init__(
-        self,
-        tasks: TaskService,
-        acceptance: Acceptance,
-        behavior: Callable[[], "TaskBehavior"],
-        tables: Callable[[], TableLoader],
-        *,
-        realm: str,
-        budget: timedelta,
-        sleep: Callable[[float], None],
-        limits: Limits,
-    ) -> None:
-        self._tasks = tasks
-        self._acceptance = acceptance
-        self._behavior = behavior
-        self._tables = tables
-        self._realm = realm
-        self._budget = budget
-        self._sleep = sleep
-        self._limits = limits
+    tasks: TaskService
+    acceptance: Acceptance
+    behavior: Callable[[], "TaskBehavior"]
+    tables: Callable[[], TableLoader]
+    _: KW_ONLY
+    realm: str
+    budget: timedelta
+    sleep: Callable[[float], None]
+    limits: Limits
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept for background processing; the answer is 202, also when the task was there already."""
         accepted = self._accept(submission, synchronous=False)
         if isinstance(accepted, Replayed):
-            return _replayed(accepted)
+            return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            self._tasks.send(accepted.task)
-        return _as_answer(answers.accepted(accepted.task), accepted, "accepted" if accepted.submitted else "attached")
+            self.tasks.send(accepted.task)
+        kind = "accepted" if accepted.submitted else "attached"
+        return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
     def execute(
         self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
@@ -119,38 +110,38 @@ class Submissions:
         The budget counts from `received`, since when the caller waits; `deadline` is the end of this invocation,
         `owner` a name for it that no other invocation has.
         """
-        until = min(received + self._budget, deadline - timedelta(seconds=1))
+        until = min(received + self.budget, deadline - timedelta(seconds=1))
         accepted = self._accept(submission, synchronous=True)
         if isinstance(accepted, Replayed):
-            return _replayed(accepted)
+            return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            hand_over_at = received + self._budget * HAND_OVER_AFTER
+            hand_over_at = received + self.budget * HAND_OVER_AFTER
             self._work(accepted.task, owner, hand_over_at=hand_over_at, deadline=deadline)
         outcome = self._wait(accepted, until)
         if outcome is None:
             raise RequestInProgress(accepted.task.task_id)
-        answer = self._acceptance.conclude(accepted, outcome, answers.outcome)
-        return _as_answer(answer, accepted, "completed" if answer.status == 200 else "failed")
+        answer = self.acceptance.conclude(accepted, outcome, answers.outcome)
+        return _as_answer(answer, outcome.task_id, "completed" if answer.status == 200 else "failed")
 
     def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
         scope = self._scope(submission)
         digest = payload_hash(submission.document)
-        known = self._acceptance.known(scope, digest, answers.outcome)
+        known = self.acceptance.known(scope, digest, answers.outcome)
         if known is not None:
             return known
         purge = self._purge_of(submission.payload)
-        options_of(purge.properties, self._limits)
-        first = self._tasks.first(
+        options_of(purge.properties, self.limits)
+        first = self.tasks.first(
             task_id=purge.task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
         )
-        return self._acceptance.accept(
+        return self.acceptance.accept(
             IdempotentRequest(
                 scope=scope,
                 payload_hash=digest,
                 first=first,
                 relate=lambda task: _relate(task, purge),
                 conflict=lambda task: obstacle(task, purge) or "another purpose",
-                again=lambda task, now: self._tasks.resubmitted(
+                again=lambda task, now: self.tasks.resubmitted(
                     task, now, payload=purge.to_payload(), synchronous=synchronous, goes_on=goes_on(task, purge)
                 ),
                 answer_now=None if synchronous else answers.accepted,
@@ -161,46 +152,46 @@ class Submissions:
     def _scope(self, submission: Submission) -> Scope | None:
         if submission.key is None:
             return None
-        return Scope(submission.caller, self._realm, submission.method, submission.path, submission.key)
+        return Scope(submission.caller, self.realm, submission.method, submission.path, submission.key)
 
     def _purge_of(self, payload: TaskPayload) -> TablePurge:
         """The purge that a payload asks for; with an identity alone, uuid and metadata location come from Polaris."""
         asked = PurgeRequest.of_payload(payload)
-        table = asked.table or TableState.of(self._tables().load_table(asked.identifier, vend=False))
-        return TablePurge(**{**dict(asked), "realm": self._realm, "table": table})
+        table = asked.table or TableState.of(self.tables().load_table(asked.identifier, vend=False))
+        return TablePurge(**{**dict(asked), "realm": self.realm, "table": table})
 
     def _work(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
         """Run a small purge in this invocation, hand anything else over; trouble here leaves the task to its lease."""
         try:
-            held = self._tasks.acquire(
+            held = self.tasks.acquire(
                 task.task_id, owner, lambda now: Lease.until(deadline + AFTER_DEADLINE, now), task=task
             )
             if held.lease_owner != owner:
                 return
-            behavior = self._behavior()
+            behavior = self.behavior()
             engine = behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
                 error = AttemptError(t.HANDED_OVER, "too large to be run inside the request", ErrorClass.HANDED_OVER)
-                after = self._tasks.give_back(held.task_id, held.attempt_count, error)
+                after = self.tasks.give_back(held.task_id, held.attempt_count, error)
             elif engine is not None:
                 after = behavior.run(held, hand_over_at=hand_over_at)
             else:
-                after = self._tasks.get(held.task_id)
+                after = self.tasks.get(held.task_id)
             if not after.is_terminal and not after.is_held:
-                self._tasks.dispatch(after.task_id, task=after)
+                self.tasks.dispatch(after.task_id, task=after)
         except (TaskError, LeaseLost):
             return
 
     def _wait(self, accepted: Accepted, until: datetime) -> Task | None:
         """The outcome, looked for ever less often until time is up."""
         for pause in pauses(_FIRST_LOOK, _LONGEST_PAUSE, multiplier=1.5):
-            outcome = self._acceptance.outcome(accepted.task.task_id, accepted.bound_version)
+            outcome = self.acceptance.outcome(accepted.task.task_id, accepted.bound_version)
             if outcome is not None:
                 return outcome
-            left = (until - self._tasks.clock()).total_seconds()
+            left = (until - self.tasks.clock()).total_seconds()
             if left <= 0:
                 return None
-            self._sleep(min(pause, left))
+            self.sleep(min(pause, left))
         return None
 
 
@@ -212,9 +203,5 @@ def _relate(task: Task, purge: TablePurge) -> Relation:
     return Relation.REPLAY if replays(task, purge) else Relation.RESUBMIT
 
 
-def _replayed(replayed: Replayed) -> SubmissionAnswer:
-    return SubmissionAnswer(replayed.answer.status, replayed.answer.body.encode(), replayed.task_id, "replayed")
-
-
-def _as_answer(answer: StoredAnswer, accepted: Accepted, kind: str) -> SubmissionAnswer:
-    return replace(SubmissionAnswer(answer.status, b"", accepted.task.task_id, kind), body=answer.body.encode())
+def _as_answer(answer: StoredAnswer, task_id: str, kind: str) -> SubmissionAnswer:
+    return SubmissionAnswer(answer.status, answer.body.encode(), task_id, kind)

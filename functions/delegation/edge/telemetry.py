@@ -28,9 +28,7 @@ _BY_ERROR: Final[Mapping[type[DelegationError], str]] = {
     RequestInProgress: "RequestsInProgress",
     KeyConflict: "KeyConflicts",
 }
-SERVED: Final = "RequestsServed"
-REFUSED: Final = "RequestsRefused"
-FAILED: Final = "RequestsFailed"
+_FAILED: Final = "RequestsFailed"
 
 
 def request_id_of(event: Mapping[str, Any]) -> str:
@@ -59,20 +57,18 @@ class Telemetry:
 
     def answered(self, operation: str, answer: SubmissionAnswer) -> None:
         """A task was accepted, attached to, replayed, completed or failed."""
-        self._count(operation, _BY_KIND.get(answer.kind, SERVED))
-        fields = {"action": operation, "status": answer.status, "outcome": answer.kind, "task_id": answer.task_id}
-        self._logger.info("request answered", extra=fields)
+        self._count(operation, _BY_KIND.get(answer.kind, "RequestsServed"))
+        self._log_answer(operation, answer.status, answer.kind, answer.task_id)
 
     def served(self, operation: str, status: int, *, task_id: str | None = None) -> None:
         """Something was read."""
-        self._count(operation, SERVED)
-        fields = {"action": operation, "status": status, "outcome": "served", "task_id": task_id}
-        self._logger.info("request answered", extra=fields)
+        self._count(operation, "RequestsServed")
+        self._log_answer(operation, status, "served", task_id)
 
     def refused(self, operation: str, problem: Problem, error: DelegationError) -> None:
         """The request met an error that the service foresees."""
         failed = problem.status >= 500
-        self._count(operation, _BY_ERROR.get(type(error), FAILED if failed else REFUSED))
+        self._count(operation, _BY_ERROR.get(type(error), _FAILED if failed else "RequestsRefused"))
         fields = {
             "action": operation,
             "status": problem.status,
@@ -87,9 +83,13 @@ class Telemetry:
 
     def broke(self, operation: str, problem: Problem, error: Exception) -> None:
         """The request met a bug: where is logged, the error's text is not, for it may quote the request."""
-        self._count(operation, FAILED)
+        self._count(operation, _FAILED)
         fields = {"action": operation, "status": problem.status, "outcome": problem.error, "at": whereabouts(error)}
         self._logger.error("request broke", extra=fields)
+
+    def _log_answer(self, operation: str, status: int, outcome: str, task_id: str | None) -> None:
+        fields = {"action": operation, "status": status, "outcome": outcome, "task_id": task_id}
+        self._logger.info("request answered", extra=fields)
 
     def _count(self, operation: str, name: str) -> None:
         self._metrics.add_dimension("operation", operation)

@@ -26,10 +26,8 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 
-MESSAGE_LIMIT = 300
-THROTTLED = 429
-NOT_APPLIED = frozenset({THROTTLED, 503})
-
+NOT_APPLIED = frozenset({429, 503})
+_MESSAGE_LIMIT = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _BY_TYPE: dict[str, type[PolarisError]] = {
     "NoSuchTableException": NoSuchTable,
@@ -50,25 +48,20 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
     """
     status = response.status_code
     error_type, message = (_printable(text, secrets) for text in _error_model(response))
-    text = f"Polaris answered {status}"
-    if error_type:
-        text += f" {error_type}"
-    if message:
-        text += f": {message}"
+    text = f"Polaris answered {status}" + (f" {error_type}" if error_type else "") + (f": {message}" if message else "")
     if error_type == "NotFoundException":
         # Polaris says 400 for a missing metadata file and 404 for an unknown catalog, both under this one type.
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
     else:
         kind = _BY_TYPE.get(error_type or "") or _BY_STATUS.get(status) or PolarisUnexpectedAnswer
     if kind is PolarisUnexpectedAnswer and is_transient(status):
-        unavailable = PolarisOutcomeUnknown if write and status not in NOT_APPLIED else PolarisUnavailable
-        return unavailable(text, status=status, error_type=error_type, retry_after=retry_after(response))
-    return kind(text, status=status, error_type=error_type)
+        kind = PolarisOutcomeUnknown if write and status not in NOT_APPLIED else PolarisUnavailable
+    return kind(text, status=status, error_type=error_type, retry_after=retry_after(response))
 
 
 def is_transient(status: int) -> bool:
     """Whether the same request may succeed a moment later."""
-    return status in {408, THROTTLED} or status >= 500
+    return status in {408, 429} or status >= 500
 
 
 def retry_after(response: httpx.Response) -> float | None:
@@ -113,4 +106,4 @@ def _printable(text: str | None, secrets: Iterable[str]) -> str | None:
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
-    return _CONTROL.sub(" ", text)[:MESSAGE_LIMIT]
+    return _CONTROL.sub(" ", text)[:_MESSAGE_LIMIT]

@@ -1,8 +1,7 @@
 """Client of the Iceberg REST API of Polaris, as much of it as purging a table needs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from threading import Lock
 from typing import Any
 from urllib.parse import quote, unquote
@@ -14,12 +13,10 @@ from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.tokens import REALM_HEADER, TokenSource
+from delegation.polaris.tokens import TokenSource, accepting_json
 from delegation.polaris.transport import Transport
-from delegation.timestamps import utc_now
 
-DELEGATION_HEADER = "X-Iceberg-Access-Delegation"
-PAGE_SIZE = 1_000
+_PAGE_SIZE = 1_000
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
 
 
@@ -57,15 +54,12 @@ class PolarisClient:
         token: TokenSource,
         *,
         realm: str | None = None,
-        http: httpx.Client | None = None,
-        clock: Callable[[], datetime] = utc_now,
         transport: Transport | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._token = token
-        self._realm = realm
-        self._clock = clock
-        self._transport = transport or Transport(http)
+        self._headers = accepting_json(realm)
+        self._transport = transport or Transport()
         self._catalogs: dict[str, _Catalog] = {}
         self._lock = Lock()
 
@@ -76,11 +70,8 @@ class PolarisClient:
         loadTable and LoadTableResult.
         """
         path = self._catalog(identifier.catalog).table_path(identifier)
-        headers = {DELEGATION_HEADER: "vended-credentials"} if vend else {}
-        response = self._send("GET", path, idempotent=True, headers=headers, params={"snapshots": snapshots})
-        if response.status_code != 200:
-            raise self._error(response)
-        return _loaded_table(identifier, json_object(response))
+        headers = {"X-Iceberg-Access-Delegation": "vended-credentials"} if vend else {}
+        return _loaded_table(identifier, self._get(path, {"snapshots": snapshots}, headers))
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """The tables of one namespace, a page at a time, without those of the namespaces below it.
@@ -114,20 +105,16 @@ class PolarisClient:
         """
         path = self._catalog(identifier.catalog).table_path(identifier)
         params = {"purgeRequested": "true" if purge else "false"}
-        response = self._send("DELETE", path, idempotent=False, headers={}, params=params)
+        response = self._send("DELETE", path, params, {})
         # Polaris answers 204, the Iceberg project's own server 200.
         if not response.is_success:
-            raise self._error(response, write=True)
+            raise _error(response)
 
     def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
         """The entries of a listing. An empty token asks for pages; a server that has none answers with everything."""
         token = ""
         while True:
-            page = {**params, "pageToken": token, "pageSize": str(PAGE_SIZE)}
-            response = self._send("GET", path, idempotent=True, headers={}, params=page)
-            if response.status_code != 200:
-                raise self._error(response)
-            body = json_object(response)
+            body = self._get(path, {**params, "pageToken": token, "pageSize": str(_PAGE_SIZE)})
             entries, following = body.get(field), body.get("next-page-token")
             if not isinstance(entries, list) or following == token:
                 raise PolarisUnexpectedAnswer(f"Polaris listed no usable page of {field}", status=200)
@@ -140,24 +127,24 @@ class PolarisClient:
         with self._lock:
             known = self._catalogs.get(name)
         if known is None:
-            response = self._send("GET", "v1/config", idempotent=True, headers={}, params={"warehouse": name})
-            if response.status_code != 200:
-                raise self._error(response)
-            known = _catalog_of(json_object(response))
+            known = _catalog_of(self._get("v1/config", {"warehouse": name}))
             with self._lock:
                 self._catalogs[name] = known
         return known
 
-    def _send(
-        self, method: str, path: str, *, idempotent: bool, headers: dict[str, str], params: dict[str, str]
-    ) -> httpx.Response:
+    def _get(self, path: str, params: dict[str, str], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        response = self._send("GET", path, params, headers or {})
+        if response.status_code != 200:
+            raise _error(response)
+        return json_object(response)
+
+    def _send(self, method: str, path: str, params: dict[str, str], headers: Mapping[str, str]) -> httpx.Response:
         def once(token: str) -> httpx.Response:
             return self._transport.send(
                 method,
                 f"{self._base_url}/{path}",
-                idempotent=idempotent,
-                headers={"Accept": "application/json", **self._realm_header(), **headers}
-                | {"Authorization": f"Bearer {token}"},
+                idempotent=method == "GET",
+                headers={**self._headers, **headers, "Authorization": f"Bearer {token}"},
                 params=params,
             )
 
@@ -171,12 +158,10 @@ class PolarisClient:
             raise PolarisUnauthorized("Polaris refused a fresh token of the service's principal", status=401)
         return response
 
-    def _realm_header(self) -> dict[str, str]:
-        return {} if self._realm is None else {REALM_HEADER: self._realm}
 
-    def _error(self, response: httpx.Response, *, write: bool = False) -> PolarisError:
-        sent = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
-        return error_of(response, write=write, secrets=[sent])
+def _error(response: httpx.Response) -> PolarisError:
+    sent = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
+    return error_of(response, write=response.request.method != "GET", secrets=[sent])
 
 
 def _catalog_of(body: Mapping[str, Any]) -> _Catalog:

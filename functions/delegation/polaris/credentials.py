@@ -10,19 +10,11 @@ from delegation.polaris.errors import CredentialVendingFailed, PolarisUnavailabl
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 
-ACCESS_KEY_ID = "s3.access-key-id"
-SECRET_ACCESS_KEY = "s3.secret-access-key"  # noqa: S105 - the name of a property
-SESSION_TOKEN = "s3.session-token"  # noqa: S105
-# Both are milliseconds since the epoch; Polaris 1.4 sends both, 1.7 the first only.
-EXPIRES_AT_MS = "s3.session-token-expires-at-ms"
-EXPIRATION_TIME = "expiration-time"
-
 # Polaris' policy covers these beside the location, its `prefix` names the location alone.
-WRITE_PATHS = ("write.data.path", "write.metadata.path")
+_WRITE_PATHS = ("write.data.path", "write.metadata.path")
 
 REFRESH_MARGIN = timedelta(minutes=5)
 RETRY_AFTER_FAILED_REFRESH = timedelta(seconds=30)
-_S3_SCHEMES = ("s3a://", "s3n://")
 
 
 def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[Any]) -> tuple[S3Credential, ...]:
@@ -46,7 +38,8 @@ def select_credential(table: LoadedTable, uri: str) -> S3Credential:
     Raises CredentialVendingFailed when none covers it.
     """
     matching = [credential for credential in table.credentials if is_below(uri, credential.prefix)]
-    if not matching and any(is_below(uri, path) for path in _write_paths(table)):
+    write_paths = (table.properties.get(name) for name in _WRITE_PATHS)
+    if not matching and any(path and is_below(uri, path) for path in write_paths):
         matching = [credential for credential in table.credentials if is_below(table.location, credential.prefix)]
     if not matching:
         reason = "none of the vended credentials covers it" if table.credentials else "Polaris vended no S3 credentials"
@@ -95,7 +88,7 @@ class VendedCredentials:
         """A credential for `uri` that has not expired; CredentialVendingFailed when Polaris gives none."""
         held = self._held
         now = self._clock()
-        if held is not None and _is_fresh(held, now):
+        if held is not None and (held.refresh_at is None or now < held.refresh_at):
             return select_credential(held.table, uri)
         usable = self._usable(uri, now)
         if usable is not None:
@@ -166,25 +159,23 @@ def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime
     return now + (left - margin if left > 2 * margin else left / 2)
 
 
-def _is_fresh(held: _HeldTable, now: datetime) -> bool:
-    return held.refresh_at is None or now < held.refresh_at
-
-
 def _has_expired(credential: S3Credential, now: datetime) -> bool:
     return credential.expires_at is not None and credential.expires_at <= now
 
 
 def _credential(prefix: str, config: Mapping[str, Any]) -> S3Credential | None:
-    key_id, secret = config.get(ACCESS_KEY_ID), config.get(SECRET_ACCESS_KEY)
+    key_id, secret = config.get("s3.access-key-id"), config.get("s3.secret-access-key")
     if not key_id or not secret:
         return None
-    token = config.get(SESSION_TOKEN)
+    token = config.get("s3.session-token")
+    # Milliseconds since the epoch under either name; Polaris 1.4 sends both, 1.7 the first only.
+    expiry = config.get("s3.session-token-expires-at-ms") or config.get("expiration-time")
     return S3Credential(
         prefix=prefix,
         access_key_id=str(key_id),
         secret_access_key=str(secret),
         session_token=str(token) if token else None,
-        expires_at=_expiry(config.get(EXPIRES_AT_MS) or config.get(EXPIRATION_TIME)),
+        expires_at=_expiry(expiry),
     )
 
 
@@ -197,12 +188,5 @@ def _expiry(milliseconds: object) -> datetime | None:
         raise CredentialVendingFailed("Polaris vended a credential whose expiry is not in milliseconds") from None
 
 
-def _write_paths(table: LoadedTable) -> list[str]:
-    return [path for name in WRITE_PATHS if (path := table.properties.get(name))]
-
-
 def _as_s3(uri: str) -> str:
-    for scheme in _S3_SCHEMES:
-        if uri.startswith(scheme):
-            return "s3://" + uri.removeprefix(scheme)
-    return uri
+    return "s3" + uri[3:] if uri.startswith(("s3a://", "s3n://")) else uri

@@ -1,19 +1,5 @@
 """What talking to Polaris can end in, split by what the caller can do next.
 
-PolarisError
-├── NoSuchTable                 the catalog does not know the table
-├── NoSuchNamespace             nor its namespace
-├── NoSuchCatalog               nor its catalog
-├── TableAlreadyExists          the name is taken
-├── TableMetadataMissing        the catalog knows the table, its metadata.json is gone
-├── PolarisUnauthorized         our principal or its token is refused
-├── PolarisForbidden            our principal lacks a privilege
-├── PolarisMisconfigured        the realm is wrong or a setting cannot be read
-├── CredentialVendingFailed     no usable storage credential in the answer
-├── PolarisUnexpectedAnswer     an answer outside the protocol
-└── PolarisUnavailable          not reached, timed out, throttled, 5xx; try again later
-    └── PolarisOutcomeUnknown   the same after a write: it may have been applied
-
 Iceberg's exception types and their statuses: Iceberg REST specification, ErrorModel; Polaris 1.4 and 1.7 as observed.
 """
 
@@ -24,14 +10,25 @@ from delegation.storage.credentials import CredentialsUnavailable
 
 
 class PolarisError(DelegationError):
-    """Polaris could not do what it was asked; `status` and `error_type` are its own, None when it did not answer."""
+    """Polaris could not do what it was asked; `status` and `error_type` are its own, None when it did not answer.
+
+    `retry_after` (seconds) is the server's `Retry-After`, None when it gave none.
+    """
 
     code: ClassVar[str] = "POLARIS_ERROR"
 
-    def __init__(self, message: str, *, status: int | None = None, error_type: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        error_type: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.error_type = error_type
+        self.retry_after = retry_after
 
 
 class NoSuchTable(PolarisError):
@@ -95,24 +92,10 @@ class PolarisUnexpectedAnswer(PolarisError):
 
 
 class PolarisUnavailable(PolarisError):
-    """Not reached, timed out, throttled or a server error, after the client's own retries; nothing was written.
-
-    `retry_after` (seconds) is the server's `Retry-After`, None when it gave none.
-    """
+    """Not reached, timed out, throttled or a server error, after the client's own retries; nothing was written."""
 
     code = "POLARIS_UNAVAILABLE"
     retryable = True
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        error_type: str | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message, status=status, error_type=error_type)
-        self.retry_after = retry_after
 
 
 class PolarisOutcomeUnknown(PolarisUnavailable):

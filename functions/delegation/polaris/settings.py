@@ -50,7 +50,7 @@ class PolarisSettings(EnvironmentSettings):
             realm=self.realm,
             transport=transport,
         )
-        return PolarisClient(self.url, token, realm=self.realm, clock=clock, transport=transport)
+        return PolarisClient(self.url, token, realm=self.realm, transport=transport)
 
 
 def read_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials:

@@ -9,22 +9,21 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from delegation.polaris.answers import error_of, json_object
-from delegation.polaris.errors import (
-    PolarisError,
-    PolarisMisconfigured,
-    PolarisUnauthorized,
-    PolarisUnexpectedAnswer,
-)
+from delegation.polaris.errors import PolarisError, PolarisMisconfigured, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.transport import Transport
 
 DEFAULT_SCOPE = "PRINCIPAL_ROLE:ALL"
-REALM_HEADER = "Polaris-Realm"
 
 # RFC 6749 §5.1 only recommends `expires_in`; without it a token is asked for again well before any broker's usual hour.
 _UNSTATED_LIFETIME = timedelta(minutes=5)
 _LONGEST_LIFETIME_SECONDS = 86_400
 _LONGEST_MARGIN = timedelta(minutes=1)
-_REFUSED_CLIENT = frozenset({"unauthorized_client", "invalid_client", "access_denied"})
+_REFUSALS: dict[str, type[PolarisError]] = {
+    "unauthorized_client": PolarisUnauthorized,
+    "invalid_client": PolarisUnauthorized,
+    "access_denied": PolarisUnauthorized,
+    "invalid_scope": PolarisMisconfigured,
+}
 
 
 class TokenSource(Protocol):
@@ -102,14 +101,11 @@ class OAuth2TokenSource:
         asked = self._clock()
         credentials = self._credentials()
         secret = credentials.client_secret.get_secret_value()
-        headers = {"Accept": "application/json"}
-        if self._realm is not None:
-            headers[REALM_HEADER] = self._realm
         response = self._transport.send(
             "POST",
             self._url,
             idempotent=True,  # a second token harms nobody
-            headers=headers,
+            headers=accepting_json(self._realm),
             form={
                 "grant_type": "client_credentials",
                 "client_id": credentials.client_id,
@@ -121,6 +117,11 @@ class OAuth2TokenSource:
             raise _refusal(error_of(response, secrets=[secret]))
         self._held = _held(json_object(response), asked)
         return self._held.token
+
+
+def accepting_json(realm: str | None) -> dict[str, str]:
+    """The headers that every request to Polaris carries."""
+    return {"Accept": "application/json"} | ({} if realm is None else {"Polaris-Realm": realm})
 
 
 def _held(body: dict[str, object], asked: datetime) -> _HeldToken:
@@ -136,8 +137,5 @@ def _held(body: dict[str, object], asked: datetime) -> _HeldToken:
 
 def _refusal(error: PolarisError) -> PolarisError:
     """The same refusal in OAuth2's words: RFC 6749 §5.2 puts a bad client under 400 or 401, a bad scope under 400."""
-    if error.error_type in _REFUSED_CLIENT:
-        return PolarisUnauthorized(str(error), status=error.status, error_type=error.error_type)
-    if error.error_type == "invalid_scope":
-        return PolarisMisconfigured(str(error), status=error.status, error_type=error.error_type)
-    return error
+    kind = _REFUSALS.get(error.error_type or "")
+    return kind(str(error), status=error.status, error_type=error.error_type) if kind else error

@@ -143,7 +143,7 @@ def polaris(stack: Stack, who: str = "service", realm: str | None = REALM) -> Po
         clock=stack.clock,
         realm=realm,
     )
-    return PolarisClient(stack.catalog.url, tokens, realm=realm, clock=stack.clock)
+    return PolarisClient(stack.catalog.url, tokens, realm=realm)
 
 
 def objects(stack: Stack, prefix: str = "") -> list[str]:

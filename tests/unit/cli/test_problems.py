@@ -2,7 +2,7 @@ import pytest
 
 from delegation.cli.problems import _OTHERWISE, next_step
 from delegation.client import errors as client
-from delegation.client.errors import ErrorAnswer, HttpError
+from delegation.client.errors import HttpError
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 
@@ -28,8 +28,7 @@ FORESEEN = [
 
 
 @pytest.mark.parametrize("kind", FORESEEN, ids=lambda kind: kind.__name__)
-def test_each_foreseen_error_has_a_specific_next_step(kind, monkeypatch):
-    monkeypatch.setattr(ErrorAnswer, "delegation_task_id", None)
+def test_each_foreseen_error_has_a_specific_next_step(kind):
     assert next_step(bare(kind)) != _OTHERWISE
 
 

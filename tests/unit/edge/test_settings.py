@@ -86,7 +86,7 @@ def test_one_source_of_keys_is_needed_and_only_one(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings.read()
     monkeypatch.delenv("DELEGATION_TOKEN_JWKS_URL")
-    assert isinstance(authorizer().tokens._keys, StaticKey)
+    assert isinstance(authorizer().tokens.keys, StaticKey)
     monkeypatch.delenv("DELEGATION_TOKEN_PUBLIC_KEY")
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings.read()
@@ -101,7 +101,7 @@ def test_the_authorizer_is_what_the_settings_say(monkeypatch: pytest.MonkeyPatch
     assert built.pin.serials == {0x0A1B, 0x2C}
     assert built.pin.subject.rfc4514_string() == SUBJECT
     assert built.pin.revoked is not None
-    assert isinstance(built.tokens._keys, JwksKeys)
+    assert isinstance(built.tokens.keys, JwksKeys)
 
 
 def test_without_serials_any_certificate_of_the_identity_is_admitted() -> None:

@@ -146,7 +146,7 @@ def test_a_table_that_is_not_small_is_handed_over_and_answers_in_progress(world:
 def test_another_key_or_none_attaches_to_the_running_task_and_gets_its_outcome(world: World) -> None:
     body = world.body("orders")
     accepted = world.submit(body)
-    original = world.submissions._sleep
+    original = world.submissions.sleep
     done: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -154,7 +154,7 @@ def test_another_key_or_none_attaches_to_the_running_task_and_gets_its_outcome(w
         original(seconds)
         world.drive()
 
-    world.submissions._sleep = sleep
+    world.submissions.sleep = sleep
     answer = world.execute(body, key="other")
     assert (answer.status, answer.task_id) == (200, accepted.task_id)
     assert done
@@ -275,7 +275,7 @@ def test_sixteen_threads_make_one_task_and_one_purge(key: str | None) -> None:
     world = World()
     busy_table(world.lake, "orders")
     body = world.body("orders")
-    world.submissions._sleep = lambda _seconds: None
+    world.submissions.sleep = lambda _seconds: None
     lives = []
 
     def call(_n: int) -> tuple[int, bytes] | str:

@@ -36,7 +36,7 @@ def client(server: Server, clock: Clock) -> PolarisClient:
         realm="prod",
         transport=server.transport,
     )
-    return PolarisClient(BASE + "/", tokens, realm="prod", clock=clock, transport=server.transport)
+    return PolarisClient(BASE + "/", tokens, realm="prod", transport=server.transport)
 
 
 def test_load_asks_for_all_snapshots_and_vended_credentials_in_the_realm(client: PolarisClient, server: Server) -> None:

@@ -40,7 +40,7 @@ def client(server: Server, clock: Clock) -> PolarisClient:
     tokens = OAuth2TokenSource(
         "https://polaris.test" + TOKENS, lambda: credentials, clock=clock, transport=server.transport
     )
-    return PolarisClient("https://polaris.test", tokens, clock=clock, transport=server.transport)
+    return PolarisClient("https://polaris.test", tokens, transport=server.transport)
 
 
 def texts(value: object) -> str:

@@ -6,7 +6,7 @@ Algorithms are asymmetric only and decided by the key, never by the token (RFC 8
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -75,25 +75,17 @@ class Principal:
     scopes: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
 class TokenVerifier:
     """Checks bearer tokens; `audience` None means that the issuer puts none in (Polaris' broker)."""
 
-    def __init__(
-        self,
-        keys: KeySource,
-        *,
-        issuer: str,
-        audience: str | None,
-        scope: str,
-        clock: Callable[[], datetime],
-        leeway: timedelta = timedelta(seconds=30),
-    ) -> None:
-        self._keys = keys
-        self._issuer = issuer
-        self._audience = audience
-        self._scope = scope
-        self._clock = clock
-        self._leeway = leeway.total_seconds()
+    keys: KeySource
+    _: KW_ONLY
+    issuer: str
+    audience: str | None
+    scope: str
+    clock: Callable[[], datetime]
+    leeway: timedelta = timedelta(seconds=30)
 
     def verify(self, authorization: str | None) -> Principal:
         """The caller that an Authorization header proves.
@@ -101,15 +93,15 @@ class TokenVerifier:
         Raises Unauthorized (RFC 6750 invalid_token), ScopeMissing (insufficient_scope), KeysUnavailable.
         """
         claims = self._signed(bearer_token(authorization))
-        if claims.get("iss") != self._issuer:
+        if claims.get("iss") != self.issuer:
             raise Unauthorized("another issuer")
-        if self._audience is not None and self._audience not in _listed(claims.get("aud")):
+        if self.audience is not None and self.audience not in _listed(claims.get("aud")):
             raise Unauthorized("another audience")
         self._check_time(claims)
         scopes = frozenset(_words(claims.get("scope"))) | frozenset(_words(claims.get("scp")))
         principal = Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes)
-        if self._scope not in scopes:
-            raise ScopeMissing(f"the token lacks the scope {self._scope}")
+        if self.scope not in scopes:
+            raise ScopeMissing(f"the token lacks the scope {self.scope}")
         return principal
 
     def _signed(self, token: str) -> Mapping[str, Any]:
@@ -118,7 +110,7 @@ class TokenVerifier:
         except jwt.PyJWTError as error:
             raise Unauthorized(f"not a token: {type(error).__name__}") from None
         algorithm = header.get("alg")
-        candidates = [key for key in self._keys.keys(header.get("kid")) if algorithm in key.algorithms]
+        candidates = [key for key in self.keys.keys(header.get("kid")) if algorithm in key.algorithms]
         if not candidates:
             raise Unauthorized("no key of the issuer fits the token")
         for candidate in candidates:
@@ -131,11 +123,11 @@ class TokenVerifier:
         raise Unauthorized("the signature is wrong")
 
     def _check_time(self, claims: Mapping[str, Any]) -> None:
-        now = self._clock().timestamp()
+        now, leeway = self.clock().timestamp(), self.leeway.total_seconds()
         # Written so that NaN, which compares as false, is refused, and integers of any size are compared exactly.
-        if not _seconds(claims.get("exp")) > now - self._leeway:
+        if not _seconds(claims.get("exp")) > now - leeway:
             raise Unauthorized("expired, or without an expiry")
-        if not _seconds(claims.get("nbf", 0)) <= now + self._leeway:
+        if not _seconds(claims.get("nbf", 0)) <= now + leeway:
             raise Unauthorized("not valid yet")
 
 
