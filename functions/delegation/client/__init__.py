@@ -1,4 +1,4 @@
-"""What a caller of the delegation service installs."""
+"""The client of the Delegation Service."""
 
 from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor, TaskExecutor, TaskExecutorFactory

@@ -1,4 +1,4 @@
-"""Client of the delegation service's REST API, with same-key retries as idempotency-key.txt allows them."""
+"""Client of the Delegation Service's REST API, with retries as the Idempotency-Key proposal permits."""
 
 import json
 import re
@@ -41,10 +41,10 @@ from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
 
 TIMEOUT = httpx.Timeout(35.0, connect=5.0)
-"""API Gateway gives up on its integration after 29 s; whatever takes longer than this is lost."""
+"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_WORTH_THE_SAME_KEY = (RequestStillRunning, ServiceFailed, ServiceUnreachable, AnswerLost)
+_REPEATABLE_WITH_KEY = (RequestStillRunning, ServiceFailed, ServiceUnreachable, AnswerLost)
 _CERTIFICATE_ALERT = re.compile("CERTIFICATE|UNKNOWN_CA")
 _READ_ATTEMPTS = 4
 _MESSAGE_LIMIT = 1000
@@ -54,32 +54,31 @@ AnswerType = TypeVar("AnswerType", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class SameKeyPauses:
-    """Seconds between tries: doubling from `first_seconds` to `longest_seconds`, never less than the server asked."""
+    """Pauses between retries, doubling from `first_seconds` to `longest_seconds`; never shorter than `Retry-After`."""
 
     first_seconds: float = 1.0
     longest_seconds: float = 30.0
 
-    def wait(self, attempt: int, asked_seconds: float | None) -> float:
-        """The pause after the failed try `attempt` (from 1)."""
-        if asked_seconds is not None:
-            return max(asked_seconds, self.first_seconds)
+    def wait(self, attempt: int, retry_after_seconds: float | None) -> float:
+        """Return the seconds to wait after failed request number `attempt` (from 1)."""
+        if retry_after_seconds is not None:
+            return max(retry_after_seconds, self.first_seconds)
         return exponential(attempt, self.first_seconds, self.longest_seconds)
 
 
 def new_key() -> str:
-    """A fresh idempotency key: UUID version 4, as the proposal asks of clients."""
+    """Return a new idempotency key, a UUID of version 4 (Idempotency-Key proposal, API Design)."""
     return str(uuid.uuid4())
 
 
 class DelegationClient:
-    """Calls the delegation service at `base_url` (ends with `/delegation-service/api`); thread-safe.
+    """Calls the Delegation Service at `base_url`, which ends with `/delegation-service/api`; thread-safe.
 
-    `execute_synchronous` and `submit` send one key with every try of one call: the given one or a new UUID. They
-    repeat `request_in_progress`, 5xx and lost answers, but only if `GET /v1/config` advertises keys and only within
-    the lifetime that it advertises, after which they raise IdempotencyWindowExpired. Without such support a key given
-    is still sent and nothing is repeated. A terminal failure is never repeated: the service has its own retry policy.
+    `execute_synchronous` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, without one
+    they send a new UUID, and they repeat the request with its key after `request_in_progress`, 429, 5xx and lost
+    answers until the advertised lifetime ends (IdempotencyWindowExpired). A terminal failure is not repeated.
     Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost, UnexpectedAnswer, and an
-    ErrorAnswer for what the service refuses.
+    ErrorAnswer for an error that the service answers with.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class DelegationClient:
 
     @classmethod
     def connect(cls, settings: ClientSettings) -> Self:
-        """A client with a certificate and an OAuth2 client of its own; raises ClientMisconfigured."""
+        """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured."""
         secret = settings.client_secret
         token = OAuth2TokenSource(
             settings.token_url,
@@ -117,19 +116,19 @@ class DelegationClient:
         return cls(settings.edge_url, token, http=httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT))
 
     def execute_synchronous(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskSuccessResponse:
-        """Execute a task and wait for its outcome, however many requests that takes; raises TaskFailed if it failed."""
-        return self._mutate("v1/tasks/execute/synchronous", payload, key, TaskSuccessResponse)
+        """Execute a task and wait for its outcome, with as many requests as needed; raises TaskFailed."""
+        return self._post("v1/tasks/execute/synchronous", payload, key, TaskSuccessResponse)
 
     def submit(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskAccepted:
-        """Have a task accepted for the background."""
-        return self._mutate("v1/tasks", payload, key, TaskAccepted)
+        """Submit a task for background processing."""
+        return self._post("v1/tasks", payload, key, TaskAccepted)
 
     def task(self, task_id: str) -> TaskRecord:
-        """A task as it stands; raises NotFound."""
+        """Return a task's current version; raises NotFound."""
         return self._get(f"v1/tasks/{quote(task_id, safe='')}", TaskRecord)
 
     def config(self) -> ServiceConfig:
-        """What the service supports; asked once, then remembered."""
+        """Return the service's configuration; it is requested once."""
         with self._lock:
             if self._config is None:
                 self._config = self._get("v1/config", ServiceConfig)
@@ -138,10 +137,7 @@ class DelegationClient:
     def follow(
         self, task_id: str, *, interval_seconds: float = 1.0, timeout_seconds: float | None = None
     ) -> Iterator[TaskRecord]:
-        """The task now, then again whenever it has changed, until it is terminal or the time-out has passed.
-
-        Raises NotFound.
-        """
+        """Yield the task now and after each change, until it is terminal or the timeout ends; raises NotFound."""
         until = None if timeout_seconds is None else self._clock() + timedelta(seconds=timeout_seconds)
         seen: tuple[int, int] | None = None
         while True:
@@ -153,11 +149,11 @@ class DelegationClient:
                 return
             self._sleep(interval_seconds)
 
-    def _mutate(self, path: str, payload: Mapping[str, Any], key: str | None, answer: type[AnswerType]) -> AnswerType:
+    def _post(self, path: str, payload: Mapping[str, Any], key: str | None, answer: type[AnswerType]) -> AnswerType:
         window = self.config().same_key_window
         if key is None and window is not None:
             key = self._new_key()
-        # Serialised once: every try carries the same bytes, and integers of any size stay exact.
+        # Serialized once, so that every retry sends the same bytes; json keeps integers exact.
         content = json.dumps(payload, allow_nan=False).encode()
         headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
         started = self._clock()
@@ -166,10 +162,10 @@ class DelegationClient:
             attempt += 1
             try:
                 return self._send("POST", path, answer, headers=headers, content=content)
-            except _WORTH_THE_SAME_KEY as error:
+            except _REPEATABLE_WITH_KEY as error:
                 if key is None or window is None:
                     raise
-                wait = self._backoff.wait(attempt, _asked_wait(error))
+                wait = self._backoff.wait(attempt, _retry_after_seconds(error))
                 if self._clock() + timedelta(seconds=wait) >= started + window:
                     raise IdempotencyWindowExpired(key, window, error) from error
             self._sleep(wait)
@@ -183,7 +179,7 @@ class DelegationClient:
             except (ServiceFailed, ServiceUnreachable, AnswerLost) as error:
                 if attempt == _READ_ATTEMPTS:
                     raise
-                wait = self._backoff.wait(attempt, _asked_wait(error))
+                wait = self._backoff.wait(attempt, _retry_after_seconds(error))
             self._sleep(wait)
 
     def _send(
@@ -195,23 +191,23 @@ class DelegationClient:
         headers: Mapping[str, str],
         content: bytes | None = None,
     ) -> AnswerType:
-        """One request; a 401 is answered once with a fresh token, for the first was refused before it did anything."""
+        """Send a request, and repeat it once with a fresh token after a 401, which means that it had no effect."""
         token = self._bearer()
         try:
-            return self._once(method, path, answer, {**headers, "Authorization": f"Bearer {token}"}, content)
+            return self._send_once(method, path, answer, {**headers, "Authorization": f"Bearer {token}"}, content)
         except NotAuthenticated:
             token = self._bearer(refused=token)
-        return self._once(method, path, answer, {**headers, "Authorization": f"Bearer {token}"}, content)
+        return self._send_once(method, path, answer, {**headers, "Authorization": f"Bearer {token}"}, content)
 
     def _bearer(self, refused: str | None = None) -> str:
         try:
             return self._token.token() if refused is None else self._token.replace(refused)
         except PolarisError as error:
-            # The token source words its errors for Polaris' own endpoint; ours may be another issuer.
-            status = "no answer" if error.status is None else f"answer {error.status} {error.error_type or ''}".strip()
-            raise TokenUnavailable(f"the token endpoint gave no access token: {status}") from error
+            # The token source's messages name Polaris, but this token endpoint may be another issuer's.
+            answer = "did not answer" if error.status is None else f"answered {error.status} {error.error_type or ''}"
+            raise TokenUnavailable(f"no access token: the token endpoint {answer.strip()}") from error
 
-    def _once(
+    def _send_once(
         self, method: str, path: str, answer: type[AnswerType], headers: Mapping[str, str], content: bytes | None
     ) -> AnswerType:
         url = f"{self._base_url}/{path}"
@@ -228,11 +224,11 @@ class DelegationClient:
         except ValidationError as error:
             place = ".".join(str(step) for step in error.errors(include_input=False)[0]["loc"]) or "body"
             raise UnexpectedAnswer(
-                f"{method} {path} answered {response.status_code} with an unusable {place}"
+                f"{method} {path} was answered {response.status_code} with an unusable {place}"
             ) from None
 
 
-def _asked_wait(error: DelegationClientError) -> float | None:
+def _retry_after_seconds(error: DelegationClientError) -> float | None:
     return error.retry_after_seconds if isinstance(error, RequestStillRunning | ServiceFailed) else None
 
 
@@ -246,7 +242,7 @@ def _transport_error(error: httpx.TransportError, base_url: str) -> DelegationCl
 
 
 def _certificate_refusal(error: BaseException) -> str | None:
-    """Why a handshake failed for its certificates, on our side or as the other side's alert (RFC 8446 §6.2)."""
+    """Return why a certificate was refused, by this side or by an alert of the other (RFC 8446, Section 6.2)."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -258,7 +254,7 @@ def _certificate_refusal(error: BaseException) -> str | None:
 
 
 def _error_response(response: httpx.Response) -> HttpError:
-    """The fields that are there; a gateway's own body has at most a message."""
+    """Return the fields that the body has; API Gateway's error bodies have at most a message."""
     try:
         body = json.loads(response.content)
     except ValueError:

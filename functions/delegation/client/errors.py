@@ -1,4 +1,4 @@
-"""What calling the delegation service can end in, split by what the caller can do next."""
+"""Errors of calls to the Delegation Service, split by what the caller can do next."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,53 +17,54 @@ class DelegationClientError(DelegationError):
 
 
 class ClientMisconfigured(DelegationClientError):
-    """A setting of the client is missing, unreadable or unknown."""
+    """A setting of the client is missing, unreadable or unknown; nothing was sent."""
 
     code = "CLIENT_MISCONFIGURED"
 
 
 class ServiceUnreachable(DelegationClientError):
-    """No connection to the service came about."""
+    """The service cannot be reached; nothing was sent."""
 
     code = "SERVICE_UNREACHABLE"
     retryable = True
 
 
 class TlsRefused(DelegationClientError):
-    """Mutual TLS failed: a certificate is missing, or was issued by an authority that the other side does not trust."""
+    """Mutual TLS failed: a certificate is missing, or its issuer is not trusted; nothing was sent."""
 
     code = "TLS_REFUSED"
 
 
 class TokenUnavailable(DelegationClientError):
-    """The token endpoint was not reached, or refused the client id, the secret or the scope."""
+    """The token endpoint was unreachable, or refused the client id, the secret or the scope; nothing was sent."""
 
     code = "TOKEN_UNAVAILABLE"
 
 
 class AnswerLost(DelegationClientError):
-    """The request left and no answer came back; whether it was accepted is unknown."""
+    """The request was sent but not answered; it may have been accepted."""
 
     code = "ANSWER_LOST"
     retryable = True
 
 
 class UnexpectedAnswer(DelegationClientError):
-    """The answer is none of the protocol's: not JSON, or a field is missing."""
+    """The answer violates the protocol: it is not JSON, or lacks a field."""
 
     code = "UNEXPECTED_ANSWER"
 
 
 class IdempotencyWindowExpired(DelegationClientError):
-    """Retries with `key` went on for the advertised `lifetime` and none was conclusive (idempotency-key.txt).
+    """No retry with `key` had an outcome within the advertised `lifetime`; `last` is the last one's error.
 
-    Sending the key again could start the operation a second time. `last` is what the last try ended in.
+    Check the task before sending the request again: that could start the operation a second time (Idempotency-Key
+    proposal, Client-Side Changes).
     """
 
     code = "IDEMPOTENCY_WINDOW_EXPIRED"
 
     def __init__(self, key: str, lifetime: timedelta, last: DelegationClientError) -> None:
-        super().__init__(f"no outcome within the idempotency key's lifetime of {lifetime}; the last answer was: {last}")
+        super().__init__(f"no outcome within the idempotency key's lifetime of {lifetime}; the last error was: {last}")
         self.key = key
         self.lifetime = lifetime
         self.last = last
@@ -71,22 +72,21 @@ class IdempotencyWindowExpired(DelegationClientError):
 
 
 class PurgedNotDropped(DelegationClientError):
-    """The purge succeeded as task `delegation_task_id`, then the catalog did not confirm the drop of the entry."""
+    """The purge succeeded, but dropping the table from the catalog failed; drop it without purge."""
 
     code = "PURGED_NOT_DROPPED"
 
     def __init__(self, table: str, delegation_task_id: str, reason: str) -> None:
-        super().__init__(f"the files of {table} are purged, but its catalog entry may be left: {reason}")
+        super().__init__(f"the files of {table} are purged, but the table may still be in the catalog: {reason}")
         self.table = table
         self.delegation_task_id = delegation_task_id
 
 
 @dataclass(frozen=True, slots=True)
 class HttpError:
-    """The body of an error (delegation-service.txt, appendix), and what HTTP says beside it.
+    """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After.
 
-    `status` is FAILED_TERMINAL or None. `error_code` is `HTTP_nnn` when the answer came from a gateway with a body of
-    its own. `retry_after_seconds` is the header's value, None when absent.
+    `status` is FAILED_TERMINAL or None. `error_code` is `HTTP_nnn` if the body has none, as from API Gateway.
     """
 
     http_status: int
@@ -99,7 +99,7 @@ class HttpError:
 
 
 class ErrorAnswer(DelegationClientError):
-    """The service answered with an error; the fields of its HttpError are attributes."""
+    """The service answered with an error; it has the attributes of HttpError."""
 
     code = "ERROR_ANSWER"
 
@@ -115,7 +115,7 @@ class ErrorAnswer(DelegationClientError):
 
 
 class RequestRefused(ErrorAnswer):
-    """The request was not accepted, and will not be as it stands."""
+    """The request was refused, and would be again unless it is changed."""
 
     code = "REQUEST_REFUSED"
 
@@ -133,31 +133,31 @@ class NotAuthenticated(RequestRefused):
 
 
 class NotPermitted(RequestRefused):
-    """403: certificate, scope or realm are not those that this deployment serves."""
+    """403: the deployment does not admit the certificate, the scope or the realm."""
 
     code = "NOT_PERMITTED"
 
 
 class NotFound(RequestRefused):
-    """404: no such task, table or route; `error_code` says which."""
+    """404: no such task, table or resource, according to `error_code`."""
 
     code = "NOT_FOUND"
 
 
 class Conflict(RequestRefused):
-    """409 without `request_in_progress`: something about the table or a running task stands against it."""
+    """409 other than `request_in_progress`: the state of the table or a running task does not permit it."""
 
     code = "CONFLICT"
 
 
 class IdempotencyKeyConflict(RequestRefused):
-    """422: the key was used before with another payload; a new operation takes a new key."""
+    """422: the key was used with another payload; use a new key for a new operation."""
 
     code = "IDEMPOTENCY_KEY_CONFLICT"
 
 
 class RequestStillRunning(ErrorAnswer):
-    """409 `request_in_progress`: the operation is being worked on."""
+    """409 `request_in_progress`: the operation is running; repeat the request later with the same key."""
 
     code = "REQUEST_IN_PROGRESS"
     retryable = True
@@ -171,7 +171,7 @@ class ServiceFailed(ErrorAnswer):
 
 
 class TaskFailed(ErrorAnswer):
-    """The task was executed and failed for good; the service's own retries are used up or would not help."""
+    """The task failed and the service does not retry it."""
 
     code = "TASK_FAILED"
 
@@ -187,7 +187,7 @@ _BY_STATUS: dict[int, type[ErrorAnswer]] = {
 
 
 def error_for(answer: HttpError) -> ErrorAnswer:
-    """The typed error of an answer: by its `status`, then its HTTP status, then its `error_code`."""
+    """Return the error class that fits an answer's `status`, HTTP status and `error_code`."""
     if answer.status == FAILED_TERMINAL:
         return TaskFailed(answer)
     if answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS:

@@ -1,6 +1,6 @@
-"""Who executes a task for the catalog: the strategy and its factory of delegation-service.txt §5.
+"""Task executors and their factory (Delegation Service proposal, Polaris Changes), to be called to drop a table.
 
-Polaris calls these where it drops a table; so may anyone who owns one. The order is §9.4's: purge first, drop second.
+The table is purged first and then dropped (Delegation Service proposal, Order Of Deletion: Metadata & Object Storage).
 """
 
 from collections.abc import Callable, Mapping
@@ -24,17 +24,17 @@ ENDPOINT = "polaris.delegation-service.endpoint"
 
 
 class TaskExecutor(Protocol):
-    """Executes a task of the catalog; one method for each kind of task."""
+    """Executes the catalog's tasks, with one method for each type of task."""
 
     def execute_purge_task(
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
     ) -> TaskSuccessResponse:
-        """Delete a table's files, then its entry in the catalog; any error leaves the entry."""
+        """Purge a table, then drop it from the catalog; after an error the table is still in the catalog."""
         ...
 
 
 class TableCatalog(Protocol):
-    """What an executor needs of the catalog; PolarisClient has it."""
+    """The catalog's operations that an executor needs; implemented by PolarisClient."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
 
@@ -43,10 +43,10 @@ class TableCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DelegatedTaskExecutor:
-    """Has the delegation service purge the table, and drops it from the catalog only after that has succeeded.
+    """Has the Delegation Service purge a table, then drops it from the catalog.
 
-    `catalog` acts as the caller, so loading and dropping prove the caller's own privileges. Until COMPLETED_SUCCESS
-    nothing changes in the catalog: whatever is raised before, the table is still there and the call can be repeated.
+    `catalog` uses the caller's credentials, so the caller needs the privileges to load and to drop the table. Nothing
+    changes in the catalog before the purge has succeeded, so a failed call can be repeated.
     """
 
     client: DelegationClient
@@ -58,13 +58,13 @@ class DelegatedTaskExecutor:
     def execute_purge_task(
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
     ) -> TaskSuccessResponse:
-        """Load, purge under one key, drop without purge.
+        """Load the table, purge it under one idempotency key, and drop it without purge.
 
-        Raises PolarisError from loading, DelegationClientError from purging, PurgedNotDropped from dropping. After
-        the last, and when loading raises TableMetadataMissing, the files are gone: drop the table without purge.
+        Raises PolarisError if loading fails, DelegationClientError if the purge fails, PurgedNotDropped if the drop
+        fails. After PurgedNotDropped or TableMetadataMissing the files are deleted: drop the table without purge.
         """
         key = key or new_key()
-        # Credentials are not asked for: the service vends its own.
+        # Without vended credentials: the service requests its own.
         table = self.catalog.load_table(identifier, vend=False)
         purge = PurgeRequest(
             realm=self.realm,
@@ -78,7 +78,7 @@ class DelegatedTaskExecutor:
         try:
             self.catalog.drop_table(identifier, purge=False)
         except NoSuchTable:
-            # An earlier drop whose answer was lost, or somebody else's: the state we want.
+            # Dropped by another client, or by an earlier request whose answer was lost.
             return outcome
         except PolarisError as error:
             raise PurgedNotDropped(str(identifier), outcome.delegation_task_id, str(error)) from error
@@ -87,10 +87,7 @@ class DelegatedTaskExecutor:
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorFactory:
-    """Provides the executor that the configuration names.
-
-    `properties` are Polaris' own (`application.properties`); `connect` makes a client for an endpoint's base URL.
-    """
+    """Provides the executor that Polaris' `application.properties` name; `connect` returns a client for a base URL."""
 
     properties: Mapping[str, str] = field(repr=False)
     _: KW_ONLY
@@ -99,10 +96,10 @@ class TaskExecutorFactory:
     realm: str
 
     def executor(self) -> TaskExecutor:
-        """Raises ClientMisconfigured for a task type other than `delegated` and for an endpoint that is no URL."""
+        """Return the executor; raises ClientMisconfigured for a task type or an endpoint that it does not support."""
         task_type = self.properties.get(TASK_TYPE)
         if task_type != "delegated":
-            raise ClientMisconfigured(f"{TASK_TYPE}: {task_type!r} is not `delegated`, the only one provided here")
+            raise ClientMisconfigured(f"{TASK_TYPE}: {task_type!r} is not supported; set it to `delegated`")
         endpoint = self.properties.get(ENDPOINT, "").rstrip("/")
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.netloc:

@@ -1,4 +1,4 @@
-"""How a caller reaches the service: addresses, certificates and OAuth2 client; read once, in an entry point."""
+"""Settings of a client: addresses, certificates and the OAuth2 client."""
 
 import contextlib
 import ssl
@@ -15,10 +15,10 @@ BASE_PATH = "/delegation-service/api"
 
 
 class ClientSettings(EnvironmentSettings):
-    """Settings of the client; also the field names of a local stack's stack.json.
+    """Settings of a client; the fields are also those of a local stack's stack.json.
 
-    `edge_url` ends with the API's base path `/delegation-service/api`. `ca_cert` is who signed the service's
-    certificate (None: the usual authorities); `client_cert` and `client_key` are this side's, PEM files.
+    `edge_url` ends with `/delegation-service/api`. Files are in PEM; `ca_cert` is the authority of the service's
+    certificate, None for a public one.
     """
 
     edge_url: str = Field(alias="DELEGATION_EDGE_URL", pattern=r"^https?://[^/]+")
@@ -32,7 +32,7 @@ class ClientSettings(EnvironmentSettings):
     realm: str = Field(alias="DELEGATION_REALM", min_length=1)
 
     def mutual_tls(self) -> ssl.SSLContext:
-        """The context for the service: its authority, and our certificate. Raises ClientMisconfigured."""
+        """Return the context for the service; raises ClientMisconfigured if a file cannot be used."""
         with self._readable():
             context = (
                 ssl.create_default_context(cafile=str(self.ca_cert)) if self.ca_cert else httpx.create_ssl_context()
@@ -42,7 +42,7 @@ class ClientSettings(EnvironmentSettings):
         return context
 
     def token_tls(self) -> ssl.SSLContext:
-        """The context for the token endpoint: a public one, or behind the service's authority. Raises as above."""
+        """Return the context for the token endpoint, which trusts public authorities and `ca_cert`; raises as above."""
         context = httpx.create_ssl_context()
         if self.ca_cert is not None:
             with self._readable():

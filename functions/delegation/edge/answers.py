@@ -1,4 +1,4 @@
-"""The answers to accepted requests, as pure functions of a task: what is stored for replay is these bytes."""
+"""The answers to accepted requests, as pure functions of a task; a replay returns exactly these bytes."""
 
 from typing import Final
 
@@ -11,7 +11,6 @@ from delegation.tasks.life.model import Status, Task
 from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse, render
 
 BASE_PATH: Final = "/delegation-service/api"
-
 
 CONFLICT: Final = frozenset({
     "AMBIGUOUS_PATH",
@@ -34,7 +33,7 @@ CONFLICT: Final = frozenset({
     "UNSUPPORTED_LOCATION",
     "VERSIONED_BUCKET",
 })  # fmt: skip
-"""Codes of a FAILURE that leaves the table whole, by a guard or a person: 409."""
+"""Error codes answered with 409: a guard refused the purge, or a user cancelled it; no file is deleted."""
 BAD_GATEWAY: Final = frozenset({
     "CREDENTIALS_UNAVAILABLE",
     "CREDENTIAL_VENDING_FAILED",
@@ -56,20 +55,17 @@ BAD_GATEWAY: Final = frozenset({
     "TABLE_ALREADY_EXISTS",
     "TABLE_METADATA_MISSING",
 })  # fmt: skip
-"""Codes of Polaris and of object stores: 502."""
+"""Error codes answered with 502: Polaris or the object store failed."""
 
 
 def accepted(task: Task) -> StoredAnswer:
-    """202: the task is stored and will be run (delegation-service.txt §10.1)."""
+    """Return the 202 answer (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
     url = f"{BASE_PATH}/v1/tasks/{task.task_id}"
     return _answer(202, TaskAccepted(delegation_task_id=task.task_id, status="QUEUED", status_query_url=url))
 
 
 def outcome(task: Task) -> StoredAnswer:
-    """The answer to a synchronous request from the first terminal version of its task (DESIGN §3).
-
-    FAILURE is 409 for guards and cancellation, 502 for Polaris, vending and storage, 500 for anything else.
-    """
+    """Return the answer to a synchronous request, given the first terminal version of its task."""
     if task.status is Status.SUCCESS:
         details = PurgeDetails.of(task)
         result = ExecutionResult(files_deleted=details.files_deleted, bytes_deleted=details.bytes_deleted)
@@ -96,7 +92,7 @@ def outcome(task: Task) -> StoredAnswer:
 
 
 def failure_status(error_code: str) -> int:
-    """The HTTP status of a FAILURE by its error code."""
+    """Return the HTTP status for the error code of a failed task: 409, 502, or 500 for any other code."""
     if error_code in CONFLICT:
         return 409
     return 502 if error_code in BAD_GATEWAY else 500

@@ -1,7 +1,4 @@
-"""The API: Powertools' event handler over `routes`, with every error answered as an ErrorResponse.
-
-Nothing here reads the environment or makes a client: `create_app` is given what it works with.
-"""
+"""The API: Powertools' event handler over `routes`, with every error answered as an ErrorResponse."""
 
 from collections.abc import Callable
 from typing import Any, Final, Never
@@ -24,9 +21,9 @@ _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHandler:
-    """A handler for API Gateway's REST proxy events (payload format 1.0), with or without BASE_PATH in their path."""
+    """Return a handler for API Gateway's REST proxy events, with or without BASE_PATH in their path."""
     telemetry = Telemetry(logger, metrics)
-    # Debug would print whole events; it must not be a matter of an environment variable.
+    # Debug mode prints whole events, which carry credentials; no environment variable may switch it on.
     app = APIGatewayRestResolver(strip_prefixes=[BASE_PATH], debug=False)
     _add_routes(app, Routes(deps, telemetry))
     _add_error_handlers(app, telemetry)
@@ -65,18 +62,18 @@ def _add_routes(app: APIGatewayRestResolver, routes: Routes) -> None:
 
 
 def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> None:
-    """Every error becomes an ErrorResponse: our own are counted by code, any other is a fault of this service."""
+    """Answer every error with an ErrorResponse; one that is no DelegationError is logged as a bug."""
 
-    def answer(error: Exception, note: Callable[..., None]) -> Response[str]:
+    def answer(error: Exception, record: Callable[..., None]) -> Response[str]:
         problem = problem_of(error)
-        note(app.context.get("operation", "unknown"), problem, error)
+        record(app.context.get("operation", "unknown"), problem, error)
         return _response(app, Served(problem.status, problem.body, problem.headers))
 
     def expected(error: DelegationError) -> Response[str]:
         return answer(error, telemetry.refused)
 
     def unexpected(error: Exception) -> Response[str]:
-        return answer(error, telemetry.broke)
+        return answer(error, telemetry.crashed)
 
     def not_found(_error: NotFoundError) -> Response[str]:
         return expected(RouteNotFound())
@@ -87,7 +84,7 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
 
 
 def _rule(endpoint: Endpoint) -> str:
-    """The endpoint's path as Powertools writes it."""
+    """Return the endpoint's path in Powertools' notation."""
     return endpoint.path.replace("{taskId}", "<task_id>")
 
 
@@ -105,5 +102,5 @@ def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
         "X-Request-ID": request_id_of(app.current_event.raw_event),
         **served.headers,
     }
-    # Text, not bytes: bytes would be sent as base64, which a REST API without binary media types hands on undecoded.
+    # Powertools sends bytes as base64, which a REST API without binary media types does not decode; so text.
     return Response(served.status, "application/json", served.body.decode(), headers=headers)

@@ -1,8 +1,7 @@
-"""A request's body as one unambiguous JSON object, refused otherwise.
+"""Parsing of request bodies as I-JSON (RFC 7493).
 
-Stricter than Python's parser where implementations differ (RFC 7493, I-JSON), because the body is hashed and replayed:
-no duplicate members, no NaN or Infinity, no lone surrogates. Integers stay exact whatever their size: snapshot ids
-exceed 2^53.
+Bodies are hashed to recognize repeats, so JSON that parsers read differently is refused: duplicate members, NaN,
+Infinity, lone surrogates. Integers stay exact: snapshot ids exceed 2^53.
 """
 
 import base64
@@ -15,11 +14,11 @@ from typing import Any, Final, Never
 from delegation.edge.errors import InvalidJson, PayloadTooLarge
 
 MAX_BODY_BYTES: Final = 5 * 1024 * 1024
-"""Below Lambda's 6 MB for a whole invocation event, in which the body is an escaped string."""
+"""Below AWS Lambda's limit of 6 MB for an invocation event, in which the body is an escaped string."""
 MAX_DEPTH: Final = 128
-"""Nested containers. An Iceberg schema takes three per nested struct; recursion downstream stays far from its limit."""
+"""Nested containers: enough for Iceberg schemas (three levels per struct), far below Python's recursion limit."""
 MAX_DIGITS: Final = 400
-"""Digits of an integer; more is no number of ours and costs quadratic time."""
+"""Digits of an integer; parsing a longer one takes quadratic time."""
 
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -27,14 +26,14 @@ _LONGEST_NAME: Final = 64
 
 
 class Document(dict[str, Any]):
-    """A parsed body. It holds vended credentials, so it never shows what it holds."""
+    """A parsed body; its repr shows no member, because bodies carry vended credentials."""
 
     def __repr__(self) -> str:
         return f"<Document of {len(self)} members>"
 
 
 def read_body(body: str | None, *, is_base64: bool = False, limit_bytes: int = MAX_BODY_BYTES) -> Document:
-    """The JSON object in the body of an API Gateway proxy event; InvalidJson or PayloadTooLarge otherwise."""
+    """Return the JSON object in an API Gateway event's body; raises InvalidJson or PayloadTooLarge."""
     if body is None or not body.strip():
         raise InvalidJson("is required and must be a JSON object")
     if len(body) > (limit_bytes * 4 // 3 + 4 if is_base64 else limit_bytes):
@@ -52,7 +51,7 @@ def read_body(body: str | None, *, is_base64: bool = False, limit_bytes: int = M
 
 
 def path_of(location: tuple[str | int, ...]) -> str:
-    """A place in a document as people write it: `a.b[0]["odd name"]`; control characters escaped, names cut short."""
+    """Return a JSON path such as `a.b[0]["odd name"]`, with control characters escaped and long names shortened."""
     path = ""
     for step in location:
         if isinstance(step, int):
@@ -79,23 +78,23 @@ def _parse(text: str) -> Document:
         raise InvalidJson(f"is not JSON (line {error.lineno}, column {error.colno})") from None
     if not isinstance(value, dict):
         raise InvalidJson("must be a JSON object")
-    _walk(value, surrogates=_SURROGATE.search(text) is not None)
+    _check_tree(value, surrogates=_SURROGATE.search(text) is not None)
     return Document(value)
 
 
-def _walk(document: dict[str, Any], *, surrogates: bool) -> None:
-    """Refuse nesting beyond MAX_DEPTH and, if any may be there, lone surrogates; iterative, so no depth harms it."""
-    todo: list[tuple[Any, tuple[str | int, ...]]] = [(document, ())]
-    while todo:
-        value, at = todo.pop()
+def _check_tree(document: dict[str, Any], *, surrogates: bool) -> None:
+    """Refuse nesting beyond MAX_DEPTH and, if `surrogates`, lone surrogates; iterative, as recursion could overflow."""
+    pending: list[tuple[Any, tuple[str | int, ...]]] = [(document, ())]
+    while pending:
+        value, at = pending.pop()
         if len(at) >= MAX_DEPTH:
             raise _too_deep()
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for name, item in items:
             if isinstance(item, dict | list):
-                todo.append((item, (*at, name)))
+                pending.append((item, (*at, name)))
             if surrogates and not (_is_unicode(name) and _is_unicode(item)):
-                raise InvalidJson("holds half a surrogate pair", field=path_of((*at, name)))
+                raise InvalidJson("contains half a surrogate pair", field=path_of((*at, name)))
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -104,26 +103,26 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in members:
             if name in seen:
-                raise InvalidJson(f"an object holds the member {_quoted(name)} twice")
+                raise InvalidJson(f"an object has the member {_quoted(name)} twice")
             seen.add(name)
     return made
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise InvalidJson(f"holds an integer of more than {MAX_DIGITS} digits")
+        raise InvalidJson(f"contains an integer of more than {MAX_DIGITS} digits")
     return int(digits)
 
 
 def _float(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise InvalidJson("holds a number beyond the range of IEEE 754 doubles")
+        raise InvalidJson("contains a number beyond the range of IEEE 754 doubles")
     return value
 
 
 def _constant(name: str) -> Never:
-    raise InvalidJson(f"holds {name}, which is not JSON")
+    raise InvalidJson(f"contains {name}, which is not JSON")
 
 
 def _is_unicode(value: object) -> bool:

@@ -1,7 +1,4 @@
-"""What is wrong with a request before any task is touched, split by what the caller can do next.
-
-No text here repeats a value of the request: bodies and headers carry credentials.
-"""
+"""Errors of a request that never reaches a task. No message quotes the request: it carries credentials."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -16,7 +13,7 @@ class EdgeError(DelegationError):
 
 
 class BadRequest(EdgeError):
-    """A field of the request breaks a rule; `field` is its JSON path or header name, `others` what else is wrong."""
+    """A field of the request is invalid; `field` is its JSON path or header name, `others` lists further violations."""
 
     def __init__(self, field: str, reason: str, *, others: Sequence[str] = ()) -> None:
         super().__init__(f"{field}: {reason}")
@@ -26,7 +23,7 @@ class BadRequest(EdgeError):
 
 
 class InvalidJson(BadRequest):
-    """The body is absent, not UTF-8, not JSON, or JSON that implementations read differently (RFC 7493)."""
+    """The body is absent, not UTF-8, not JSON, or JSON that parsers read differently (RFC 7493)."""
 
     code = "INVALID_JSON"
 
@@ -35,7 +32,7 @@ class InvalidJson(BadRequest):
 
 
 class PayloadTooLarge(EdgeError):
-    """The body exceeds the limit, given in bytes."""
+    """The body exceeds `limit_bytes`."""
 
     code = "PAYLOAD_TOO_LARGE"
 
@@ -53,12 +50,12 @@ class UnsupportedMediaType(EdgeError):
 
 
 class RealmMismatch(EdgeError):
-    """The task names a realm that this deployment does not serve (delegation-service.txt §9.3: one to one)."""
+    """The request names another realm than the deployment's (Delegation Service, Initial One-To-One Deployment)."""
 
     code = "REALM_MISMATCH"
 
     def __init__(self) -> None:
-        super().__init__("common_payload.realm_identifier: is not the realm that this deployment serves")
+        super().__init__("common_payload.realm_identifier: is not the realm of this deployment")
 
 
 class RouteNotFound(EdgeError):
@@ -71,17 +68,17 @@ class RouteNotFound(EdgeError):
 
 
 class MethodNotAllowed(EdgeError):
-    """The resource exists, with other methods: `allowed`."""
+    """The resource does not support the method; `allowed` lists those that it supports."""
 
     code = "METHOD_NOT_ALLOWED"
 
     def __init__(self, allowed: Sequence[str]) -> None:
-        super().__init__(f"the resource takes {', '.join(allowed)} only")
+        super().__init__(f"the resource supports only {', '.join(allowed)}")
         self.allowed = tuple(allowed)
 
 
 class CallerUnknown(EdgeError):
-    """The authorizer's context is absent: the API was deployed without it, or the function was called past it."""
+    """The event has no authorizer context: the API was deployed without the authorizer, or it was bypassed."""
 
     code = "UNAUTHORIZED"
 
@@ -90,10 +87,10 @@ class CallerUnknown(EdgeError):
 
 
 class Unauthorized(EdgeError):
-    """The bearer token is absent or proves nothing; `reason` is for the log, the caller gets 401 and no more.
+    """The bearer token is absent or invalid; `reason` is logged and not sent to the caller.
 
-    Its text is the one word that makes API Gateway answer 401 when a Lambda authorizer raises it (API Gateway developer
-    guide, "Lambda authorizer output"); with any other text the answer would be 500.
+    API Gateway answers 401 only if a Lambda authorizer's error has exactly this text, and 500 for any other (Amazon API
+    Gateway Developer Guide, "Output from an API Gateway Lambda authorizer").
     """
 
     code = "UNAUTHORIZED"
@@ -104,25 +101,25 @@ class Unauthorized(EdgeError):
 
 
 class Forbidden(EdgeError):
-    """The caller is known and not admitted."""
+    """The caller is authenticated but not authorized."""
 
     code = "FORBIDDEN"
 
 
 class CertificateRefused(Forbidden):
-    """The client certificate is absent, out of date, revoked, or not the pinned one."""
+    """The client certificate is absent, expired, not yet valid, revoked, or not the pinned one."""
 
     code = "CERTIFICATE_REFUSED"
 
 
 class ScopeMissing(Forbidden):
-    """The token is good and lacks the required scope."""
+    """The token is valid but lacks the required scope."""
 
     code = "INSUFFICIENT_SCOPE"
 
 
 class KeysUnavailable(EdgeError):
-    """The issuer's JWKS was not to be had, so no token can be judged; the same request may succeed later."""
+    """The issuer's key set cannot be fetched, so no token can be verified; the same request may succeed later."""
 
     code = "TOKEN_KEYS_UNAVAILABLE"
     retryable: ClassVar[bool] = True

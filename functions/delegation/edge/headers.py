@@ -1,18 +1,18 @@
-"""Request headers of API Gateway proxy and REQUEST authorizer events, by name whatever its case."""
+"""Request headers of API Gateway events, by case-insensitive name."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def values(event: Mapping[str, Any], name: str) -> list[str]:
-    """All values of a header, in order; `headers` alone would show only the last of a repeated one."""
+    """Return all values of a header, in order; an event's `headers` has only the last value of a repeated one."""
     wanted = name.lower()
     repeated = [value for found, many in _items(event, "multiValueHeaders") if found == wanted for value in many or ()]
     return repeated or [value for found, value in _items(event, "headers") if found == wanted and value is not None]
 
 
 def single(event: Mapping[str, Any], name: str) -> str | None:
-    """The only value of a header; None when it is absent or repeated, for then nobody can tell which one counts."""
+    """Return the only value of a header; None when it is absent, or repeated and therefore ambiguous."""
     found = values(event, name)
     return found[0] if len(found) == 1 else None
 

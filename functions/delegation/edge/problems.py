@@ -1,7 +1,7 @@
-"""One table from error classes to HTTP, and the ErrorResponse (delegation-service.txt, appendix) made from it.
+"""The mapping from error classes to HTTP answers (Delegation Service proposal, Appendix, ErrorResponse).
 
-An error finds its row by its class, or by the nearest ancestor that is the root of a FAMILY. Whatever has no row is 500
-and shows nothing of itself.
+A class has a rule of its own or that of its nearest ancestor in FAMILIES. Any other error is answered with 500 and a
+message that reveals nothing about it.
 """
 
 import traceback
@@ -13,14 +13,14 @@ from delegation.edge.errors import BadRequest, MethodNotAllowed
 from delegation.errors import DelegationError
 from delegation.wire.responses import ErrorResponse, render
 
-_INTERNAL_MESSAGE: Final = "the service failed unexpectedly; its log has the reason under this request's X-Request-ID"
+_INTERNAL_MESSAGE: Final = "the service failed unexpectedly; search its log for this request's X-Request-ID"
 _AUTHENTICATE: Final = {"WWW-Authenticate": "Bearer"}
 _RETRY: Final = {"Retry-After": "2"}
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a class of errors is told: `error_code` None means the class's own; `message` None means the error's text."""
+    """How errors of a class are answered; `error_code` defaults to the class's code, `message` to the error's text."""
 
     status: int
     error_code: str | None = None
@@ -30,7 +30,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as an HTTP answer; `error` is its code, for logs and metrics."""
+    """An error as an HTTP answer; `error` is its code."""
 
     status: int
     error: str
@@ -48,7 +48,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
 }
-"""Classes whose subclasses, also future ones, are told alike unless TABLE says otherwise."""
+"""Rules that also apply to every subclass without a rule of its own in TABLE."""
 
 
 def _all(rule: Rule, *names: str) -> Mapping[str, Rule]:
@@ -57,7 +57,6 @@ def _all(rule: Rule, *names: str) -> Mapping[str, Rule]:
 
 _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "errors": {"DelegationError": _INTERNAL},
-    # Requests
     "edge.errors": {
         **_all(Rule(400), "EdgeError", "BadRequest", "InvalidJson"),
         **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
@@ -69,7 +68,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "KeysUnavailable": _UNAVAILABLE,
     },
     "operations.purge.behavior.options": {"InvalidPurgeProperty": Rule(400), "PurgePropertyNotAllowed": Rule(403)},
-    # Idempotency (idempotency-key.txt, Status Codes)
+    # Idempotency-Key proposal, Status Codes
     "idempotency.canonical": {"NotCanonicalizable": Rule(400)},
     "idempotency.errors": {
         "IdempotencyError": _INTERNAL,
@@ -78,7 +77,6 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskConflict": Rule(409),
         "RecordConflict": _UNAVAILABLE,
     },
-    # Tasks and their store
     "tasks.errors": {
         "TaskNotFound": Rule(404),
         "TaskExists": Rule(409),
@@ -91,12 +89,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "tasks.work.behaviors": {"IllegalResult": _INTERNAL},
     "tasks.work.lease_keeper": {"WorkOutlivedLease": _INTERNAL},
     "tasks.work.plugins": {"BadPlugin": _INTERNAL},
-    # Polaris, while an identity-only request is completed
+    # Raised while the service loads the table for a request that names only its identity.
     "polaris.errors": {
         **_all(Rule(404, "TABLE_NOT_FOUND"), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),
         "TableMetadataMissing": Rule(409),
     },
-    # Purging
     "storage.credentials": {"CredentialsUnavailable": Rule(502)},
     "iceberg.errors": _all(
         Rule(500), "IcebergError", "CorruptMetadata", "ManifestMissing", "CorruptManifestError", "ManifestMismatchError"
@@ -106,7 +103,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "NeighbourChanged"),
-    # Orchestration: never in a request's way
+    # Not raised while a request is answered.
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
     "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused"),
     "orchestration.step_input": {"MalformedStep": _INTERNAL},
@@ -114,16 +111,16 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
 TABLE: Final[Mapping[str, Rule]] = {**FAMILIES} | {
     f"delegation.{module}.{name}": rule for module, rules in _ROWS.items() for name, rule in rules.items()
 }
-"""Every error class of the service, by its name, so that no module is imported for its errors (tests find gaps)."""
+"""The rule of every error class, by qualified name so that no module is imported for it; a test finds gaps."""
 
 
 def name_of(kind: type[BaseException]) -> str:
-    """A class as TABLE names it."""
+    """Return the qualified name by which TABLE lists a class."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def rule_of(kind: type[BaseException]) -> Rule:
-    """The row of an error class."""
+    """Return the rule of an error class."""
     own = TABLE.get(name_of(kind))
     if own is not None:
         return own
@@ -132,7 +129,7 @@ def rule_of(kind: type[BaseException]) -> Rule:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """An error as the answer that its caller gets."""
+    """Return the HTTP answer for an error."""
     rule = rule_of(type(error))
     code = rule.error_code or (error.code if isinstance(error, DelegationError) else DelegationError.code)
     headers = dict(rule.headers)
@@ -149,7 +146,7 @@ def problem_of(error: BaseException) -> Problem:
     return Problem(rule.status, code, render(body), headers)
 
 
-def whereabouts(error: BaseException) -> list[str]:
-    """Where an unforeseen error came from, for the log: its class and frames, never its text, which may quote data."""
+def traceback_of(error: BaseException) -> list[str]:
+    """Return the class and stack frames of an error without its text, which may quote the request."""
     frames = traceback.extract_tb(error.__traceback__)
     return [type(error).__qualname__, *(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)]

@@ -1,7 +1,4 @@
-"""The wire types of delegation-service.txt's appendix; members that are not named here are allowed and dropped.
-
-What a caller sends in `config` and `storage-credentials` is secret: held as SecretStr, shown nowhere, never stored.
-"""
+"""Validation of request bodies and idempotency keys; no error quotes a value of the request."""
 
 import re
 from collections.abc import Mapping
@@ -19,9 +16,9 @@ _IDEMPOTENCY_KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]{0,254}", re.AS
 
 
 def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPayload:
-    """Validate a parsed body; BadRequest names the first offending field by its JSON path.
+    """Validate a parsed body; raises BadRequest, which names the first invalid field by its JSON path.
 
-    `identity_only` allows the form without a LoadTableResult, which only the asynchronous endpoint takes.
+    `identity_only` accepts a table identity without a LoadTableResult, as the asynchronous endpoint does.
     """
     try:
         payload = TaskPayload.model_validate(document)
@@ -37,7 +34,7 @@ def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPay
 
 
 def read_idempotency_key(values: list[str]) -> str | None:
-    """The Idempotency-Key header, None when absent; BadRequest unless it is one value of the proposal's pattern."""
+    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed."""
     if not values:
         return None
     if len(values) > 1:
@@ -64,11 +61,11 @@ _REASONS: Final[Mapping[str, str]] = {
     "too_long": "must hold at most {max_length}",
     "refused": "{reason}",
 }
-"""Our words for pydantic's error types; pydantic's own may quote the input."""
+"""Messages by pydantic's error type; pydantic's own may quote the input."""
 
 
 def _bad_request(error: ValidationError) -> BadRequest:
-    """The first thing wrong with a request, and the rest beside it, without any value of the request."""
+    """Return the first violation as the error and the next ones as its `others`."""
     found = [_place_and_reason(each) for each in error.errors(include_url=False, include_input=False)]
     (field, reason), *rest = found
     others = [f"{place}: {why}" for place, why in rest[:_MAX_ERRORS_SHOWN]]
@@ -76,7 +73,7 @@ def _bad_request(error: ValidationError) -> BadRequest:
 
 
 def _place_and_reason(error: ErrorDetails) -> tuple[str, str]:
-    # pydantic marks an error in a member's name, rather than in its value, by a last step of its own.
+    # pydantic appends "[key]" to the location when a member's name is invalid, not its value.
     at = error["loc"]
     place = path_of(at[:-1] if at and at[-1] == "[key]" else at)
     return place, _REASONS.get(error["type"], "is not valid").format(**error.get("ctx", {}))

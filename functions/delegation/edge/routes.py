@@ -1,4 +1,4 @@
-"""The service's resources and what each does: parse to a model, call one function, answer its bytes."""
+"""The API's resources: each operation validates the event, calls the service and returns the answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,27 +22,27 @@ Event = Mapping[str, Any]
 
 
 class Submitter(Protocol):
-    """What accepts tasks; `edge.submission.Submissions`."""
+    """Accepts tasks; implemented by Submissions."""
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
-        """Accept for background processing."""
+        """Accept a task for background processing."""
 
     def execute(
         self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
     ) -> SubmissionAnswer:
-        """Accept and answer with the outcome."""
+        """Accept a task and answer with its outcome."""
 
 
 class TaskReader(Protocol):
-    """What knows tasks; `tasks.service.TaskService`."""
+    """Reads tasks; implemented by TaskService."""
 
     def get(self, task_id: str) -> Task:
-        """The task as it stands; TaskNotFound."""
+        """Return the task's current version; raises TaskNotFound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the API works with; `clock` answers aware UTC datetimes, `idempotency_lifetime` is what it advertises."""
+    """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients."""
 
     submissions: Submitter
     tasks: TaskReader
@@ -53,7 +53,7 @@ class Dependencies:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A final answer; its body is sent byte for byte."""
+    """An answer; its body is sent byte for byte."""
 
     status: int
     body: bytes
@@ -62,7 +62,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A resource and its method, as docs/openapi.yaml has them."""
+    """An operation of docs/openapi.yaml with its method and path."""
 
     operation: str
     method: str
@@ -74,45 +74,45 @@ SUBMIT: Final = Endpoint("submitTask", "POST", "/v1/tasks")
 STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 GATEWAY_WAITS_SECONDS: Final = 29
-"""API Gateway quotas, "Integration timeout": after that nobody reads the answer."""
+"""Amazon API Gateway's integration timeout; a later answer reaches no caller."""
 ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, CONFIG)
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The four operations over their dependencies. Methods raise DelegationErrors; `problems` turns them into HTTP."""
+    """The four operations; the DelegationErrors that they raise are answered by `problems`."""
 
     deps: Dependencies
     telemetry: Telemetry
 
     def execute(self, event: Event, context: LambdaContext) -> Served:
-        """Run a task and answer its outcome (delegation-service.txt §6)."""
+        """Run a task and answer with its outcome (Delegation Service proposal, Delegation Service REST API spec)."""
         submission = self._submission(event, EXECUTE, identity_only=False)
         now = self.deps.clock()
         answer = self.deps.submissions.execute(
             submission,
-            received=received_at(event, now),
+            received=_received_at(event, now),
             deadline=now + timedelta(milliseconds=context.get_remaining_time_in_millis()),
             owner=context.aws_request_id,
         )
         return self._answered(EXECUTE, answer)
 
     def submit(self, event: Event, _context: LambdaContext) -> Served:
-        """Accept a task for background processing (delegation-service.txt §10.1)."""
+        """Accept a task (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
         submission = self._submission(event, SUBMIT, identity_only=True)
         return self._answered(SUBMIT, self.deps.submissions.submit(submission))
 
     def status(self, event: Event, task_id: str) -> Served:
-        """The task as stored (delegation-service.txt §10.1); one deployment has one realm, so ids need no scope."""
-        caller_of(event)
-        task = self.deps.tasks.get(task_id_of(task_id))
+        """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
+        _caller_of(event)
+        task = self.deps.tasks.get(_task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         return Served(200, render_json(shown(task.public())), {})
 
     def config(self, event: Event) -> Served:
-        """What the service offers: the proposal's two properties and Iceberg's own field for the same lifetime."""
-        caller_of(event)
-        lifetime = iso_8601(self.deps.idempotency_lifetime)
+        """Return the configuration (Idempotency-Key proposal, Example getConfig response; Iceberg's CatalogConfig)."""
+        _caller_of(event)
+        lifetime = _iso_8601(self.deps.idempotency_lifetime)
         body = {
             "defaults": {},
             "overrides": {},
@@ -124,8 +124,8 @@ class Routes:
         return Served(200, render_json(body), {})
 
     def _submission(self, event: Event, endpoint: Endpoint, *, identity_only: bool) -> Submission:
-        caller = caller_of(event)
-        require_json(event)
+        caller = _caller_of(event)
+        _require_json(event)
         key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
         payload = read_payload(document, identity_only=identity_only)
@@ -141,8 +141,8 @@ class Routes:
         return Served(answer.status, answer.body, answer.headers)
 
 
-def caller_of(event: Event) -> str:
-    """The client that the authorizer let in; CallerUnknown when none did, so that nothing is open by mistake."""
+def _caller_of(event: Event) -> str:
+    """Return the caller that the authorizer admitted; raises CallerUnknown without an authorizer context."""
     context = (event.get("requestContext") or {}).get("authorizer") or {}
     client = context.get("client_id")
     if not isinstance(client, str) or not client:
@@ -150,10 +150,10 @@ def caller_of(event: Event) -> str:
     return client
 
 
-def received_at(event: Event, now: datetime) -> datetime:
-    """When API Gateway took the request: its patience counts from then, a cold start included.
+def _received_at(event: Event, now: datetime) -> datetime:
+    """Return when API Gateway received the request: its timeout starts then, before a cold start.
 
-    `now` where that is not told, or is no moment at which the gateway would still wait.
+    Returns `now` if the event has no time, or one after `now` or longer ago than the timeout.
     """
     epoch_ms = (event.get("requestContext") or {}).get("requestTimeEpoch")
     if not isinstance(epoch_ms, int):
@@ -162,8 +162,8 @@ def received_at(event: Event, now: datetime) -> datetime:
     return now - timedelta(seconds=age_seconds) if 0 <= age_seconds < GATEWAY_WAITS_SECONDS else now
 
 
-def require_json(event: Event) -> None:
-    """UnsupportedMediaType unless the one Content-Type is application/json, in UTF-8 if it names a charset."""
+def _require_json(event: Event) -> None:
+    """Raise UnsupportedMediaType unless there is one Content-Type, application/json, with no charset but UTF-8."""
     kind, *parameters = (headers.single(event, "Content-Type") or "").split(";")
     if kind.strip().lower() != "application/json":
         raise UnsupportedMediaType
@@ -173,8 +173,8 @@ def require_json(event: Event) -> None:
             raise UnsupportedMediaType
 
 
-def task_id_of(text: str) -> str:
-    """A task id of a path, in lower case; BadRequest unless it is a UUID in its 36-character form."""
+def _task_id_of(text: str) -> str:
+    """Return a path's task id in lower case; raises BadRequest unless it is a UUID of 36 characters."""
     try:
         found = str(UUID(text))
     except ValueError:
@@ -184,7 +184,7 @@ def task_id_of(text: str) -> str:
     return found
 
 
-def iso_8601(duration: timedelta) -> str:
-    """A positive duration in whole seconds as ISO 8601 writes it, hours and above in minutes (`PT30M`, `PT1M30S`)."""
+def _iso_8601(duration: timedelta) -> str:
+    """Return a duration of whole seconds in ISO 8601, in minutes and seconds only (`PT30M`, `PT1M30S`)."""
     minutes, seconds = divmod(int(duration.total_seconds()), 60)
     return "PT" + (f"{minutes}M" if minutes else "") + (f"{seconds}S" if seconds or not minutes else "")

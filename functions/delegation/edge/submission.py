@@ -1,4 +1,4 @@
-"""Submitting a purge: accept it at most once, run it here if it is small and waited for, dispatch it otherwise."""
+"""Submission of purges: each is accepted at most once, then run within the request if small, else dispatched."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -30,26 +30,24 @@ from delegation.wire.requests import TaskPayload
 if TYPE_CHECKING:
     from delegation.tasks.work.behaviors import TaskBehavior
 
-AFTER_DEADLINE: Final = timedelta(seconds=10)
 HAND_OVER_AFTER: Final = 0.8
-"""The part of the synchronous budget after which the inline engine starts no more batches (DESIGN §4: 20 of 25 s)."""
-_FIRST_LOOK: Final = 0.1
-_LONGEST_PAUSE: Final = 1.0
+"""The part of the synchronous budget after which the inline engine starts no more batches (20 of 25 s)."""
+_LEASE_AFTER_DEADLINE: Final = timedelta(seconds=10)
+_TIME_TO_ANSWER: Final = timedelta(seconds=1)
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
 class TableLoader(Protocol):
-    """The catalog, for requests that name only a table's identity."""
+    """Loads the table of a request that names only its identity."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
-        """Load a table as the service's principal."""
+        """Load a table with the service's own privileges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A validated request: who asks, under which key, with what body.
-
-    `caller` is the token's client, `path` the normalized resource path, `document` the parsed body with exact integers.
-    """
+    """A validated request: `caller` is the token's client, `path` the resource's path, `document` the parsed body."""
 
     caller: str
     method: str
@@ -61,7 +59,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionAnswer:
-    """An HTTP answer with its final bytes; `kind` says for metrics how it came about."""
+    """An HTTP answer with its final bytes; `kind` is how it was reached, for logs and metrics."""
 
     status: int
     body: bytes
@@ -72,14 +70,13 @@ class SubmissionAnswer:
 
 @dataclass(slots=True)
 class Submissions:
-    """The two ways to submit a task.
+    """Accepts purges synchronously and asynchronously.
 
-    `behavior` and `tables` are made by the first request that needs them: most that are accepted for the background
-    need neither. `budget` is how long a synchronous request is held open.
+    `behavior` and `tables` are called on demand, as most asynchronous requests need neither. `budget` is how long a
+    synchronous request is held open.
 
-    Methods raise RequestInProgress, KeyConflict, TaskConflict,
-    InvalidPurgeProperty, PurgePropertyNotAllowed (looser than the operator's `limits`), and what Polaris and the stores
-    raise; nothing is stored unless the request was accepted.
+    Methods raise RequestInProgress, KeyConflict, TaskConflict, InvalidPurgeProperty, PurgePropertyNotAllowed, and the
+    errors of Polaris and the stores; nothing is stored for a request that is not accepted.
     """
 
     tasks: TaskService
@@ -93,7 +90,7 @@ class Submissions:
     limits: Limits
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
-        """Accept for background processing; the answer is 202, also when the task was there already."""
+        """Accept a task for background processing; the answer is 202 whether or not the task existed."""
         accepted = self._accept(submission, synchronous=False)
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
@@ -105,19 +102,18 @@ class Submissions:
     def execute(
         self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
     ) -> SubmissionAnswer:
-        """Accept, run or wait, and answer with the terminal outcome; RequestInProgress when the budget ends first.
+        """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first.
 
-        The budget counts from `received`, since when the caller waits; `deadline` is the end of this invocation,
-        `owner` a name for it that no other invocation has.
+        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name.
         """
-        until = min(received + self.budget, deadline - timedelta(seconds=1))
+        until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
         accepted = self._accept(submission, synchronous=True)
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
             hand_over_at = received + self.budget * HAND_OVER_AFTER
-            self._work(accepted.task, owner, hand_over_at=hand_over_at, deadline=deadline)
-        outcome = self._wait(accepted, until)
+            self._run_or_hand_over(accepted.task, owner, hand_over_at=hand_over_at, deadline=deadline)
+        outcome = self._wait_for_outcome(accepted, until)
         if outcome is None:
             raise RequestInProgress(accepted.task.task_id)
         answer = self.acceptance.conclude(accepted, outcome, answers.outcome)
@@ -155,23 +151,23 @@ class Submissions:
         return Scope(submission.caller, self.realm, submission.method, submission.path, submission.key)
 
     def _purge_of(self, payload: TaskPayload) -> TablePurge:
-        """The purge that a payload asks for; with an identity alone, uuid and metadata location come from Polaris."""
-        asked = PurgeRequest.of_payload(payload)
-        table = asked.table or TableState.of(self.tables().load_table(asked.identifier, vend=False))
-        return TablePurge(**{**dict(asked), "realm": self.realm, "table": table})
+        """Return the purge that a payload requests; loads the table from Polaris if only its identity is given."""
+        request = PurgeRequest.of_payload(payload)
+        table = request.table or TableState.of(self.tables().load_table(request.identifier, vend=False))
+        return TablePurge(**{**dict(request), "realm": self.realm, "table": table})
 
-    def _work(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
-        """Run a small purge in this invocation, hand anything else over; trouble here leaves the task to its lease."""
+    def _run_or_hand_over(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
+        """Run a small purge here and hand over any other; after an error the task is retried when its lease ends."""
         try:
             held = self.tasks.acquire(
-                task.task_id, owner, lambda now: Lease.until(deadline + AFTER_DEADLINE, now), task=task
+                task.task_id, owner, lambda now: Lease.until(deadline + _LEASE_AFTER_DEADLINE, now), task=task
             )
             if held.lease_owner != owner:
                 return
             behavior = self.behavior()
             engine = behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
-                error = AttemptError(t.HANDED_OVER, "too large to be run inside the request", ErrorClass.HANDED_OVER)
+                error = AttemptError(t.HANDED_OVER, "too large to run within the request", ErrorClass.HANDED_OVER)
                 after = self.tasks.give_back(held.task_id, held.attempt_count, error)
             elif engine is not None:
                 after = behavior.run(held, hand_over_at=hand_over_at)
@@ -182,9 +178,9 @@ class Submissions:
         except (TaskError, LeaseLost):
             return
 
-    def _wait(self, accepted: Accepted, until: datetime) -> Task | None:
-        """The outcome, looked for ever less often until time is up."""
-        for pause in pauses(_FIRST_LOOK, _LONGEST_PAUSE, multiplier=1.5):
+    def _wait_for_outcome(self, accepted: Accepted, until: datetime) -> Task | None:
+        """Poll for the outcome with growing pauses; returns None if there is none by `until`."""
+        for pause in pauses(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, multiplier=1.5):
             outcome = self.acceptance.outcome(accepted.task.task_id, accepted.bound_version)
             if outcome is not None:
                 return outcome

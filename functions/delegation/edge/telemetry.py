@@ -1,6 +1,6 @@
-"""One log line and one metric per request, whatever comes of it. No body, no header, no value of a request is logged.
+"""One log line and one metric per request. Nothing of a request's body is logged, and no header but X-Request-ID.
 
-Metric dimensions are bounded: the operation's name, never an id.
+The only metric dimension besides the service is the operation's name, so the number of metrics is bounded.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from delegation.edge import headers
-from delegation.edge.problems import Problem, whereabouts
+from delegation.edge.problems import Problem, traceback_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
@@ -32,7 +32,7 @@ _FAILED: Final = "RequestsFailed"
 
 
 def request_id_of(event: Mapping[str, Any]) -> str:
-    """The caller's X-Request-ID if it can be echoed and logged as it is, else API Gateway's own id."""
+    """Return the caller's X-Request-ID if it is short printable ASCII, else API Gateway's request id."""
     given = headers.single(event, _REQUEST_ID)
     if given and len(given) <= _LONGEST_REQUEST_ID and given.isascii() and given.isprintable():
         return given
@@ -40,33 +40,33 @@ def request_id_of(event: Mapping[str, Any]) -> str:
 
 
 class Telemetry:
-    """What is told of requests: to the log, and to CloudWatch through the embedded metric format."""
+    """Logs requests, and counts them in CloudWatch through the embedded metric format."""
 
     def __init__(self, logger: Logger, metrics: Metrics) -> None:
         self._logger = logger
         self._metrics = metrics
 
     def begin(self, request_id: str) -> None:
-        """A request came in; until its payload says better, its own id correlates what is logged."""
+        """Start a request; its id is the log's correlation id until `correlate` is called."""
         self._logger.set_correlation_id(request_id)
 
     def correlate(self, correlation_id: str | None) -> None:
-        """Log under the caller's correlation id from here on (`polaris_correlation_id`)."""
+        """Log under the payload's `polaris_correlation_id` from now on, if it has one."""
         if correlation_id is not None:
             self._logger.set_correlation_id(correlation_id)
 
     def answered(self, operation: str, answer: SubmissionAnswer) -> None:
-        """A task was accepted, attached to, replayed, completed or failed."""
+        """Record the answer to a submission."""
         self._count(operation, _BY_KIND.get(answer.kind, "RequestsServed"))
         self._log_answer(operation, answer.status, answer.kind, answer.task_id)
 
     def served(self, operation: str, status: int, *, task_id: str | None = None) -> None:
-        """Something was read."""
+        """Record the answer to a read."""
         self._count(operation, "RequestsServed")
         self._log_answer(operation, status, "served", task_id)
 
     def refused(self, operation: str, problem: Problem, error: DelegationError) -> None:
-        """The request met an error that the service foresees."""
+        """Record a request that ended in a DelegationError."""
         failed = problem.status >= 500
         self._count(operation, _BY_ERROR.get(type(error), _FAILED if failed else "RequestsRefused"))
         fields = {
@@ -81,10 +81,10 @@ class Telemetry:
         else:
             self._logger.info("request refused", extra=fields)
 
-    def broke(self, operation: str, problem: Problem, error: Exception) -> None:
-        """The request met a bug: where is logged, the error's text is not, for it may quote the request."""
+    def crashed(self, operation: str, problem: Problem, error: Exception) -> None:
+        """Record a request that ended in a bug; its stack is logged, its text not, as that may quote the request."""
         self._count(operation, _FAILED)
-        fields = {"action": operation, "status": problem.status, "outcome": problem.error, "at": whereabouts(error)}
+        fields = {"action": operation, "status": problem.status, "outcome": problem.error, "at": traceback_of(error)}
         self._logger.error("request broke", extra=fields)
 
     def _log_answer(self, operation: str, status: int, outcome: str, task_id: str | None) -> None:
@@ -95,5 +95,5 @@ class Telemetry:
         self._metrics.add_dimension("operation", operation)
         self._metrics.add_metric(name, MetricUnit.Count, 1)
         self._metrics.flush_metrics()
-        # Flushing leaves everything where it is while metrics are switched off by POWERTOOLS_METRICS_DISABLED.
+        # With POWERTOOLS_METRICS_DISABLED flushing clears nothing.
         self._metrics.clear_metrics()

@@ -1,7 +1,7 @@
-"""What an HTTP answer of Polaris means: pure functions of status, headers and body.
+"""Interpretation of Polaris' HTTP answers.
 
-An error is recognised by the `type` in Iceberg's ErrorModel, never by the words of its message; the status only fills
-in where no type came (a proxy's own 502, Polaris' empty 401).
+Errors are recognized by the `type` of Iceberg's ErrorModel, not by their message; by the status only without a type, as
+in a proxy's 502 or Polaris' empty 401.
 """
 
 import json
@@ -42,15 +42,15 @@ _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: Pola
 
 
 def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable[str] = ()) -> PolarisError:
-    """The error a non-2xx answer stands for; `secrets` are blotted out of the server's message should it echo them.
+    """Return the error for a non-2xx answer; occurrences of `secrets` in the server's message are masked.
 
-    A write answered by a server error other than 503 may have been applied (Iceberg REST: CommitStateUnknown).
+    A write answered with a server error other than 503 may have been applied (Iceberg REST: CommitStateUnknown).
     """
     status = response.status_code
     error_type, message = (_printable(text, secrets) for text in _error_model(response))
     text = f"Polaris answered {status}" + (f" {error_type}" if error_type else "") + (f": {message}" if message else "")
     if error_type == "NotFoundException":
-        # Polaris says 400 for a missing metadata file and 404 for an unknown catalog, both under this one type.
+        # Polaris uses this type for a missing metadata file (400) and for an unknown catalog (404).
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
     else:
         kind = _BY_TYPE.get(error_type or "") or _BY_STATUS.get(status) or PolarisUnexpectedAnswer
@@ -60,30 +60,30 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
 
 
 def is_transient(status: int) -> bool:
-    """Whether the same request may succeed a moment later."""
+    """Return whether the same request may succeed later."""
     return status in {408, 429} or status >= 500
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """`Retry-After` in seconds; None when absent or a date, which Polaris never sends (RFC 9110 §10.2.3)."""
+    """Return `Retry-After` in seconds, None if absent or a date (RFC 9110, Section 10.2.3)."""
     value = response.headers.get("Retry-After", "").strip()
     return float(value) if value.isascii() and value.isdigit() else None
 
 
 def json_object(response: httpx.Response) -> dict[str, Any]:
-    """The JSON object in a 2xx answer, integers exact; PolarisUnexpectedAnswer when it is anything else."""
+    """Return the JSON object of a 2xx answer with exact integers; raises PolarisUnexpectedAnswer."""
     try:
         body = json.loads(response.content)
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        # The body is not quoted and the parse error not chained: both could show a credential.
+        # The error neither quotes the body nor chains the parser's error: both can contain credentials.
         raise PolarisUnexpectedAnswer("Polaris answered with something other than a JSON object", status=200)
     return body
 
 
 def _error_model(response: httpx.Response) -> tuple[str | None, str | None]:
-    """(type, message) of Iceberg's ErrorModel, or of an OAuth2 error (RFC 6749 §5.2)."""
+    """Return type and message of Iceberg's ErrorModel or of an OAuth2 error (RFC 6749, Section 5.2)."""
     try:
         body = json.loads(response.content)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Client of the Iceberg REST API of Polaris, as much of it as purging a table needs."""
+"""Client of Polaris' Iceberg REST API: the operations that a purge needs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
 
 @dataclass(frozen=True, slots=True)
 class _Catalog:
-    """What `/v1/config` says about one catalog: the prefix of its paths, how namespace levels are joined in them."""
+    """A catalog's configuration from `/v1/config`: the prefix of its paths, the separator of namespace levels."""
 
     prefix: str
     separator: str
@@ -41,11 +41,11 @@ class _Catalog:
 
 
 class PolarisClient:
-    """Loads and drops tables as the service's own principal; thread-safe.
+    """Loads, lists and drops tables as the token's principal; thread-safe.
 
-    `base_url` is what Iceberg clients take as `uri`, such as `https://polaris/api/catalog`. GETs are repeated a few
-    times on transient failures; a 401 is answered once with a fresh token. Every method raises PolarisUnavailable,
-    PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer beside what it names.
+    `base_url` is the `uri` of Iceberg clients, such as `https://polaris/api/catalog`. GETs are retried after transient
+    failures, and any request once with a fresh token after a 401. Every method raises PolarisUnavailable,
+    PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer besides the errors it names.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PolarisClient:
         self._lock = Lock()
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
-        """The table as it is now, with vended storage credentials unless `vend` is False.
+        """Return the table's current metadata, with vended storage credentials unless `vend` is False.
 
         Raises NoSuchTable, NoSuchNamespace, NoSuchCatalog, TableMetadataMissing. Source: Iceberg REST specification,
         loadTable and LoadTableResult.
@@ -74,7 +74,7 @@ class PolarisClient:
         return _loaded_table(identifier, self._get(path, {"snapshots": snapshots}, headers))
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """The tables of one namespace, a page at a time, without those of the namespaces below it.
+        """Yield the tables of one namespace, excluding namespaces below it; pages are fetched on demand.
 
         Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listTables and PageToken.
         """
@@ -86,7 +86,7 @@ class PolarisClient:
             yield TableIdentifier(catalog, namespace, name)
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The namespaces one level below `parent`, at first those of the catalog itself, a page at a time.
+        """Yield the namespaces one level below `parent`, by default the catalog's; pages are fetched on demand.
 
         Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listNamespaces.
         """
@@ -94,30 +94,30 @@ class PolarisClient:
         params = {"parent": known.separator.join(parent)} if parent else {}
         for entry in self._pages(known.namespaces_path, params, "namespaces"):
             if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
-                raise PolarisUnexpectedAnswer("Polaris listed a namespace that is no list of names", status=200)
+                raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
             yield tuple(entry)
 
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
-        """Take the table out of the catalog; its files stay unless `purge`, which Polaris refuses by default (403).
+        """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403).
 
-        Raises NoSuchTable (also when an earlier, unanswered try of the same drop was applied), NoSuchNamespace,
-        NoSuchCatalog, and PolarisOutcomeUnknown when this one may have been.
+        Raises NoSuchTable (also if an earlier, unanswered request dropped it), NoSuchNamespace, NoSuchCatalog, and
+        PolarisOutcomeUnknown if the table may have been dropped.
         """
         path = self._catalog(identifier.catalog).table_path(identifier)
         params = {"purgeRequested": "true" if purge else "false"}
         response = self._send("DELETE", path, params, {})
-        # Polaris answers 204, the Iceberg project's own server 200.
+        # Polaris answers 204, the Iceberg project's reference server 200.
         if not response.is_success:
             raise _error(response)
 
     def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
-        """The entries of a listing. An empty token asks for pages; a server that has none answers with everything."""
+        """Yield the entries of a listing; a server without pagination ignores the token and returns them all."""
         token = ""
         while True:
             body = self._get(path, {**params, "pageToken": token, "pageSize": str(_PAGE_SIZE)})
             entries, following = body.get(field), body.get("next-page-token")
             if not isinstance(entries, list) or following == token:
-                raise PolarisUnexpectedAnswer(f"Polaris listed no usable page of {field}", status=200)
+                raise PolarisUnexpectedAnswer(f"Polaris returned an unusable page of {field}", status=200)
             yield from entries
             if not following:
                 return
@@ -151,11 +151,11 @@ class PolarisClient:
         token = self._token.token()
         response = once(token)
         if response.status_code == 401:
-            # Refused before it did anything, so even a DELETE may be sent again.
+            # A request answered with 401 had no effect, so even a DELETE may be repeated.
             token = self._token.replace(token)
             response = once(token)
         if response.status_code == 401:
-            raise PolarisUnauthorized("Polaris refused a fresh token of the service's principal", status=401)
+            raise PolarisUnauthorized("Polaris refused a fresh token of the principal", status=401)
         return response
 
 
@@ -165,7 +165,7 @@ def _error(response: httpx.Response) -> PolarisError:
 
 
 def _catalog_of(body: Mapping[str, Any]) -> _Catalog:
-    """Overrides win over defaults, the separator comes percent-encoded (Iceberg REST specification, CatalogConfig)."""
+    """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded."""
     merged = {**_mapping(body, "defaults"), **_mapping(body, "overrides")}
     separator = merged.get("namespace-separator")
     return _Catalog(
@@ -177,7 +177,7 @@ def _catalog_of(body: Mapping[str, Any]) -> _Catalog:
 def _mapping(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = body.get(name) or {}
     if not isinstance(value, dict):
-        raise PolarisUnexpectedAnswer(f"Polaris answered with a `{name}` that is no JSON object", status=200)
+        raise PolarisUnexpectedAnswer(f"Polaris answered with a `{name}` that is not a JSON object", status=200)
     return value
 
 

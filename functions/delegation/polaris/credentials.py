@@ -1,4 +1,4 @@
-"""Vended storage credentials: which one a file needs, and having it fresh when it is needed."""
+"""Vended storage credentials: selecting the one for a file, and renewing them before they expire."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from delegation.polaris.errors import CredentialVendingFailed, PolarisUnavailabl
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 
-# Polaris' policy covers these beside the location, its `prefix` names the location alone.
+# A vended credential also covers these paths, although its `prefix` is only the table's location.
 _WRITE_PATHS = ("write.data.path", "write.metadata.path")
 
 REFRESH_MARGIN = timedelta(minutes=5)
@@ -18,10 +18,10 @@ RETRY_AFTER_FAILED_REFRESH = timedelta(seconds=30)
 
 
 def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[Any]) -> tuple[S3Credential, ...]:
-    """The usable credentials of a LoadTableResult: those of `storage-credentials`, then that of `config` (prefix "").
+    """Return a LoadTableResult's S3 credentials: those of `storage-credentials`, then that of `config` (prefix "").
 
-    Sets of properties without an S3 key pair are left out. Raises CredentialVendingFailed for an expiry that is no
-    number. Source: Iceberg REST specification, S3Credential; Iceberg's S3FileIOProperties.
+    Raises CredentialVendingFailed for an expiry that is not a number. Source: Iceberg REST specification,
+    StorageCredential and LoadTableResult.
     """
     sets: list[tuple[str, Mapping[str, Any]]] = [
         (str(entry.get("prefix") or ""), entry["config"])
@@ -33,9 +33,9 @@ def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[A
 
 
 def select_credential(table: LoadedTable, uri: str) -> S3Credential:
-    """The credential for `uri`: of the longest matching prefix, else that of the table when `uri` is on a write path.
+    """Return the credential with the longest prefix of `uri`, or for a `uri` on a write path that of the location.
 
-    Raises CredentialVendingFailed when none covers it.
+    Raises CredentialVendingFailed if none covers it.
     """
     matching = [credential for credential in table.credentials if is_below(uri, credential.prefix)]
     write_paths = (table.properties.get(name) for name in _WRITE_PATHS)
@@ -48,9 +48,9 @@ def select_credential(table: LoadedTable, uri: str) -> S3Credential:
 
 
 def is_below(uri: str, prefix: str) -> bool:
-    """Whether `uri` is `prefix` or lies below it, by whole path components; s3a and s3n are read as s3.
+    """Return whether `uri` is `prefix` or below it, by whole path components; s3a and s3n equal s3.
 
-    "" covers everything, a prefix without a path (`s3`, `s3://`) its whole scheme, as in Iceberg's S3FileIO.
+    "" covers everything and a prefix without a path (`s3`, `s3://`) its scheme, as in Iceberg's S3FileIO.
     """
     uri, prefix = _as_s3(uri), _as_s3(prefix)
     scheme_only = "://" not in prefix or prefix.endswith("://")
@@ -58,17 +58,17 @@ def is_below(uri: str, prefix: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldTable:
+class _CachedTable:
     table: LoadedTable
     refresh_at: datetime | None
 
 
 class VendedCredentials:
-    """The credentials of one table, loaded again well before they expire; shared by any number of threads.
+    """The credentials of one table, loaded again before they expire; thread-safe.
 
-    `load` is called by one thread at a time. While it runs the others go on with what they have as long as that is
-    valid, and wait otherwise. A reload that fails for a passing reason is tried again later, not raised, until the
-    credential in hand has expired. Errors of `load` come through unchanged.
+    One thread at a time calls `load`; meanwhile the others use the current credential if it is valid, and wait
+    otherwise. PolarisUnavailable is raised only once the current credential has expired; until then the load is retried
+    later. Other errors of `load` are raised at once.
     """
 
     def __init__(
@@ -82,30 +82,30 @@ class VendedCredentials:
         self._clock = clock
         self._margin = margin
         self._lock = Lock()
-        self._held: _HeldTable | None = None
+        self._cached: _CachedTable | None = None
 
     def for_uri(self, uri: str) -> S3Credential:
-        """A credential for `uri` that has not expired; CredentialVendingFailed when Polaris gives none."""
-        held = self._held
+        """Return an unexpired credential for `uri`; raises CredentialVendingFailed if Polaris vends none."""
+        cached = self._cached
         now = self._clock()
-        if held is not None and (held.refresh_at is None or now < held.refresh_at):
-            return select_credential(held.table, uri)
+        if cached is not None and (cached.refresh_at is None or now < cached.refresh_at):
+            return select_credential(cached.table, uri)
         usable = self._usable(uri, now)
         if usable is not None:
-            # Time to refresh, but no hurry: whoever gets the lock does it, the others go on.
+            # The credential is valid but due for renewal: one thread renews it, the others use it.
             if not self._lock.acquire(blocking=False):
                 return usable
         else:
             self._lock.acquire()
         try:
-            if self._held is held:
+            if self._cached is cached:
                 self._refresh(usable)
         finally:
             self._lock.release()
         return self._checked(uri)
 
     def replace(self, uri: str, refused: S3Credential) -> S3Credential:
-        """A credential for `uri` after the store refused `refused` as expired; loads at most once per refused one."""
+        """Return a credential for `uri` other than `refused`, which the store refused; loads once per refused one."""
         with self._lock:
             usable = self._usable(uri, self._clock())
             if usable is None or usable == refused:
@@ -113,25 +113,25 @@ class VendedCredentials:
         return self._checked(uri)
 
     def table(self) -> LoadedTable:
-        """The table as of the last load; loads it when there was none."""
-        if self._held is None:
+        """Return the table as last loaded; loads it the first time."""
+        if self._cached is None:
             with self._lock:
-                if self._held is None:
+                if self._cached is None:
                     self._refresh(None)
-        held = self._held
-        assert held is not None  # noqa: S101 - _refresh sets it or raises
-        return held.table
+        cached = self._cached
+        assert cached is not None  # noqa: S101 - _refresh sets it or raises
+        return cached.table
 
     def _usable(self, uri: str, now: datetime) -> S3Credential | None:
-        if self._held is None:
+        if self._cached is None:
             return None
-        credential = select_credential(self._held.table, uri)
+        credential = select_credential(self._cached.table, uri)
         return None if _has_expired(credential, now) else credential
 
     def _checked(self, uri: str) -> S3Credential:
         credential = select_credential(self.table(), uri)
         if _has_expired(credential, self._clock()):
-            raise CredentialVendingFailed(f"the credential that Polaris vended for {uri} has expired already")
+            raise CredentialVendingFailed(f"the credential that Polaris vended for {uri} has already expired")
         return credential
 
     def _refresh(self, usable: S3Credential | None) -> None:
@@ -139,18 +139,18 @@ class VendedCredentials:
         try:
             table = self._load()
         except PolarisUnavailable:
-            if usable is None or self._held is None:
+            if usable is None or self._cached is None:
                 raise
-            self._held = _HeldTable(self._held.table, now + RETRY_AFTER_FAILED_REFRESH)
+            self._cached = _CachedTable(self._cached.table, now + RETRY_AFTER_FAILED_REFRESH)
         else:
-            self._held = _HeldTable(table, refresh_at(table, now, self._margin))
+            self._cached = _CachedTable(table, refresh_at(table, now, self._margin))
 
 
 def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime | None:
-    """When to load again: `margin` before the first expiry, None without one.
+    """Return when to load again: `margin` before the first expiry, None without one.
 
-    Polaris caches what it vends, so a reload may bring a credential that is itself about to expire: then half of what
-    is left is waited for, not asked again at every call.
+    Polaris caches vended credentials, so a new load may return one close to its expiry: it is used for half of its
+    remaining time before the next load.
     """
     expiries = [credential.expires_at for credential in table.credentials if credential.expires_at is not None]
     if not expiries:
@@ -168,7 +168,7 @@ def _credential(prefix: str, config: Mapping[str, Any]) -> S3Credential | None:
     if not key_id or not secret:
         return None
     token = config.get("s3.session-token")
-    # Milliseconds since the epoch under either name; Polaris 1.4 sends both, 1.7 the first only.
+    # Both are milliseconds since the epoch; Polaris 1.4 sends both, 1.7 only the first.
     expiry = config.get("s3.session-token-expires-at-ms") or config.get("expiration-time")
     return S3Credential(
         prefix=prefix,

@@ -1,7 +1,4 @@
-"""What talking to Polaris can end in, split by what the caller can do next.
-
-Iceberg's exception types and their statuses: Iceberg REST specification, ErrorModel; Polaris 1.4 and 1.7 as observed.
-"""
+"""Errors of requests to Polaris; exception types as in Iceberg's REST specification and Polaris 1.4 and 1.7."""
 
 from typing import ClassVar
 
@@ -10,10 +7,7 @@ from delegation.storage.credentials import CredentialsUnavailable
 
 
 class PolarisError(DelegationError):
-    """Polaris could not do what it was asked; `status` and `error_type` are its own, None when it did not answer.
-
-    `retry_after` (seconds) is the server's `Retry-After`, None when it gave none.
-    """
+    """A request to Polaris failed; `status`, `error_type` and `retry_after` (seconds) are the answer's or None."""
 
     code: ClassVar[str] = "POLARIS_ERROR"
 
@@ -32,7 +26,7 @@ class PolarisError(DelegationError):
 
 
 class NoSuchTable(PolarisError):
-    """404 NoSuchTableException: never created, dropped already, or renamed."""
+    """404 NoSuchTableException: the table never existed, or was dropped or renamed."""
 
     code = "NO_SUCH_TABLE"
 
@@ -56,13 +50,13 @@ class TableAlreadyExists(PolarisError):
 
 
 class TableMetadataMissing(PolarisError):
-    """NotFoundException other than 404 (Polaris: 400): the table is there, the metadata file it points to is not."""
+    """NotFoundException other than 404 (Polaris: 400): the table exists, its current metadata file does not."""
 
     code = "TABLE_METADATA_MISSING"
 
 
 class PolarisUnauthorized(PolarisError):
-    """The client secret was refused, or a fresh token was (401 twice)."""
+    """The client secret or a fresh token was refused."""
 
     code = "POLARIS_UNAUTHORIZED"
 
@@ -74,31 +68,31 @@ class PolarisForbidden(PolarisError):
 
 
 class PolarisMisconfigured(PolarisError):
-    """The service's own settings for Polaris are wrong: the realm (MissingOrInvalidRealm), or an unreadable secret."""
+    """A setting for Polaris is wrong: the realm (MissingOrInvalidRealm), the scope or the secret."""
 
     code = "POLARIS_MISCONFIGURED"
 
 
 class CredentialVendingFailed(PolarisError, CredentialsUnavailable):
-    """The table was loaded, but no usable storage credential came with it for the location asked."""
+    """The table was loaded, but without a usable storage credential for the location."""
 
     code = "CREDENTIAL_VENDING_FAILED"
 
 
 class PolarisUnexpectedAnswer(PolarisError):
-    """An answer outside the protocol: an unmapped status, no JSON, a field missing."""
+    """The answer violates the protocol: an unknown status, no JSON, a missing field."""
 
     code = "POLARIS_UNEXPECTED_ANSWER"
 
 
 class PolarisUnavailable(PolarisError):
-    """Not reached, timed out, throttled or a server error, after the client's own retries; nothing was written."""
+    """Polaris was unreachable, timed out, throttled or failed, after the client's retries; nothing was written."""
 
     code = "POLARIS_UNAVAILABLE"
     retryable = True
 
 
 class PolarisOutcomeUnknown(PolarisUnavailable):
-    """A write was sent and its answer never came, or was a 5xx: it may have been applied, look before repeating it."""
+    """A write had no answer or a 5xx: it may have been applied, so load the table before repeating it."""
 
     code = "POLARIS_OUTCOME_UNKNOWN"

@@ -1,4 +1,4 @@
-"""What Polaris says about a table: its name, its metadata, how to reach its files. Secrets never show in a repr."""
+"""A table as loaded from Polaris."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from delegation.storage.credentials import S3Credential, S3Settings
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """A LoadTableResult of the Iceberg REST specification.
+    """A LoadTableResult of the Iceberg REST specification; its repr shows no secret.
 
-    `metadata` is the parsed table metadata, integers exact whatever their size; `credentials` are those of
-    `storage-credentials` and then that of `config` (prefix ""), empty when none were vended. `config` may hold secrets.
+    `metadata` is the parsed table metadata with exact integers; `credentials` are those of `storage-credentials`, then
+    that of `config` (prefix ""), empty if none were vended. `config` may contain secrets.
     """
 
     identifier: TableIdentifier
@@ -24,7 +24,7 @@ class LoadedTable:
 
     @property
     def table_uuid(self) -> str:
-        """Lower case: uuids are compared and hashed as text."""
+        """The UUID in lower case, as UUIDs are compared and hashed as text."""
         return str(self.metadata["table-uuid"]).lower()
 
     @property

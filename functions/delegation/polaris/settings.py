@@ -1,4 +1,4 @@
-"""Where Polaris is and who the service is there; read once, in an entry point."""
+"""Settings of the Polaris client."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,17 +15,17 @@ from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2To
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 
-_PASSING = frozenset({"InternalServiceError", "InternalServiceErrorException", "ThrottlingException", "RequestTimeout"})
+_TRANSIENT = {"InternalServiceError", "InternalServiceErrorException", "ThrottlingException", "RequestTimeout"}
 
 
 class SecretsManager(Protocol):
-    """The one call of AWS Secrets Manager that is needed; boto3's client has it."""
+    """The needed call of AWS Secrets Manager's client in boto3."""
 
     def get_secret_value(self, *, SecretId: str) -> Mapping[str, Any]: ...  # noqa: N803 - boto3's name
 
 
 class PolarisSettings(EnvironmentSettings):
-    """Settings of the client; `secret_arn` names a secret `{"client_id": …, "client_secret": …}` in Secrets Manager."""
+    """Settings; `secret_arn` is of a secret `{"client_id": …, "client_secret": …}` in AWS Secrets Manager."""
 
     url: str = Field(alias="DELEGATION_POLARIS_URL", pattern=r"^https?://[^/]+")
     secret_arn: str = Field(alias="DELEGATION_POLARIS_SECRET_ARN", min_length=1)
@@ -40,7 +40,7 @@ class PolarisSettings(EnvironmentSettings):
         clock: Callable[[], datetime] = utc_now,
         transport: Transport | None = None,
     ) -> PolarisClient:
-        """A client as the service's principal; the secret is read at the first call and again with every new token."""
+        """Return a client with the service's principal; the secret is read for every new token."""
         transport = transport or Transport()
         token = OAuth2TokenSource(
             self.token_url or f"{self.url.rstrip('/')}/v1/oauth/tokens",
@@ -54,19 +54,19 @@ class PolarisSettings(EnvironmentSettings):
 
 
 def read_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials:
-    """The principal's credentials; PolarisMisconfigured when the secret is absent, forbidden or of another shape."""
+    """Return the principal's credentials; raises PolarisMisconfigured if the secret is unreadable or malformed."""
     try:
         text = secrets_manager.get_secret_value(SecretId=secret_arn).get("SecretString")
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
-        kind = PolarisUnavailable if code in _PASSING else PolarisMisconfigured
+        kind = PolarisUnavailable if code in _TRANSIENT else PolarisMisconfigured
         raise kind(f"the secret {secret_arn} with Polaris' credentials cannot be read: {code}") from error
     except BotoCoreError as error:
         raise PolarisUnavailable(f"Secrets Manager did not answer: {type(error).__name__}") from error
     try:
         body = json.loads(text or "")
     except ValueError:
-        body = None  # the parser's own error would quote the secret
+        body = None  # the parser's error would quote the secret
     fields = [body.get(name) for name in ("client_id", "client_secret")] if isinstance(body, dict) else []
     match fields:
         case [str(client_id), str(client_secret)] if client_id and client_secret:

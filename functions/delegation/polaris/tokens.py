@@ -1,4 +1,4 @@
-"""Bearer tokens for Polaris: OAuth2 client credentials (RFC 6749 §4.4), cached until shortly before they expire."""
+"""Bearer tokens for Polaris: OAuth2 client credentials (RFC 6749, Section 4.4), cached until they nearly expire."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from delegation.polaris.transport import Transport
 
 DEFAULT_SCOPE = "PRINCIPAL_ROLE:ALL"
 
-# RFC 6749 §5.1 only recommends `expires_in`; without it a token is asked for again well before any broker's usual hour.
+# `expires_in` is optional (RFC 6749, Section 5.1); without it a token is replaced well before the usual hour.
 _UNSTATED_LIFETIME = timedelta(minutes=5)
 _LONGEST_LIFETIME_SECONDS = 86_400
 _LONGEST_MARGIN = timedelta(minutes=1)
@@ -27,36 +27,36 @@ _REFUSALS: dict[str, type[PolarisError]] = {
 
 
 class TokenSource(Protocol):
-    """Where a request finds its bearer token; safe to share between threads."""
+    """Provides bearer tokens; thread-safe."""
 
     def token(self) -> str:
-        """A token that is not about to expire."""
+        """Return a token that does not expire soon."""
         ...
 
     def replace(self, refused: str) -> str:
-        """A token newer than `refused`, which Polaris answered with 401."""
+        """Return another token than `refused`, which was answered with 401."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """The service's own principal in Polaris."""
+    """An OAuth2 client: for the service, its principal in Polaris."""
 
     client_id: str
     client_secret: SecretStr
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldToken:
+class _CachedToken:
     token: str = field(repr=False)
     use_until: datetime
 
 
 class OAuth2TokenSource:
-    """Fetches tokens from `token_url`; many threads that need one at once cause a single request.
+    """Fetches tokens from `token_url`, one request at a time whatever the number of threads.
 
-    `credentials` is asked anew for every token, so that a rotated secret is picked up without a restart.
-    Raises PolarisUnauthorized, PolarisMisconfigured (scope, realm), PolarisUnavailable, PolarisUnexpectedAnswer.
+    `credentials` is called for every new token, so a rotated secret needs no restart. Raises PolarisUnauthorized,
+    PolarisMisconfigured (scope, realm), PolarisUnavailable, PolarisUnexpectedAnswer.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class OAuth2TokenSource:
         self._realm = realm
         self._transport = transport or Transport()
         self._lock = Lock()
-        self._held: _HeldToken | None = None
+        self._cached: _CachedToken | None = None
 
     def token(self) -> str:
         usable = self._usable()
@@ -88,23 +88,23 @@ class OAuth2TokenSource:
     def replace(self, refused: str) -> str:
         with self._lock:
             usable = self._usable()
-            # Somebody else was refused the same token and has replaced it already.
+            # Another thread has already replaced the refused token.
             if usable is not None and usable != refused:
                 return usable
             return self._fetch()
 
     def _usable(self) -> str | None:
-        held = self._held
-        return held.token if held is not None and self._clock() < held.use_until else None
+        cached = self._cached
+        return cached.token if cached is not None and self._clock() < cached.use_until else None
 
     def _fetch(self) -> str:
-        asked = self._clock()
+        requested_at = self._clock()
         credentials = self._credentials()
         secret = credentials.client_secret.get_secret_value()
         response = self._transport.send(
             "POST",
             self._url,
-            idempotent=True,  # a second token harms nobody
+            idempotent=True,  # a second token does no harm
             headers=accepting_json(self._realm),
             form={
                 "grant_type": "client_credentials",
@@ -115,27 +115,27 @@ class OAuth2TokenSource:
         )
         if response.status_code != 200:
             raise _refusal(error_of(response, secrets=[secret]))
-        self._held = _held(json_object(response), asked)
-        return self._held.token
+        self._cached = _token_of(json_object(response), requested_at)
+        return self._cached.token
 
 
 def accepting_json(realm: str | None) -> dict[str, str]:
-    """The headers that every request to Polaris carries."""
+    """Return the headers of every request to Polaris."""
     return {"Accept": "application/json"} | ({} if realm is None else {"Polaris-Realm": realm})
 
 
-def _held(body: dict[str, object], asked: datetime) -> _HeldToken:
-    """A token is used for nine tenths of its life, or until a minute before its end, whichever is later."""
+def _token_of(body: dict[str, object], requested_at: datetime) -> _CachedToken:
+    """Return a token to be used for nine tenths of its lifetime, or until a minute before its end if that is later."""
     token, lifetime = body.get("access_token"), body.get("expires_in")
     if not isinstance(token, str) or not token:
         raise PolarisUnexpectedAnswer("Polaris' token endpoint answered without an access_token", status=200)
     life = _UNSTATED_LIFETIME
     if isinstance(lifetime, int) and lifetime > 0:
         life = timedelta(seconds=min(lifetime, _LONGEST_LIFETIME_SECONDS))
-    return _HeldToken(token, asked + life - min(_LONGEST_MARGIN, life / 10))
+    return _CachedToken(token, requested_at + life - min(_LONGEST_MARGIN, life / 10))
 
 
 def _refusal(error: PolarisError) -> PolarisError:
-    """The same refusal in OAuth2's words: RFC 6749 §5.2 puts a bad client under 400 or 401, a bad scope under 400."""
+    """Return the error for an OAuth2 error code (RFC 6749, Section 5.2), which a status alone does not identify."""
     kind = _REFUSALS.get(error.error_type or "")
     return kind(str(error), status=error.status, error_type=error.error_type) if kind else error

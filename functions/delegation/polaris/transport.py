@@ -1,4 +1,4 @@
-"""Sending one request to Polaris, with a small bounded backoff for what is safe to repeat."""
+"""Sending of requests to Polaris, with bounded retries where repeating is safe."""
 
 import time
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
 
 TIMEOUT = httpx.Timeout(20.0, connect=3.0)
 
-# The request never left: repeating it is safe whatever it was.
+# The request was not sent, so even a write may be repeated.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRetries:
-    """`attempts` tries in all, waits doubling from `first_seconds`, none longer than `longest_seconds`.
+    """Up to `attempts` requests, with pauses that double from `first_seconds` up to `longest_seconds`.
 
-    No try begins later than `patience_seconds` after the first: with a server that hangs each costs a whole time-out,
-    and who called has one of its own.
+    None begins later than `patience_seconds` after the first: each request to a hung server lasts a whole timeout, and
+    the caller's own time is limited.
     """
 
     attempts: int = 4
@@ -30,9 +30,9 @@ class RequestRetries:
     patience_seconds: float = 15.0
 
     def wait(self, attempt: int, asked_seconds: float | None = None, *, spent_seconds: float = 0.0) -> float | None:
-        """Seconds to wait after the failed try `attempt` (from 1), None to give up.
+        """Return the seconds to wait after failed request number `attempt` (from 1), None to stop retrying.
 
-        A `Retry-After` longer than our longest wait is left to the caller's own, slower retry.
+        A `Retry-After` longer than the longest pause stops the retries: the caller is to retry later.
         """
         if attempt >= self.attempts or (asked_seconds is not None and asked_seconds > self.longest_seconds):
             return None
@@ -41,10 +41,10 @@ class RequestRetries:
 
 
 class Transport:
-    """Sends requests and repeats the ones that are safe to repeat.
+    """Sends requests, and repeats those that are safe to repeat.
 
-    Returns any answer that came, error statuses included. Raises PolarisUnavailable when none came and nothing can have
-    been written, PolarisOutcomeUnknown when a write may have been applied.
+    Returns any answer, also one with an error status. Without an answer raises PolarisUnavailable if nothing was
+    written, PolarisOutcomeUnknown if a write may have been applied.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 import delegation
 from delegation.edge import answers
 from delegation.edge import errors as edge
-from delegation.edge.problems import FAMILIES, TABLE, name_of, problem_of, rule_of, whereabouts
+from delegation.edge.problems import FAMILIES, TABLE, name_of, problem_of, rule_of, traceback_of
 from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
 from delegation.operations.purge.errors import GcDisabled, PurgeError
@@ -145,7 +145,7 @@ def test_a_bug_is_logged_by_its_place_not_its_text() -> None:
     try:
         int(SECRET)
     except ValueError as error:
-        found = whereabouts(error)
+        found = traceback_of(error)
     assert found[0] == "ValueError"
     assert found[1].endswith("test_a_bug_is_logged_by_its_place_not_its_text")
     assert not any(SECRET in line for line in found)

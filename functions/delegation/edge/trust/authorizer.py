@@ -1,7 +1,7 @@
-"""The Lambda REQUEST authorizer's decision: one certificate identity, then a token with the right scope (DESIGN §6).
+"""The decision of the Lambda REQUEST authorizer: the pinned client certificate, then a token with the required scope.
 
-The policy covers the whole stage, so it would be right even if it were cached; it is not, for a cache keyed by the
-token alone would admit the token with any certificate of the CA.
+Policies must not be cached: API Gateway's cache key is the token alone, so a cached policy would admit the token with
+any other certificate of the CA.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ from delegation.edge.errors import Forbidden
 from delegation.edge.trust.certificates import CertificatePin, CertificateSource, presented_certificate
 from delegation.edge.trust.tokens import Principal, TokenVerifier
 
-_NOBODY: Final = "refused"
+_REFUSED_PRINCIPAL: Final = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerDecision:
-    """What was decided: the policy for API Gateway, and for the log why a request was refused (None: it was not)."""
+    """The policy for API Gateway, and the reason of a refusal for the log (None: admitted)."""
 
     policy: dict[str, Any]
     refusal: Forbidden | None = None
@@ -29,7 +29,7 @@ class AuthorizerDecision:
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Decides on authorizer events; `clock` answers aware UTC datetimes."""
+    """Decides on authorizer events; `clock` returns aware UTC datetimes."""
 
     pin: CertificatePin
     source: CertificateSource
@@ -37,27 +37,27 @@ class Authorizer:
     clock: Callable[[], datetime]
 
     def decide(self, event: Mapping[str, Any]) -> AuthorizerDecision:
-        """Allow or Deny (403); raises Unauthorized, which API Gateway turns into 401, and KeysUnavailable (500)."""
+        """Return Allow or Deny (403); raises Unauthorized, answered with 401, and KeysUnavailable, with 500."""
         try:
             certificate = presented_certificate(event, self.source)
             self.pin.check(certificate, self.clock())
             principal = self.tokens.verify(headers.single(event, "Authorization"))
         except Forbidden as refusal:
             return AuthorizerDecision(
-                _policy("Deny", event["methodArn"], _NOBODY, {"error_code": refusal.code}), refusal
+                _policy("Deny", event["methodArn"], _REFUSED_PRINCIPAL, {"error_code": refusal.code}), refusal
             )
         context = _context(principal, certificate)
         return AuthorizerDecision(_policy("Allow", stage_arn(event["methodArn"]), principal.client_id, context))
 
 
 def stage_arn(method_arn: str) -> str:
-    """Everything of the stage that a method belongs to (`arn:…:api-id/stage/VERB/path` → `arn:…:api-id/stage/*`)."""
+    """Return the ARN of all methods of a method's stage (`arn:…:api-id/stage/VERB/path` → `arn:…:api-id/stage/*`)."""
     api, stage, _ = method_arn.split("/", 2)
     return f"{api}/{stage}/*"
 
 
 def _context(principal: Principal, certificate: x509.Certificate) -> dict[str, str]:
-    # Strings only, and nothing secret: API Gateway hands this to the function and may log it.
+    # Only strings and no secrets: API Gateway passes this to the API's Lambda and may log it.
     return {
         "client_id": principal.client_id,
         "subject": principal.subject,

@@ -1,8 +1,7 @@
-"""Who is on the other end of the TLS connection: one pinned certificate identity (delegation-service.txt §8.2).
+"""The pinned client certificate (Delegation Service proposal, Transport-Level Authentication (Mutual TLS)).
 
-The TLS front (API Gateway or an ALB) has verified the chain against the private CA; here the certificate has to be the
-one Polaris instance's, in date and not revoked. Everything is read from the certificate itself, never from the front's
-rendering of it: names are compared as parsed names, so escaping and string types play no part.
+API Gateway or an ALB has verified the chain against the private CA; here the certificate must be the one of the Polaris
+instance, valid and not revoked. Names are compared as parsed from the certificate, whatever their escaping.
 """
 
 import re
@@ -21,7 +20,7 @@ from delegation.edge.errors import CertificateRefused
 
 LEAF_HEADER: Final = "X-Amzn-Mtls-Clientcert-Leaf"
 _SERIAL: Final = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
-# Attribute types that certificates use and RFC 4514's table of short names lacks.
+# Attribute types in use for which RFC 4514 has no short name.
 _NAMES: Final[Mapping[str, x509.ObjectIdentifier]] = {
     "E": NameOID.EMAIL_ADDRESS,
     "emailAddress": NameOID.EMAIL_ADDRESS,
@@ -30,14 +29,14 @@ _NAMES: Final[Mapping[str, x509.ObjectIdentifier]] = {
 
 
 class CertificateSource(StrEnum):
-    """Which front terminates TLS. A setting, never deduced from a request: a caller could send the other's headers."""
+    """Where TLS ends; a setting, because headers of a request can be forged."""
 
     APIGATEWAY = "apigateway"
     ALB = "alb"
 
 
 def parse_name(text: str) -> x509.Name:
-    """A distinguished name in RFC 4514's form (`CN=polaris,O=Example`); ValueError unless it has an attribute."""
+    """Parse a distinguished name (RFC 4514, such as `CN=polaris,O=Example`); raises ValueError."""
     try:
         name = x509.Name.from_rfc4514_string(text, dict(_NAMES))
     except ValueError:
@@ -48,7 +47,7 @@ def parse_name(text: str) -> x509.Name:
 
 
 def parse_serials(text: str) -> frozenset[int]:
-    """Serial numbers in hexadecimal, colons optional, separated by commas; ValueError for anything else."""
+    """Parse hexadecimal serial numbers separated by commas, with optional colons; raises ValueError."""
     parts = [part.strip().lower().replace(":", "") for part in text.split(",")] if text.strip() else []
     if not all(_SERIAL.fullmatch(part) for part in parts):
         raise ValueError("serial numbers are hexadecimal, separated by commas, such as 0a:1b,2c3d")
@@ -56,14 +55,13 @@ def parse_serials(text: str) -> frozenset[int]:
 
 
 def presented_certificate(event: Mapping[str, Any], source: CertificateSource) -> x509.Certificate:
-    """The client certificate of a REQUEST authorizer event, as `source` hands it on; CertificateRefused without one.
+    """Return the client certificate of a REQUEST authorizer event; raises CertificateRefused without one.
 
-    API Gateway: `requestContext.identity.clientCert.clientCertPem`. ALB in verify mode: a URL-encoded PEM in
-    X-Amzn-Mtls-Clientcert-Leaf, trustworthy only behind the network rule of DESIGN §6.
+    An ALB's header can be trusted only if nothing but the ALB can reach the API (docs/architecture.md, Trust).
     """
     pem = _from_alb(event) if source is CertificateSource.ALB else _from_api_gateway(event)
     if not pem:
-        raise CertificateRefused("no client certificate came with the request")
+        raise CertificateRefused("the request has no client certificate")
     try:
         return x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
@@ -72,9 +70,9 @@ def presented_certificate(event: Mapping[str, Any], source: CertificateSource) -
 
 @dataclass(frozen=True, slots=True)
 class CertificatePin:
-    """The one identity that is admitted; `serials` narrows it to certificates by number, None admits renewals.
+    """The one admitted identity; with `serials` only the certificates of these numbers, with None also renewed ones.
 
-    `revoked` is a certificate revocation list of the pinned issuer (RFC 5280 §5), None when the front checks one.
+    `revoked` is the pinned issuer's revocation list (RFC 5280, Section 5), None if API Gateway or the ALB checks one.
     """
 
     subject: x509.Name
@@ -83,24 +81,24 @@ class CertificatePin:
     revoked: x509.CertificateRevocationList | None = None
 
     def check(self, certificate: x509.Certificate, now: datetime) -> None:
-        """CertificateRefused unless the certificate is the pinned identity's, in date at `now` and not revoked."""
+        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked."""
         try:
             subject, issuer = certificate.subject, certificate.issuer
         except ValueError:
             raise CertificateRefused("the client certificate's names cannot be read") from None
         if subject != self.subject or issuer != self.issuer:
-            raise CertificateRefused("the client certificate is not the one that is pinned")
+            raise CertificateRefused("the client certificate is not the pinned one")
         if self.serials is not None and certificate.serial_number not in self.serials:
-            raise CertificateRefused("the client certificate's serial number is not among those pinned")
+            raise CertificateRefused("the client certificate's serial number is not a pinned one")
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            raise CertificateRefused("the client certificate is out of date")
+            raise CertificateRefused("the client certificate is expired or not yet valid")
         if self.revoked is not None:
             self._check_revocation(certificate, self.revoked, now)
 
     def _check_revocation(
         self, certificate: x509.Certificate, revoked: x509.CertificateRevocationList, now: datetime
     ) -> None:
-        # A list of another issuer, or one that should have been replaced, proves nothing: closed, not open.
+        # An outdated list, or one of another issuer, proves nothing, so the certificate is refused.
         if revoked.issuer != self.issuer:
             raise CertificateRefused("the revocation list is not the pinned issuer's")
         if revoked.next_update_utc is not None and revoked.next_update_utc < now:
@@ -110,7 +108,7 @@ class CertificatePin:
 
 
 def load_revocation_list(data: bytes) -> x509.CertificateRevocationList:
-    """A certificate revocation list in PEM or DER; ValueError for anything else."""
+    """Parse a certificate revocation list in PEM or DER; raises ValueError."""
     if data.lstrip().startswith(b"-----BEGIN"):
         return x509.load_pem_x509_crl(data)
     return x509.load_der_x509_crl(data)
@@ -124,5 +122,5 @@ def _from_api_gateway(event: Mapping[str, Any]) -> str | None:
 
 def _from_alb(event: Mapping[str, Any]) -> str | None:
     encoded = headers.single(event, LEAF_HEADER)
-    # "+" is a character of base64 here, not a space: `+=/` are left bare (ELB guide, "HTTP headers and mutual TLS").
+    # Not unquote_plus: `+` is not encoded here (Application Load Balancers guide, "HTTP headers and mutual TLS").
     return None if encoded is None else unquote(encoded)

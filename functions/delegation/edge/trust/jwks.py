@@ -1,4 +1,4 @@
-"""The issuer's JSON Web Key Set (RFC 7517) over HTTPS: cached, refetched for an unknown key id, never hammered."""
+"""The token issuer's JSON Web Key Set (RFC 7517): cached, and fetched again for an unknown key id."""
 
 import json
 import logging
@@ -18,21 +18,21 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from delegation.edge.errors import KeysUnavailable
 from delegation.edge.trust.tokens import PublicKey, VerificationKey, algorithms_of
 
-_KINDS: Final[Mapping[str, tuple[type[RSAAlgorithm | ECAlgorithm | OKPAlgorithm], tuple[str, ...]]]] = {
+_KEY_TYPES: Final[Mapping[str, tuple[type[RSAAlgorithm | ECAlgorithm | OKPAlgorithm], tuple[str, ...]]]] = {
     "RSA": (RSAAlgorithm, ("n", "e")),
     "EC": (ECAlgorithm, ("crv", "x", "y")),
     "OKP": (OKPAlgorithm, ("crv", "x")),
 }
-"""Asymmetric key types and the members that a public key of each has (RFC 7518 §6, RFC 8037 §2)."""
-_LARGEST_ANSWER: Final = 256 * 1024
+"""Asymmetric key types and the members of their public keys (RFC 7518, Section 6; RFC 8037, Section 2)."""
+_MAX_ANSWER_BYTES: Final = 256 * 1024
 _logger: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """How long keys are used before they are asked for again, and how long past that while the issuer is silent.
+    """How long keys are used before they are fetched again, and how much longer if the issuer cannot be reached.
 
-    `pause` is the least time between two requests: tokens with made-up key ids cannot make us hammer the issuer.
+    `pause` is the least time between two requests, so that tokens with invented key ids do not flood the issuer.
     """
 
     fresh: timedelta = timedelta(minutes=10)
@@ -41,13 +41,13 @@ class CachePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldKeys:
+class _CachedKeys:
     keys: tuple[VerificationKey, ...]
-    since: datetime
+    fetched_at: datetime
 
 
 class KeySetResponse(Protocol):
-    """As much of an HTTP response as is read here."""
+    """The part of an HTTP response that is needed."""
 
     @property
     def status(self) -> int: ...
@@ -59,9 +59,9 @@ Get = Callable[[str], AbstractContextManager[KeySetResponse]]
 
 
 def https_get(timeout_seconds: float) -> Get:
-    """GET with the standard library, which PyJWT has loaded anyway: another client would lengthen every cold start.
+    """Return a function that GETs a URL, follows no redirect, and raises OSError and HTTPException.
 
-    A redirect is not followed; it is an answer like any other. The returned function raises OSError and HTTPException.
+    It uses the standard library, which PyJWT imports anyway; another client would lengthen every cold start.
     """
     opener = OpenerDirector()
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
@@ -71,7 +71,7 @@ def https_get(timeout_seconds: float) -> Get:
 
 
 class JwksKeys:
-    """KeySource over a JWKS URL; safe to share between threads, which cause a single request at a time."""
+    """A KeySource that reads a JWKS URL; thread-safe, with one request at a time."""
 
     def __init__(
         self,
@@ -86,50 +86,50 @@ class JwksKeys:
         self._clock = clock
         self._policy = policy or CachePolicy()
         self._lock = Lock()
-        self._held: _HeldKeys | None = None
-        self._asked: datetime | None = None
+        self._cached: _CachedKeys | None = None
+        self._requested_at: datetime | None = None
 
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:
-        """The keys with this id, those without one included; for a token that names none, the only key of the set."""
+        """Return the keys with this id or without any; without `kid`, the only key of the set."""
         with self._lock:
             now = self._clock()
-            held = self._held
-            if held is None or now >= held.since + self._policy.fresh:
-                held = self._refresh(now)
-            if not (found := _matching(held.keys, kid)):
-                # A rotated key: the issuer may have published it since.
+            cached = self._cached
+            if cached is None or now >= cached.fetched_at + self._policy.fresh:
+                cached = self._refresh(now)
+            if not (found := _matching(cached.keys, kid)):
+                # The issuer may have rotated its keys since the last request.
                 found = _matching(self._refresh(now).keys, kid)
             return found
 
-    def _refresh(self, now: datetime) -> _HeldKeys:
-        held = self._held
-        if held is not None and self._asked is not None and now < self._asked + self._policy.pause:
-            return self._usable(held, now)
-        self._asked = now
+    def _refresh(self, now: datetime) -> _CachedKeys:
+        cached = self._cached
+        if cached is not None and self._requested_at is not None and now < self._requested_at + self._policy.pause:
+            return self._usable(cached, now)
+        self._requested_at = now
         try:
             fetched = self._fetch()
         except KeysUnavailable:
-            if held is None:
+            if cached is None:
                 raise
-            _logger.warning("the token issuer's keys could not be fetched; the ones held are used on")
-            return self._usable(held, now)
-        self._held = _HeldKeys(fetched, now)
-        return self._held
+            _logger.warning("the token issuer's keys cannot be fetched; using the cached ones")
+            return self._usable(cached, now)
+        self._cached = _CachedKeys(fetched, now)
+        return self._cached
 
-    def _usable(self, held: _HeldKeys, now: datetime) -> _HeldKeys:
-        if now >= held.since + self._policy.fresh + self._policy.stale:
-            raise KeysUnavailable("the token issuer's keys are too old and cannot be fetched")
-        return held
+    def _usable(self, cached: _CachedKeys, now: datetime) -> _CachedKeys:
+        if now >= cached.fetched_at + self._policy.fresh + self._policy.stale:
+            raise KeysUnavailable("the token issuer's keys cannot be fetched and the cached ones are too old")
+        return cached
 
     def _fetch(self) -> tuple[VerificationKey, ...]:
         try:
             with self._get(self._url) as response:
                 if response.status != 200:
-                    raise KeysUnavailable(f"the token issuer answered {response.status} for its keys")
-                body = response.read(_LARGEST_ANSWER + 1)
+                    raise KeysUnavailable(f"the token issuer answered {response.status} to the request for its keys")
+                body = response.read(_MAX_ANSWER_BYTES + 1)
         except (OSError, HTTPException) as error:
             raise KeysUnavailable(f"the token issuer's keys cannot be fetched: {type(error).__name__}") from None
-        if len(body) > _LARGEST_ANSWER:
+        if len(body) > _MAX_ANSWER_BYTES:
             raise KeysUnavailable("the token issuer's key set is too large")
         return tuple(key for member in _members(body) if (key := _key_of(member)) is not None)
 
@@ -146,10 +146,10 @@ def _members(body: bytes) -> list[object]:
 
 
 def _key_of(member: object) -> VerificationKey | None:
-    """A public signature key, None for a member to pass over: symmetric, private, to encrypt, unknown (RFC 7517 §5)."""
+    """Return a public signature key, None for any other, which is to be ignored (RFC 7517, Section 5)."""
     if not isinstance(member, dict) or "d" in member or member.get("use", "sig") != "sig":
         return None
-    reader, needed = _KINDS.get(str(member.get("kty")), (None, ()))
+    reader, needed = _KEY_TYPES.get(str(member.get("kty")), (None, ()))
     if reader is None or not all(isinstance(member.get(name), str) for name in needed):
         return None
     try:

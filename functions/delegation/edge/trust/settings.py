@@ -1,4 +1,4 @@
-"""Settings of the authorizer: environment variables, read once in the entry point, bad ones named."""
+"""Settings of the authorizer."""
 
 from collections.abc import Callable
 from typing import Annotated, Final, Self
@@ -13,7 +13,7 @@ _URL: Final = r"^https?://[^/\s]+\S*$"
 
 
 def _readable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Keep a text that `parse` can read; parse raises ValueError for any other."""
+    """Return a validator that keeps the text if `parse` accepts it; `parse` raises ValueError otherwise."""
 
     def check(text: str) -> str:
         parse(text)
@@ -26,10 +26,10 @@ _Name = Annotated[str, _readable_by(parse_name)]
 
 
 class AuthorizerSettings(EnvironmentSettings):
-    """Whom the authorizer admits.
+    """Which client certificate and which tokens the authorizer admits.
 
-    Names are RFC 4514 text; `client_serials` hexadecimal, separated by commas, none for any. Exactly one of
-    `token_jwks_url` and `token_public_key` (PEM) says how signatures are checked.
+    Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. Exactly one of
+    `token_jwks_url` and `token_public_key` (PEM) is set.
     """
 
     client_subject: _Name = Field(alias="DELEGATION_CLIENT_SUBJECT")

@@ -1,7 +1,7 @@
-"""Who asks: an OAuth2 bearer token (RFC 6750), a JWT whose signature, issuer, audience, time and scope are checked.
+"""Verification of OAuth2 bearer tokens (RFC 6750): JWTs with signature, issuer, audience, times and scope.
 
-The key comes from the issuer's JWKS or, for Polaris' own broker, which publishes none, from a configured public key.
-Algorithms are asymmetric only and decided by the key, never by the token (RFC 8725 §2.1, §3.1).
+The key comes from the issuer's JWKS, or from a setting if the issuer publishes none, as Polaris' own token broker.
+Algorithms are asymmetric and follow from the key, not from the token (RFC 8725, Sections 2.1 and 3.1).
 """
 
 import math
@@ -26,7 +26,7 @@ _EC: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _SCHEME: Final = "bearer "
 _LONGEST_TOKEN: Final = 8192
 _LONGEST_NAME: Final = 256
-# Times and names are checked below, against the clock that is passed in and without quoting them.
+# TokenVerifier checks the claims itself: against its own clock, and without quoting them in errors.
 _SIGNATURE_ONLY: Final[Options] = {
     "verify_signature": True,
     "verify_exp": False,
@@ -42,7 +42,7 @@ _SIGNATURE_ONLY: Final[Options] = {
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """A public key, the algorithms that may be used with it, and its id (None: it fits any token)."""
+    """A public key, its permitted algorithms, and its id (None: it matches any token)."""
 
     key: PublicKey = field(repr=False)
     algorithms: tuple[str, ...]
@@ -50,25 +50,25 @@ class VerificationKey:
 
 
 class KeySource(Protocol):
-    """Where the issuer's keys come from."""
+    """Returns the issuer's keys."""
 
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:
-        """The keys that may have signed a token with this key id (None: it names none); KeysUnavailable."""
+        """Return the keys that may have signed a token with this key id; raises KeysUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticKey:
-    """One configured key; whatever id a token names."""
+    """A KeySource of one configured key, used whatever a token's key id."""
 
     key: VerificationKey
 
-    def keys(self, kid: str | None) -> Iterable[VerificationKey]:  # noqa: ARG002 - the protocol's
+    def keys(self, kid: str | None) -> Iterable[VerificationKey]:  # noqa: ARG002 - part of the protocol
         return (self.key,)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The authenticated caller: `client_id` is what idempotency keys belong to."""
+    """The authenticated caller; idempotency keys are scoped to its `client_id`."""
 
     client_id: str
     subject: str
@@ -77,7 +77,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class TokenVerifier:
-    """Checks bearer tokens; `audience` None means that the issuer puts none in (Polaris' broker)."""
+    """Verifies bearer tokens; `audience` is None for issuers that set none, such as Polaris' token broker."""
 
     keys: KeySource
     _: KW_ONLY
@@ -88,15 +88,15 @@ class TokenVerifier:
     leeway: timedelta = timedelta(seconds=30)
 
     def verify(self, authorization: str | None) -> Principal:
-        """The caller that an Authorization header proves.
+        """Return the caller that an Authorization header proves.
 
-        Raises Unauthorized (RFC 6750 invalid_token), ScopeMissing (insufficient_scope), KeysUnavailable.
+        Raises Unauthorized, ScopeMissing (RFC 6750, Section 3.1: invalid_token, insufficient_scope), KeysUnavailable.
         """
         claims = self._signed(bearer_token(authorization))
         if claims.get("iss") != self.issuer:
-            raise Unauthorized("another issuer")
+            raise Unauthorized("the token is from another issuer")
         if self.audience is not None and self.audience not in _listed(claims.get("aud")):
-            raise Unauthorized("another audience")
+            raise Unauthorized("the token is for another audience")
         self._check_time(claims)
         scopes = frozenset(_words(claims.get("scope"))) | frozenset(_words(claims.get("scp")))
         principal = Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes)
@@ -112,7 +112,7 @@ class TokenVerifier:
         algorithm = header.get("alg")
         candidates = [key for key in self.keys.keys(header.get("kid")) if algorithm in key.algorithms]
         if not candidates:
-            raise Unauthorized("no key of the issuer fits the token")
+            raise Unauthorized("no key of the issuer matches the token")
         for candidate in candidates:
             try:
                 return jwt.decode(token, candidate.key, algorithms=[str(algorithm)], options=_SIGNATURE_ONLY)
@@ -124,27 +124,27 @@ class TokenVerifier:
 
     def _check_time(self, claims: Mapping[str, Any]) -> None:
         now, leeway = self.clock().timestamp(), self.leeway.total_seconds()
-        # Written so that NaN, which compares as false, is refused, and integers of any size are compared exactly.
+        # `not a > b` also refuses NaN, for which every comparison is false; integers are compared exactly.
         if not _seconds(claims.get("exp")) > now - leeway:
-            raise Unauthorized("expired, or without an expiry")
+            raise Unauthorized("the token is expired or has no expiry")
         if not _seconds(claims.get("nbf", 0)) <= now + leeway:
-            raise Unauthorized("not valid yet")
+            raise Unauthorized("the token is not yet valid")
 
 
 def bearer_token(authorization: str | None) -> str:
-    """The token of an Authorization header; Unauthorized unless it is of the Bearer scheme (RFC 6750 §2.1)."""
+    """Return the token of a Bearer Authorization header (RFC 6750, Section 2.1); raises Unauthorized."""
     if authorization is None:
         raise Unauthorized("no Authorization header, or more than one")
     token = authorization[len(_SCHEME) :].strip()
     if authorization[: len(_SCHEME)].lower() != _SCHEME or not token:
-        raise Unauthorized("not of the Bearer scheme")
+        raise Unauthorized("the Authorization header has another scheme than Bearer")
     if len(token) > _LONGEST_TOKEN or not token.isascii():
         raise Unauthorized("not a token: too long or not ASCII")
     return token
 
 
 def public_key(pem: str) -> VerificationKey:
-    """A configured public key in PEM; ValueError when it is none, or of a kind that signs no tokens."""
+    """Parse a public key in PEM; raises ValueError if it is none or of an unsupported type."""
     try:
         key = load_pem_public_key(pem.strip().encode())
     except ValueError:
@@ -156,7 +156,7 @@ def public_key(pem: str) -> VerificationKey:
 
 
 def algorithms_of(key: object) -> tuple[str, ...]:
-    """The JWS algorithms (RFC 7518, RFC 8037) that a public key can verify, none for any other object."""
+    """Return the JWS algorithms (RFC 7518, RFC 8037) of a public key, none for any other object."""
     match key:
         case RSAPublicKey():
             return _RSA
@@ -169,14 +169,14 @@ def algorithms_of(key: object) -> tuple[str, ...]:
 
 
 def _client_of(claims: Mapping[str, Any]) -> str:
-    """`client_id` (RFC 9068 §2.2), else `azp` (OpenID Connect), else `sub`."""
+    """Return `client_id` (RFC 9068, Section 2.2), else `azp` (OpenID Connect Core, Section 2), else `sub`."""
     for name in ("client_id", "azp", "sub"):
         if name in claims:
             client = _text(claims[name])
             if client is None:
-                raise Unauthorized(f"{name} is not a name")
+                raise Unauthorized(f"the claim {name} is not a client id")
             return client
-    raise Unauthorized("the token names no client")
+    raise Unauthorized("the token has no client id")
 
 
 def _text(value: object) -> str | None:
@@ -185,7 +185,7 @@ def _text(value: object) -> str | None:
 
 
 def _seconds(value: object) -> float:
-    """A NumericDate (RFC 7519 §2), NaN for anything else."""
+    """Return a NumericDate (RFC 7519, Section 2), NaN for any other value."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
@@ -194,7 +194,7 @@ def _listed(value: object) -> list[object]:
 
 
 def _words(value: object) -> list[str]:
-    """Scopes: space-separated text (RFC 8693 §4.2) or a list, as some issuers write `scp`."""
+    """Return scopes from space-separated text (RFC 8693, Section 4.2) or from a list, as some issuers set `scp`."""
     if isinstance(value, str):
         return value.split(" ")
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

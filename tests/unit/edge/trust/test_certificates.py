@@ -74,12 +74,12 @@ def test_string_types_play_no_part() -> None:
     ],
 )
 def test_another_subject_is_refused(subject: str) -> None:
-    with pytest.raises(CertificateRefused, match="not the one that is pinned"):
+    with pytest.raises(CertificateRefused, match="not the pinned one"):
         pin().check(certificate(subject=subject), NOW)
 
 
 def test_the_same_subject_of_another_issuer_is_refused() -> None:
-    with pytest.raises(CertificateRefused, match="not the one that is pinned"):
+    with pytest.raises(CertificateRefused, match="not the pinned one"):
         pin().check(certificate(issuer="CN=Other CA,O=Example"), NOW)
 
 
@@ -92,7 +92,7 @@ def test_serials_narrow_the_identity() -> None:
 def test_validity_is_judged_by_the_clock_passed_in(now: datetime) -> None:
     pin().check(certificate(), NOW - DAY)
     pin().check(certificate(), NOW + DAY)
-    with pytest.raises(CertificateRefused, match="out of date"):
+    with pytest.raises(CertificateRefused, match="expired or not yet valid"):
         pin().check(certificate(), now)
 
 
