@@ -1,4 +1,4 @@
-"""A delegation service that answers from a script, and a client of it whose clock moves only when it sleeps."""
+"""A Delegation Service with scripted answers, and a client whose clock advances only when it sleeps."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ SUCCEEDED = {
 
 
 class Tokens:
-    """A token source that hands out token-1, token-2, … and never the refused one again."""
+    """A token source of token-1, token-2, …; a refused token is not returned again."""
 
     def __init__(self) -> None:
         self.issued = 1
@@ -74,7 +74,7 @@ def in_progress(retry_after: str | None = "2") -> httpx.Response:
 
 
 def record(**changes: Any) -> dict[str, Any]:
-    """A task as `GET /v1/tasks/{taskId}` shows it, with a member that this release does not know."""
+    """Return a task as from `GET /v1/tasks/{taskId}`, with a member that this release does not know."""
     return {
         "task_id": TASK_ID,
         "version": 3,

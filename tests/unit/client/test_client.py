@@ -55,7 +55,7 @@ def test_success_is_returned_with_exact_counts(service):
     assert request.headers["Idempotency-Key"] == "key-1"
 
 
-def test_in_progress_is_repeated_with_one_key_and_the_asked_pause(service):
+def test_in_progress_is_repeated_with_one_key_after_the_requested_pause(service):
     service.answer("POST", SYNCHRONOUS, in_progress("2"), in_progress("7"), json_answer(200, SUCCEEDED))
     service.client.execute_synchronous(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == ["key-1"] * 3
@@ -63,14 +63,14 @@ def test_in_progress_is_repeated_with_one_key_and_the_asked_pause(service):
     assert len({request.content for request in service.asked("POST", SYNCHRONOUS)}) == 1
 
 
-def test_each_call_has_a_key_of_its_own(service):
+def test_each_call_has_a_new_key(service):
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
     service.client.execute_synchronous(PAYLOAD)
     service.client.execute_synchronous(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == ["key-1", "key-2"]
 
 
-def test_given_key_is_the_one_that_is_sent(service):
+def test_given_key_is_sent(service):
     accepted = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
     service.answer("POST", TASKS, refusal(503, "STORE_UNAVAILABLE"), json_answer(202, accepted))
     assert service.client.submit(PAYLOAD, key="mine").status_query_url == f"{TASKS}/{TASK_ID}"
@@ -106,7 +106,7 @@ def test_retries_end_with_the_advertised_lifetime():
     service.answer("POST", SYNCHRONOUS, in_progress("25"))
     with pytest.raises(IdempotencyWindowExpired) as caught:
         service.client.execute_synchronous(PAYLOAD)
-    assert service.slept == [25.0, 25.0]  # a third pause would end after the minute
+    assert service.slept == [25.0, 25.0]  # a third pause would exceed the minute
     assert caught.value.key == "key-1"
     assert caught.value.delegation_task_id == TASK_ID
     assert isinstance(caught.value.__cause__, RequestStillRunning)
@@ -166,7 +166,7 @@ def test_given_key_is_sent_even_without_support():
         (refusal(500, "LOST", status="FAILED_TERMINAL"), TaskFailed),
     ],
 )
-def test_conclusive_answer_is_raised_at_once_with_its_fields(service, answer, error):
+def test_final_error_is_raised_at_once_with_its_fields(service, answer, error):
     service.answer("POST", SYNCHRONOUS, answer)
     with pytest.raises(error) as caught:
         service.client.execute_synchronous(PAYLOAD)
@@ -176,7 +176,7 @@ def test_conclusive_answer_is_raised_at_once_with_its_fields(service, answer, er
     assert (caught.value.message, caught.value.status) == ("as scripted", body.get("status"))
 
 
-def test_gateways_own_body_is_understood(service):
+def test_error_body_of_api_gateway_is_read(service):
     service.answer("POST", SYNCHRONOUS, json_answer(403, {"message": "User is not authorized"}))
     with pytest.raises(NotPermitted) as caught:
         service.client.execute_synchronous(PAYLOAD)
@@ -198,7 +198,7 @@ def test_second_refusal_of_a_token_is_final(service):
     assert len(service.asked("POST", SYNCHRONOUS)) == 2
 
 
-def test_token_endpoint_that_refuses_is_named_without_its_words(service, monkeypatch):
+def test_refusal_by_the_token_endpoint_is_reported_without_its_message(service, monkeypatch):
     def refuse():
         raise PolarisUnauthorized("bad secret hunter2", status=401, error_type="unauthorized_client")
 
@@ -208,7 +208,7 @@ def test_token_endpoint_that_refuses_is_named_without_its_words(service, monkeyp
     assert "hunter2" not in str(caught.value)
 
 
-def test_config_is_asked_once(service):
+def test_config_is_requested_once(service):
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
     service.client.execute_synchronous(PAYLOAD)
     service.client.execute_synchronous(PAYLOAD)
@@ -216,7 +216,7 @@ def test_config_is_asked_once(service):
     assert len(service.asked("GET", CONFIG)) == 1
 
 
-def test_unreachable_service_is_found_out_before_anything_is_sent(service):
+def test_nothing_is_posted_to_an_unreachable_service(service):
     service.answer("GET", CONFIG, httpx.ConnectError("refused"))
     with pytest.raises(ServiceUnreachable):
         service.client.execute_synchronous(PAYLOAD)
@@ -224,7 +224,7 @@ def test_unreachable_service_is_found_out_before_anything_is_sent(service):
     assert service.slept == [1.0, 2.0, 4.0]
 
 
-def test_reading_survives_a_short_outage(service):
+def test_reads_are_retried(service):
     path = f"{TASKS}/{TASK_ID}"
     service.answer(
         "GET", path, httpx.ReadTimeout("slow"), refusal(503, "STORE_UNAVAILABLE"), json_answer(200, record())
@@ -252,7 +252,7 @@ def test_payload_of_another_behavior_names_no_table(service, payload):
     assert service.client.task(TASK_ID).table is None
 
 
-def test_following_shows_each_change_once_and_ends_with_the_task(service):
+def test_following_yields_each_change_once_and_ends_with_the_outcome(service):
     steps = [
         record(),
         record(),
@@ -265,14 +265,14 @@ def test_following_shows_each_change_once_and_ends_with_the_task(service):
     assert service.slept == [0.5, 0.5, 0.5]
 
 
-def test_following_ends_at_the_given_time(service):
+def test_following_ends_at_the_timeout(service):
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
     assert [view.status for view in service.client.follow(TASK_ID, timeout_seconds=3)] == ["RUNNING"]
     assert service.slept == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"status": "COMPLETED_SUCCESS"}'])
-def test_answer_outside_the_protocol_is_not_taken_for_success(service, body):
+def test_success_with_an_invalid_body_is_an_error(service, body):
     service.answer("POST", SYNCHRONOUS, httpx.Response(200, content=body))
     with pytest.raises(UnexpectedAnswer):
         service.client.execute_synchronous(PAYLOAD)
@@ -291,7 +291,7 @@ def alert(reason: str) -> ssl.SSLError:
 
 
 @pytest.mark.parametrize("reason", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA"])
-def test_certificate_that_is_not_accepted_is_told_at_once(service, reason):
+def test_refused_certificate_is_reported_without_retries(service, reason):
     service.answer("GET", CONFIG, ssl_failure(alert(reason)))
     with pytest.raises(TlsRefused, match=reason):
         service.client.config()

@@ -24,7 +24,7 @@ IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
 
 
 class World:
-    """A catalog and a service; `order` is what each was asked, in time."""
+    """A scripted catalog and a scripted service, and an executor that uses both."""
 
     def __init__(self) -> None:
         self.polaris = Server()
@@ -46,7 +46,7 @@ def world():
     return World()
 
 
-def test_purge_comes_first_and_the_drop_keeps_no_files_in_mind(world):
+def test_table_is_purged_first_and_then_dropped_without_purge(world):
     dropped_when_purging = []
     world.service.answer(
         "POST", SYNCHRONOUS, lambda: dropped_when_purging.extend(world.drops) or json_answer(200, SUCCEEDED)
@@ -81,7 +81,7 @@ def test_payload_names_the_table_and_holds_no_credential(world):
     }
 
 
-def test_one_key_serves_all_tries(world):
+def test_all_retries_use_one_key(world):
     world.service.answer(
         "POST", SYNCHRONOUS, in_progress(), refusal(502, "POLARIS_UNAVAILABLE"), json_answer(200, SUCCEEDED)
     )
@@ -119,12 +119,12 @@ def test_unknown_table_is_not_purged(world):
     assert world.service.asked("POST", SYNCHRONOUS) == []
 
 
-def test_table_that_is_gone_when_dropped_counts_as_dropped(world):
+def test_drop_of_a_missing_table_succeeds(world):
     world.polaris.answer("DELETE", IN_CATALOG, error(404, "NoSuchTableException"))
     assert world.executor.execute_purge_task(TABLE).delegation_task_id == TASK_ID
 
 
-def test_drop_that_fails_says_that_only_the_entry_is_left(world):
+def test_failed_drop_reports_that_the_files_are_purged(world):
     world.polaris.answer("DELETE", IN_CATALOG, error(500, "InternalServerError"))
     with pytest.raises(PurgedNotDropped, match=r"lake\.sales\.eu\.orders are purged") as caught:
         world.executor.execute_purge_task(TABLE)
@@ -159,14 +159,14 @@ def test_factory_delegates_to_the_configured_endpoint(world, endpoint, base):
 
 
 @pytest.mark.parametrize("properties", [{}, {"task_type": "local", "endpoint": "http://delegation-service:8182"}])
-def test_factory_knows_one_task_type(world, properties):
+def test_factory_supports_one_task_type(world, properties):
     made, _ = factory(world, **properties)
     with pytest.raises(ClientMisconfigured, match=TASK_TYPE):
         made.executor()
 
 
 @pytest.mark.parametrize("endpoint", ["", "delegation-service:8182", "ftp://delegation-service"])
-def test_factory_refuses_an_endpoint_that_is_no_url(world, endpoint):
+def test_factory_refuses_an_endpoint_that_is_not_a_url(world, endpoint):
     made, _ = factory(world, task_type="delegated", endpoint=endpoint)
     with pytest.raises(ClientMisconfigured, match=ENDPOINT):
         made.executor()

@@ -23,7 +23,7 @@ def environment(monkeypatch):
     return monkeypatch
 
 
-def test_settings_come_from_the_environment_and_hide_the_secret(environment):
+def test_settings_are_read_from_the_environment_and_hide_the_secret(environment):
     settings = ClientSettings.read()
     assert settings.scope == "execute_tasks"
     assert settings.client_secret.get_secret_value() == "hunter2"
@@ -39,7 +39,7 @@ def test_missing_setting_is_refused(environment, name):
 
 
 @pytest.mark.parametrize("name", ["DELEGATION_EDGE_URL", "DELEGATION_TOKEN_URL"])
-def test_address_has_to_be_a_url(environment, name):
+def test_addresses_must_be_urls(environment, name):
     environment.setenv(name, "edge.test")
     with pytest.raises(ValidationError, match=name):
         ClientSettings.read()

@@ -1,4 +1,4 @@
-"""The API over fakes, with its log and metrics in hand."""
+"""The API over fake dependencies, with its log and its metrics."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def a_task() -> Task:
 
 @dataclass
 class FakeSubmissions:
-    """Records what it is given and answers, or raises, what it is told to."""
+    """Records submissions and returns, or raises, `answer`."""
 
     answer: SubmissionAnswer | Exception = field(
         default_factory=lambda: SubmissionAnswer(202, b'{"status":"QUEUED"}', TASK_ID, "accepted")
@@ -80,7 +80,7 @@ class FakeTasks:
 
 @dataclass
 class Api:
-    """Calls the API as API Gateway does and reads what it says."""
+    """Calls the API as API Gateway does, and reads its log and its metrics."""
 
     handle: Callable[[dict[str, Any], Any], dict[str, Any]]
     submissions: FakeSubmissions
@@ -99,7 +99,7 @@ class Api:
         return [json.loads(line) for line in self.log.getvalue().splitlines()]
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Every EMF blob printed so far."""
+        """Return every metrics blob (CloudWatch embedded metric format) printed so far."""
         self.output += self.read_output()
         return [json.loads(line) for line in self.output.splitlines() if line.startswith("{")]
 
@@ -120,7 +120,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
 
 
 def header(response: dict[str, Any], name: str) -> str | None:
-    """The only value of a header of a Lambda's answer."""
+    """Return the only value of a header of a Lambda's answer."""
     many = {key.lower(): values for key, values in response["multiValueHeaders"].items()}
     values = many.get(name.lower(), [])
     return values[0] if len(values) == 1 else None

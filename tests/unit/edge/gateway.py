@@ -1,4 +1,4 @@
-"""Events as API Gateway makes them, and what a Lambda is called with."""
+"""Events as API Gateway sends them, and the context of an AWS Lambda invocation."""
 
 import json
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ BASE = "/delegation-service/api"
 
 
 def sample(name: str) -> dict[str, Any]:
-    """A sample event of `events/`."""
+    """Return a sample event of `events/`."""
     event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
     return event
 
 
 @dataclass(frozen=True)
 class Context:
-    """What Lambda's Python runtime passes beside the event."""
+    """The context that Lambda's Python runtime passes with the event."""
 
     aws_request_id: str = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
     function_name: str = "delegation-api"
@@ -40,7 +40,7 @@ def request(
     client_id: str | None = "polaris",
     base: str = BASE,
 ) -> dict[str, Any]:
-    """A REST proxy event; a `body` that is not text is sent as JSON with its Content-Type."""
+    """Return a REST proxy event; a `body` that is not text is sent as JSON."""
     text = body if body is None or isinstance(body, str) else json.dumps(body)
     sent = {"Content-Type": "application/json", **(headers or {})}
     return {

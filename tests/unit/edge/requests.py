@@ -1,14 +1,14 @@
-"""Bodies that callers send, and values planted in them that must never be seen again."""
+"""Request bodies with planted secrets that must not appear in any output."""
 
 import copy
 from typing import Any
 
 SECRET = "Pl4ntedS3cretPl4nted"
-"""In every place of a body where a credential may stand."""
+"""The value of every credential in a body."""
 
 
 def loaded() -> dict[str, Any]:
-    """The appendix's form: a LoadTableResult beside the identity, credentials planted, ids beyond 2^53."""
+    """Return a body with a LoadTableResult (Delegation Service proposal, Appendix), secrets and ids beyond 2^53."""
     return {
         "common_payload": {
             "operation_type": "SYNCHRONOUS_TABLE_PURGE",
@@ -38,7 +38,7 @@ def loaded() -> dict[str, Any]:
 
 
 def identity_only() -> dict[str, Any]:
-    """The proposal's full example (delegation-service.txt §7)."""
+    """Return a body with the identity alone (Delegation Service proposal, Persistence, the full example)."""
     body = loaded()
     body["common_payload"]["operation_type"] = "TABLE_PURGE"
     for name in ("metadata_location", "metadata", "config", "storage-credentials"):
@@ -50,7 +50,7 @@ ABSENT: Any = object()
 
 
 def changed(body: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy with the member at a path of names joined by slashes replaced, or removed when `value` is ABSENT."""
+    """Return a copy with the member at `path` (names joined by slashes) replaced, or removed if ABSENT."""
     result = copy.deepcopy(body)
     *parents, last = path.split("/")
     target = result

@@ -1,4 +1,4 @@
-"""The four operations, and what the API says to everything else."""
+"""The API's four operations, and its answers to every other request."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ def assert_problem(response: dict[str, Any], status: int, code: str) -> dict[str
 
 @pytest.mark.parametrize("base", ["/delegation-service/api", ""])
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_submission_is_handed_on_whole_and_its_answer_sent_byte_for_byte(api: Api, base: str, slash: str) -> None:
+def test_a_submission_arrives_whole_and_its_answer_is_sent_byte_for_byte(api: Api, base: str, slash: str) -> None:
     sent = '{"b":1, "a":"é\\u00e9"}'.encode()
     api.submissions.answer = SubmissionAnswer(202, sent, TASK_ID, "accepted", {"Retry-After": "9"})
     response = api.call("POST", SUBMIT + slash, loaded(), base=base, headers={"Idempotency-Key": "k-1"})
@@ -55,7 +55,7 @@ def test_a_submission_is_handed_on_whole_and_its_answer_sent_byte_for_byte(api: 
     assert submission.payload.operation_parameters.table_identity.table_name == "T1"
 
 
-def test_a_synchronous_request_gets_the_invocations_deadline_and_name(api: Api) -> None:
+def test_a_synchronous_request_gets_the_deadline_and_the_id_of_its_invocation(api: Api) -> None:
     api.submissions.answer = SubmissionAnswer(200, b'{"status":"COMPLETED_SUCCESS"}', TASK_ID, "completed")
     response = api.send(request("POST", EXECUTE, loaded()), Context(aws_request_id="r-1", remaining_ms=12_500))
     assert response["statusCode"] == 200
@@ -68,9 +68,9 @@ def test_a_synchronous_request_gets_the_invocations_deadline_and_name(api: Api) 
 @pytest.mark.parametrize(
     ("ago", "counted"),
     [(4.0, 4.0), (28.0, 28.0), (0.0, 0.0), (29.5, 0.0), (-2.0, 0.0), (None, 0.0)],
-    ids=["cold start", "almost too late", "at once", "nobody waits any more", "another clock", "not told"],
+    ids=["cold start", "just before the timeout", "at once", "after the timeout", "gateway clock ahead", "no time"],
 )
-def test_a_synchronous_request_counts_from_when_the_gateway_took_it(
+def test_the_synchronous_budget_starts_when_the_gateway_received_the_request(
     api: Api, ago: float | None, counted: float
 ) -> None:
     api.submissions.answer = SubmissionAnswer(200, b"{}", TASK_ID, "completed")
@@ -81,21 +81,21 @@ def test_a_synchronous_request_counts_from_when_the_gateway_took_it(
     assert api.submissions.received == [NOW - timedelta(seconds=counted)]
 
 
-def test_the_identity_alone_is_taken_in_the_background_only(api: Api) -> None:
+def test_an_identity_alone_is_accepted_only_asynchronously(api: Api) -> None:
     assert api.call("POST", SUBMIT, identity_only())["statusCode"] == 202
     body = assert_problem(api.call("POST", EXECUTE, identity_only()), 400, "INVALID_REQUEST")
     assert body["message"] == "operation_parameters.metadata_location: is required"
     assert api.submissions.calls == 1
 
 
-def test_a_body_in_base64_is_the_same_body(api: Api) -> None:
+def test_a_base64_body_is_decoded(api: Api) -> None:
     event = request("POST", SUBMIT, loaded())
     event |= {"body": base64.b64encode(event["body"].encode()).decode(), "isBase64Encoded": True}
     assert api.send(event)["statusCode"] == 202
     assert api.submissions.submitted[0].document == loaded()
 
 
-def test_a_task_is_shown_as_stored(api: Api) -> None:
+def test_a_task_is_returned_as_stored(api: Api) -> None:
     for task_id in (TASK_ID, TASK_ID.upper()):
         response = api.call("GET", f"/v1/tasks/{task_id}")
         assert response["statusCode"] == 200
@@ -112,12 +112,12 @@ def test_an_unknown_task_is_not_found(api: Api) -> None:
 @pytest.mark.parametrize(
     "task_id", ["x", "execute", "0d4c6d3e8f2a5c679f0e3f5f0e1d2c3b", f"{{{TASK_ID}}}", f"{TASK_ID}0"]
 )
-def test_a_malformed_task_id_is_named(api: Api, task_id: str) -> None:
+def test_a_malformed_task_id_is_a_bad_request(api: Api, task_id: str) -> None:
     body = assert_problem(api.call("GET", f"/v1/tasks/{task_id}"), 400, "INVALID_REQUEST")
     assert body["message"].startswith("taskId: ")
 
 
-def test_idempotency_is_discovered_in_the_proposals_words_and_in_icebergs(api: Api) -> None:
+def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg_do(api: Api) -> None:
     assert body_of(api.call("GET", "/v1/config")) == {
         "defaults": {},
         "overrides": {},
@@ -143,7 +143,7 @@ def test_an_unknown_resource_is_not_found(api: Api, method: str, path: str) -> N
     [(EXECUTE, "POST"), (SUBMIT, "POST"), (f"/v1/tasks/{TASK_ID}", "GET"), ("/v1/config", "GET")],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_a_known_resource_names_the_method_it_takes(api: Api, path: str, allowed: str, method: str) -> None:
+def test_another_method_is_refused_with_the_allowed_one(api: Api, path: str, allowed: str, method: str) -> None:
     response = api.call(method, path)
     if method == allowed:
         assert response["statusCode"] != 405
@@ -170,7 +170,7 @@ def test_another_realm_is_refused_before_anything_is_stored(api: Api, path: str)
     ],
 )
 @pytest.mark.parametrize("authorizer", [None, {}, {"client_id": ""}, {"principalId": "polaris"}])
-def test_without_an_authorizers_word_nothing_is_open(
+def test_without_an_authorizer_context_every_operation_is_unauthorized(
     api: Api, method: str, path: str, body: Any, authorizer: dict[str, str] | None
 ) -> None:
     event = request(method, path, body, client_id=None)
@@ -185,7 +185,7 @@ def test_without_an_authorizers_word_nothing_is_open(
     "kind",
     ["application/x-www-form-urlencoded", "text/plain", "", "application/json; charset=latin-1", "application/jsonx"],
 )
-def test_anything_but_json_is_refused(api: Api, kind: str) -> None:
+def test_another_content_type_than_json_is_refused(api: Api, kind: str) -> None:
     response = api.call("POST", SUBMIT, loaded(), headers={"Content-Type": kind})
     assert_problem(response, 415, "UNSUPPORTED_MEDIA_TYPE")
     assert header(response, "Accept") == "application/json"
@@ -194,7 +194,7 @@ def test_anything_but_json_is_refused(api: Api, kind: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
 )
-def test_json_may_say_that_it_is_utf_8(api: Api, kind: str) -> None:
+def test_json_with_the_charset_utf_8_is_accepted(api: Api, kind: str) -> None:
     assert api.call("POST", SUBMIT, loaded(), headers={"Content-Type": kind})["statusCode"] == 202
 
 
@@ -205,7 +205,7 @@ def test_a_request_without_a_content_type_is_refused(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["Idempotency-Key", "idempotency-key", "IDEMPOTENCY-KEY"])
-def test_a_bad_key_is_named_whatever_the_case_of_its_header(api: Api, name: str) -> None:
+def test_a_malformed_key_is_refused_whatever_the_case_of_its_header(api: Api, name: str) -> None:
     body = assert_problem(api.call("POST", SUBMIT, loaded(), headers={name: "-x"}), 400, "INVALID_REQUEST")
     assert body["message"].startswith("Idempotency-Key: ")
     assert api.submissions.calls == 0
@@ -233,7 +233,7 @@ def test_a_bad_body_is_refused(api: Api, body: str | None) -> None:
         (RuntimeError(SECRET), 500, "INTERNAL_ERROR", "RequestsFailed"),
     ],
 )
-def test_what_goes_wrong_is_told_counted_and_logged(
+def test_an_error_is_answered_counted_and_logged(
     api: Api, error: Exception, status: int, code: str, metric: str
 ) -> None:
     api.submissions.answer = error
@@ -246,7 +246,7 @@ def test_what_goes_wrong_is_told_counted_and_logged(
     assert line["level"] == ("ERROR" if status == 500 else "INFO")
 
 
-def test_a_request_in_progress_says_when_to_come_back(api: Api) -> None:
+def test_a_request_in_progress_is_answered_with_retry_after(api: Api) -> None:
     api.submissions.answer = RequestInProgress(TASK_ID)
     response = api.call("POST", EXECUTE, loaded())
     assert header(response, "Retry-After") == "2"
@@ -265,7 +265,7 @@ def test_a_request_in_progress_says_when_to_come_back(api: Api) -> None:
         ("of-a-later-release", "RequestsServed"),
     ],
 )
-def test_each_outcome_has_its_metric_and_its_line(api: Api, kind: str, metric: str) -> None:
+def test_each_outcome_has_its_metric_and_its_log_line(api: Api, kind: str, metric: str) -> None:
     api.submissions.answer = SubmissionAnswer(202, b"{}", TASK_ID, kind)
     api.call("POST", SUBMIT, loaded())
     [blob] = api.metrics()
@@ -277,13 +277,13 @@ def test_each_outcome_has_its_metric_and_its_line(api: Api, kind: str, metric: s
     assert (line["outcome"], line["task_id"], line["status"]) == (kind, TASK_ID, 202)
 
 
-def test_an_unknown_resource_is_counted_under_one_name(api: Api) -> None:
+def test_unknown_resources_are_counted_as_one_operation(api: Api) -> None:
     for path in ("/a", "/b", "/c"):
         api.call("GET", path)
     assert {blob["operation"] for blob in api.metrics()} == {"unknown"}
 
 
-def test_lines_are_correlated_by_the_callers_id_or_else_the_requests(api: Api) -> None:
+def test_log_lines_carry_the_correlation_id_of_the_payload_or_of_the_request(api: Api) -> None:
     api.call("POST", SUBMIT, loaded())
     api.call("GET", "/v1/config", headers={"X-Request-ID": "mine"})
     api.call("GET", "/v1/config")
@@ -322,9 +322,9 @@ SECRET_BEARING = [
 
 @pytest.mark.parametrize("body", SECRET_BEARING, ids=range(len(SECRET_BEARING)))
 @pytest.mark.parametrize("path", [EXECUTE, SUBMIT, "/v1/nowhere"])
-@pytest.mark.parametrize("outcome", [None, RuntimeError(f"broke over {SECRET}")], ids=["fine", "broken"])
+@pytest.mark.parametrize("outcome", [None, RuntimeError(f"bug with {SECRET}")], ids=["accepted", "bug"])
 @pytest.mark.parametrize("variables", [(), ("POWERTOOLS_DEV", "POWERTOOLS_LOGGER_LOG_EVENT", "POWERTOOLS_DEBUG")])
-def test_no_line_metric_or_answer_shows_a_credential_of_a_request(
+def test_no_log_line_metric_or_answer_contains_a_credential_of_a_request(
     api: Api,
     monkeypatch: pytest.MonkeyPatch,
     body: Any,

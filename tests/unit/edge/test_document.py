@@ -1,4 +1,4 @@
-"""Bodies are one unambiguous JSON object or are refused."""
+"""Request bodies are unambiguous JSON objects or are refused."""
 
 import base64
 import json
@@ -22,14 +22,14 @@ values = st.recursive(
 
 
 @given(st.dictionaries(texts, values, max_size=5), st.booleans(), st.booleans())
-def test_any_json_object_comes_back_exactly(document: dict[str, Any], escaped: bool, encoded: bool) -> None:
+def test_any_json_object_is_read_exactly(document: dict[str, Any], escaped: bool, encoded: bool) -> None:
     text = json.dumps(document, ensure_ascii=escaped)
     body = base64.b64encode(text.encode()).decode() if encoded else text
     assert read_body(body, is_base64=encoded) == document
 
 
 @given(st.text(max_size=60) | st.text(alphabet='{}[]",:0123456789.eE+-tfn\\u ', max_size=60))
-def test_any_other_text_is_refused_and_nothing_else_happens(text: str) -> None:
+def test_any_other_text_raises_only_invalid_json(text: str) -> None:
     try:
         document = read_body(text)
     except InvalidJson:
@@ -58,7 +58,7 @@ def test_any_other_text_is_refused_and_nothing_else_happens(text: str) -> None:
         ('{"a": "\ud800"}', "is not valid UTF-8"),
     ],
 )
-def test_a_body_that_is_not_one_plain_object_is_refused(body: str | None, reason: str) -> None:
+def test_a_body_that_is_not_an_unambiguous_object_is_refused(body: str | None, reason: str) -> None:
     with pytest.raises(InvalidJson) as refused:
         read_body(body)
     assert refused.value.field == "body"
@@ -79,7 +79,7 @@ def test_a_body_that_does_not_decode_is_refused(body: str) -> None:
         ('{"a": "\\udc00\\ud800"}', "a"),
     ],
 )
-def test_half_a_surrogate_pair_is_refused_where_it_stands(body: str, field: str) -> None:
+def test_half_a_surrogate_pair_is_refused_with_its_path(body: str, field: str) -> None:
     with pytest.raises(InvalidJson) as refused:
         read_body(body)
     assert refused.value.field == field
@@ -98,13 +98,13 @@ def test_deep_nesting_is_refused_before_it_can_exhaust_the_stack(opening: str, d
         read_body('{"x":' + opening * (depth - 1) + "1" + closing * (depth - 1) + "}")
 
 
-def test_the_deepest_document_that_is_taken_can_be_hashed() -> None:
+def test_the_deepest_accepted_document_can_be_hashed() -> None:
     document = read_body('{"a":' * MAX_DEPTH + "1" + "}" * MAX_DEPTH)
     assert len(payload_hash(document)) == 64
 
 
 @pytest.mark.parametrize("encoded", [False, True])
-def test_a_body_beyond_the_limit_is_refused_by_its_bytes_not_its_characters(encoded: bool) -> None:
+def test_the_size_limit_counts_bytes_not_characters(encoded: bool) -> None:
     def body(size: int) -> str:
         text = '{"a":"' + "é" * ((size - 8) // 2) + '"}'
         return base64.b64encode(text.encode()).decode() if encoded else text
@@ -114,12 +114,12 @@ def test_a_body_beyond_the_limit_is_refused_by_its_bytes_not_its_characters(enco
         read_body(body(1002), is_base64=encoded, limit_bytes=1000)
 
 
-def test_snapshot_ids_beyond_what_doubles_hold_stay_exact() -> None:
+def test_snapshot_ids_beyond_the_range_of_doubles_stay_exact() -> None:
     document = read_body(json.dumps(loaded()))
     assert document["operation_parameters"]["metadata"]["snapshots"][0]["snapshot-id"] == 9223372036854775807
 
 
-def test_a_document_shows_nothing_of_what_it_holds() -> None:
+def test_a_documents_repr_shows_no_member() -> None:
     document = read_body(json.dumps(loaded()))
     assert SECRET in json.dumps(document)
     assert SECRET not in f"{document!r} {document} {document:}"
@@ -129,7 +129,7 @@ def test_a_document_shows_nothing_of_what_it_holds() -> None:
     "body",
     ['{"a": "%s", "a": "%s"}', '{"a": "%s"', '{"a": %s}', '["%s"]', '{"config": {"k": "%s\\ud800"}}', "%s"],
 )
-def test_no_refusal_quotes_the_body(body: str) -> None:
+def test_no_error_quotes_the_body(body: str) -> None:
     with pytest.raises(BadRequest) as refused:
         read_body(body.replace("%s", SECRET))
     assert SECRET not in f"{refused.value} {refused.value!r} {refused.value.others}"
@@ -145,5 +145,5 @@ def test_no_refusal_quotes_the_body(body: str) -> None:
         ((), ""),
     ],
 )
-def test_places_are_written_as_people_write_them(location: tuple[str | int, ...], path: str) -> None:
+def test_paths_are_readable_and_printable(location: tuple[str | int, ...], path: str) -> None:
     assert path_of(location) == path

@@ -1,4 +1,4 @@
-"""docs/openapi.yaml is valid, and says what the routes, the models and the errors do."""
+"""docs/openapi.yaml is valid and describes the routes, the models and the errors as they are."""
 
 import json
 import uuid
@@ -46,7 +46,7 @@ POSTS = ("/v1/tasks/execute/synchronous", "/v1/tasks")
 
 
 def errors_of(name: str, document: Any) -> list[str]:
-    """What a component's schema says against a document."""
+    """Return the violations of a component's schema in a document."""
     schema = {"$ref": f"#/components/schemas/{name}", "components": SPEC["components"]}
     validator = OAS31Validator(schema, format_checker=OAS31Validator.FORMAT_CHECKER)
     return [error.message for error in validator.iter_errors(document)]
@@ -60,7 +60,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def responses(path: str, method: str) -> dict[str, Any]:
-    """The responses of an operation by status, references followed."""
+    """Return the responses of an operation by status, with references resolved."""
     found: dict[str, Any] = SPEC["paths"][path][method.lower()]["responses"]
     components = SPEC["components"]["responses"]
     return {
@@ -69,11 +69,11 @@ def responses(path: str, method: str) -> dict[str, Any]:
     }
 
 
-def test_it_is_valid_openapi() -> None:
+def test_the_description_is_valid_openapi() -> None:
     assert [error.message for error in OpenAPIV31SpecValidator(SPEC).iter_errors()] == []
 
 
-def test_it_has_the_routes_of_the_service_and_no_others() -> None:
+def test_it_describes_exactly_the_routes_of_the_service() -> None:
     described = {(operation["operationId"], method, path) for path, method, operation in operations()}
     assert described == {(endpoint.operation, endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
 
@@ -100,14 +100,14 @@ def test_a_schema_has_the_members_of_its_model(model: type[BaseModel]) -> None:
     described = SCHEMAS[model.__name__]
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     assert described["properties"].keys() == fields.keys()
-    # A response's constant has a default in code and is always there on the wire.
+    # A constant of a response has a default in the model and is always sent.
     always = {name for name, field in fields.items() if field.is_required() or isinstance(field.default, str)}
     assert set(described.get("required", [])) == always
 
 
 @pytest.mark.parametrize("model", [*MODELS, PurgeTableOperationParameters])
 def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
-    """Every keyword that pydantic derives from a field is in the description of that field, with the same value."""
+    """Each keyword that pydantic derives from a field has the same value in the description."""
     generated = model.model_json_schema(by_alias=True)
 
     def resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
             assert described.get(keyword) == mine.get(keyword), f"{name}.{keyword}"
 
 
-def test_the_parameters_are_the_appendixs_in_both_spellings() -> None:
+def test_the_parameters_are_the_models_with_both_spellings_of_metadata_location() -> None:
     described = SCHEMAS["PurgeTableOperationParameters"]
     fields = PurgeTableOperationParameters.model_fields
     named = {field.alias or name for name, field in fields.items()}
@@ -158,7 +158,7 @@ PAYLOADS: list[tuple[dict[str, Any], bool, bool]] = [
 
 
 @pytest.mark.parametrize(("body", "synchronous", "background"), PAYLOADS)
-def test_schema_and_model_take_and_refuse_the_same_bodies(
+def test_schema_and_model_accept_and_refuse_the_same_bodies(
     body: dict[str, Any], synchronous: bool, background: bool
 ) -> None:
     for schema, identity_enough, fits in (("TaskPayload", False, synchronous), ("AnyTaskPayload", True, background)):
@@ -207,13 +207,13 @@ OUTCOMES: list[tuple[str, SubmissionAnswer | DelegationError]] = [
 
 
 def described_as(path: str, method: str, response: dict[str, Any]) -> list[str]:
-    """What the description of an operation says against an answer of the API."""
+    """Return the violations of an operation's description in an answer of the API."""
     schema = responses(path, method)[str(response["statusCode"])]["content"]["application/json"]["schema"]["$ref"]
     return errors_of(schema.rpartition("/")[2], json.loads(response["body"]))
 
 
 @pytest.mark.parametrize(("path", "outcome"), OUTCOMES)
-def test_what_posting_answers_is_as_described(api: Api, path: str, outcome: Any) -> None:
+def test_the_answer_to_a_post_is_as_described(api: Api, path: str, outcome: Any) -> None:
     api.submissions.answer = outcome
     assert described_as(path, "POST", api.call("POST", path, loaded())) == []
 
@@ -226,7 +226,7 @@ def test_a_task_is_as_described(api: Api, task: Task) -> None:
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []
 
 
-def test_statuses_are_the_six() -> None:
+def test_the_described_statuses_are_the_models() -> None:
     assert SCHEMAS["TaskRecord"]["properties"]["status"]["enum"] == [status.value for status in Status]
 
 
@@ -243,10 +243,10 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_function_answers_its_sample_events(
+def test_the_lambda_answers_its_sample_events(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The handler's module over fakes: built once, no event logged although the environment asks for it."""
+    """The API is built once, and no event is logged although an environment variable enables it."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
     monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
     submissions, built = FakeSubmissions(), []
@@ -270,8 +270,8 @@ def test_the_function_answers_its_sample_events(
         assert submission.key is not None
 
 
-def test_traces_hold_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tracing asked for the handler is wrapped, outside Lambda without effect, and answers the same."""
+def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tracing enabled the handler is wrapped without capturing answers or errors."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
     monkeypatch.setenv("DELEGATION_TRACING", "true")
     monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")

@@ -1,4 +1,4 @@
-"""Every error class of the service has a row, and what a row says reaches the caller and nothing else does."""
+"""Every error class of the service has a rule, and the answer reveals no more than the rule permits."""
 
 import importlib
 import json
@@ -20,7 +20,7 @@ from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
 
 SECRET = "Pl4ntedS3cretPl4nted"
-# What runs on the caller's or the operator's machine, and the kernel that nothing here is stored in, answer no request.
+# Not imported by the API: the client, the command and the persistence that the API does not store tasks in.
 ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.persistence")
 
 
@@ -37,7 +37,7 @@ def subclasses(kind: type[DelegationError]) -> Iterator[type[DelegationError]]:
 
 
 def unmapped(package: str = "delegation.") -> list[type[DelegationError]]:
-    """Error classes of the service without a row of their own or a family's; `_Names` are shared code, never raised."""
+    """Return the error classes without a rule; classes with a leading underscore are bases, never raised."""
     return [
         kind
         for kind in subclasses(DelegationError)
@@ -56,15 +56,15 @@ def test_every_error_class_of_the_service_is_mapped() -> None:
 
 
 def test_a_new_error_class_would_be_found() -> None:
-    class Overlooked(PurgeError):
+    class Unlisted(PurgeError):
         __module__ = "invented"
 
     class Guarded(GuardRefused):
         __module__ = "invented"
 
-    assert unmapped("invented") == [Overlooked]
+    assert unmapped("invented") == [Unlisted]
     assert rule_of(Guarded).status == 409
-    assert rule_of(Overlooked).status == 500
+    assert rule_of(Unlisted).status == 500
 
 
 def all_classes() -> dict[str, type[DelegationError]]:
@@ -73,7 +73,7 @@ def all_classes() -> dict[str, type[DelegationError]]:
     return {name_of(kind): kind for kind in (DelegationError, *subclasses(DelegationError))}
 
 
-def test_every_row_is_of_a_class_that_there_is() -> None:
+def test_every_rule_is_for_an_existing_class() -> None:
     assert set(TABLE) - set(all_classes()) - {"delegation.persistence.errors.PersistenceError"} == set()
 
 
@@ -82,8 +82,8 @@ def codes(*families: str) -> set[str]:
     return {kind.code for family in families for kind in (found[family], *subclasses(found[family]))}
 
 
-def test_a_task_that_failed_has_the_status_that_its_error_would_have() -> None:
-    """FAILURE in HTTP; single classes may differ: a table not found is 404 only before there is a task."""
+def test_a_failed_task_is_answered_with_the_status_of_its_error_class() -> None:
+    """Single classes differ: an unknown table is answered 404 only before its task exists."""
     assert codes("delegation.errors.GuardRefused") | {"CANCELLED", "RESTORED"} == answers.CONFLICT
     others = codes("delegation.storage.credentials.CredentialsUnavailable")
     assert codes("delegation.polaris.errors.PolarisError", "delegation.storage.base.ObjectStoreError") | others == (
@@ -117,7 +117,7 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("error", "status", "code", "headers"), CASES, ids=lambda case: type(case).__name__)
-def test_an_error_is_told_by_its_row(error: DelegationError, status: int, code: str, headers: dict[str, str]) -> None:
+def test_an_error_is_answered_by_rule(error: DelegationError, status: int, code: str, headers: dict[str, str]) -> None:
     problem = problem_of(error)
     body: dict[str, Any] = json.loads(problem.body)
     assert (problem.status, problem.error, problem.headers) == (status, code, headers)
@@ -127,25 +127,25 @@ def test_an_error_is_told_by_its_row(error: DelegationError, status: int, code: 
     assert body.get("delegation_task_id") == getattr(error, "task_id", None)
 
 
-def test_the_first_wrong_field_is_the_message_and_the_rest_are_details() -> None:
+def test_the_first_invalid_field_is_the_message_and_the_others_are_details() -> None:
     body = json.loads(problem_of(edge.BadRequest("a", "is required", others=["b: is required", "c: too long"])).body)
     assert body["message"] == "a: is required"
     assert body["details"] == "b: is required; c: too long"
 
 
 @pytest.mark.parametrize("error", [KeyError(SECRET), ValueError(SECRET), MalformedRecord(SECRET)])
-def test_what_nobody_foresaw_shows_nothing_of_itself(error: Exception) -> None:
+def test_the_answer_to_an_unexpected_error_reveals_nothing_about_it(error: Exception) -> None:
     problem = problem_of(error)
     assert (problem.status, problem.error) == (500, "INTERNAL_ERROR")
     assert SECRET not in problem.body.decode()
 
 
-def test_a_bug_is_logged_by_its_place_not_its_text() -> None:
+def test_a_bug_is_logged_by_its_stack_not_its_text() -> None:
     found: list[str] = []
     try:
         int(SECRET)
     except ValueError as error:
         found = traceback_of(error)
     assert found[0] == "ValueError"
-    assert found[1].endswith("test_a_bug_is_logged_by_its_place_not_its_text")
+    assert found[1].endswith("test_a_bug_is_logged_by_its_stack_not_its_text")
     assert not any(SECRET in line for line in found)

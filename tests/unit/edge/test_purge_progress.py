@@ -1,4 +1,4 @@
-"""What the record of a purge says while it runs, and what it says afterwards."""
+"""The progress of a purge in its task, while it runs and afterwards."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
 
-def test_the_record_shows_planned_deleted_pace_and_end_while_a_purge_runs() -> None:
+def test_a_running_purge_reports_counts_speed_and_estimated_end() -> None:
     world = World()
     busy_table(world.lake, "orders")
     total = len(world.lake.below("s3://lake/wh/orders/"))
@@ -23,12 +23,12 @@ def test_the_record_shows_planned_deleted_pace_and_end_while_a_purge_runs() -> N
     world.drive()
     assert {task.status for task in seen} == {Status.RUNNING}
     assert {PurgeDetails.of(task).files_planned for task in seen} == {total}
-    told = [task for task in seen if PurgeDetails.of(task).files_per_second is not None]
-    assert [PurgeDetails.of(task).files_deleted for task in told] == sorted(
-        PurgeDetails.of(task).files_deleted for task in told
+    reported = [task for task in seen if PurgeDetails.of(task).files_per_second is not None]
+    assert [PurgeDetails.of(task).files_deleted for task in reported] == sorted(
+        PurgeDetails.of(task).files_deleted for task in reported
     )
-    assert {PurgeDetails.of(task).files_per_second for task in told} == {1}
-    ends = {task.eta_ts for task in told if task.eta_ts is not None}
+    assert {PurgeDetails.of(task).files_per_second for task in reported} == {1}
+    ends = {task.eta_ts for task in reported if task.eta_ts is not None}
     assert ends == {world.clock()}, "one file a second from the first to the last"
     done = world.tasks.get(accepted.task_id)
     assert (done.status, PurgeDetails.of(done).files_deleted, PurgeDetails.of(done).files_failed, done.eta_ts) == (

@@ -1,4 +1,4 @@
-"""`operation_parameters.properties` through the service: obeyed, refused, recorded, planned to be run later."""
+"""`operation_parameters.properties`: applied, refused or recorded; and the execution of a dry run's plan."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ UNKNOWN = {"colour": "blue", "Outside": "delete", "dry_run": "true"}
 def world() -> World:
     world = World()
     busy_table(world.lake, "orders")
-    busy_table(world.lake, "sibling")
+    busy_table(world.lake, "customers")
     return world
 
 
@@ -53,13 +53,13 @@ def run(world: World, **properties: str) -> Task:
 
 
 def plan_of(world: World) -> str:
-    """The id of a dry run's plan."""
+    """Make a dry run and return the id of its plan."""
     task = run(world, **{"dry-run": "true"})
     assert task.status is Status.SUCCESS
     return PurgeDetails.of(task).plan_segments[0].id
 
 
-def test_a_full_load_table_result_with_known_and_unknown_properties_is_purged_and_all_are_recorded(
+def test_known_properties_are_applied_and_all_are_recorded(
     world: World,
 ) -> None:
     properties = STRICT | UNKNOWN
@@ -83,27 +83,27 @@ def test_a_full_load_table_result_with_known_and_unknown_properties_is_purged_an
         ({"uncovered": "keep"}, 403, "PROPERTY_NOT_ALLOWED", "properties.uncovered"),
     ],
 )
-def test_a_property_that_is_wrong_or_not_allowed_is_named_before_anything_is_stored(
+def test_an_invalid_or_forbidden_property_is_refused_before_anything_is_stored(
     world: World, properties: dict[str, str], status: int, code: str, field: str
 ) -> None:
     with pytest.raises(DelegationError) as refused:
         world.submit(world.body("orders", **properties))
     problem = problem_of(refused.value)
-    told = json.loads(problem.body)
-    assert (problem.status, told["error_code"]) == (status, code)
-    assert told["message"].startswith(f"operation_parameters.{field}: ")
+    body = json.loads(problem.body)
+    assert (problem.status, body["error_code"]) == (status, code)
+    assert body["message"].startswith(f"operation_parameters.{field}: ")
     assert world.store.heads().tasks == ()
 
 
 @pytest.mark.parametrize("value", [True, 1, None, ["keep"], {"a": "b"}])
-def test_a_value_that_is_no_string_is_named(world: World, value: Any) -> None:
+def test_a_value_that_is_not_a_string_is_refused(world: World, value: Any) -> None:
     body = world.body("orders")
     body["operation_parameters"]["properties"] = {"outside": value}
     with pytest.raises(BadRequest, match=r"operation_parameters\.properties\.outside: must be a string"):
         world.submit(body)
 
 
-def test_an_operator_allows_more_and_less(world: World) -> None:
+def test_the_operators_settings_decide_which_values_are_allowed(world: World) -> None:
     strict = World(properties={"delegation.purge.shared": "refuse", "delegation.purge.delete-marker-files": "false"})
     busy_table(strict.lake, "orders")
     for properties in ({"shared": "subtract"}, {"deleteMarkerFiles": "true"}):
@@ -115,7 +115,7 @@ def test_an_operator_allows_more_and_less(world: World) -> None:
     assert run(lax, outside="delete").status is Status.SUCCESS
 
 
-def test_settings_that_became_stricter_hold_for_what_was_accepted_before(world: World) -> None:
+def test_stricter_settings_also_apply_to_tasks_accepted_before(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     accepted = world.submit(world.body("orders", shared="subtract"))
     before = set(world.lake.uris())
@@ -127,7 +127,7 @@ def test_settings_that_became_stricter_hold_for_what_was_accepted_before(world: 
 
 
 @pytest.mark.parametrize("other", [{}, {"outside": "keep"}, {"colour": "red"}])
-def test_a_live_purge_is_not_joined_with_other_properties(world: World, other: dict[str, str]) -> None:
+def test_a_request_with_other_properties_does_not_attach_to_a_purge(world: World, other: dict[str, str]) -> None:
     first = world.submit(world.body("orders", outside="refuse"))
     assert world.submit(world.body("orders", outside="refuse")).task_id == first.task_id
     with pytest.raises(TaskConflict) as refused:
@@ -136,19 +136,17 @@ def test_a_live_purge_is_not_joined_with_other_properties(world: World, other: d
 
 
 def test_a_plan_read_with_zcat_is_executed_by_its_id_a_day_later(world: World, tmp_path: Path) -> None:
-    doomed = ours(world)
+    planned = ours(world)
     plan = plan_of(world)
-    assert zcat(world, plan, tmp_path) == sorted(doomed)
+    assert zcat(world, plan, tmp_path) == sorted(planned)
     world.clock.advance(timedelta(days=1))
     task = run(world, plan=plan)
     assert (task.status, [one.id for one in PurgeDetails.of(task).plan_segments]) == (Status.SUCCESS, [plan])
     assert ours(world) == set()
 
 
-def test_a_plan_is_refused_a_day_later_when_the_table_was_committed_to_and_a_new_plan_goes_through(
-    world: World, tmp_path: Path
-) -> None:
-    """The stated outcome (docs/architecture.md §5): PLAN_OUTDATED before the first delete, all files there."""
+def test_a_plan_is_refused_after_a_commit_and_a_new_plan_is_executed(world: World, tmp_path: Path) -> None:
+    """PLAN_OUTDATED before the first delete (docs/architecture.md, Purging)."""
     plan = plan_of(world)
     approved = zcat(world, plan, tmp_path)
     world.clock.advance(timedelta(days=1))
@@ -164,7 +162,7 @@ def test_a_plan_is_refused_a_day_later_when_the_table_was_committed_to_and_a_new
     assert ours(world) == set()
 
 
-def test_a_commit_while_a_plan_is_executed_ends_it_and_the_request_without_the_plan_takes_in_the_rest(
+def test_a_commit_while_a_plan_is_executed_fails_it_and_a_request_without_the_plan_purges_the_rest(
     world: World,
 ) -> None:
     plan = plan_of(world)
@@ -186,20 +184,20 @@ def test_a_commit_while_a_plan_is_executed_ends_it_and_the_request_without_the_p
 
 def test_a_plan_that_no_task_published_is_refused(world: World) -> None:
     plan = plan_of(world)
-    stranger = plan.rpartition("/")[0] + "/0123456789ab"
+    unpublished = plan.rpartition("/")[0] + "/0123456789ab"
     for key in [key for key in world.plans.objects if key.startswith(plan)]:
-        world.plans.objects[key.replace(plan, stranger)] = world.plans.objects[key].replace(b"keep", b"delete")
+        world.plans.objects[key.replace(plan, unpublished)] = world.plans.objects[key].replace(b"keep", b"delete")
     before = set(world.lake.uris())
-    task = run(world, plan=stranger)
+    task = run(world, plan=unpublished)
     assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
     assert set(world.lake.uris()) == before
 
 
 @pytest.mark.parametrize("part", ["DATA-00000.jsonl.gz", "META-00000.jsonl.gz", "index.json"])
-def test_a_plan_tampered_with_between_dry_run_and_execution_deletes_nothing_of_others(world: World, part: str) -> None:
+def test_a_plan_altered_between_dry_run_and_execution_is_refused(world: World, part: str) -> None:
     plan = plan_of(world)
     key = f"{plan}/{part}"
-    victims = world.lake.below("s3://lake/wh/sibling/")
+    victims = world.lake.below("s3://lake/wh/customers/")
     if part == "index.json":
         world.plans.objects[key] = world.plans.objects[key].replace(b'"keep"', b'"delete"')
     else:
@@ -208,17 +206,17 @@ def test_a_plan_tampered_with_between_dry_run_and_execution_deletes_nothing_of_o
         world.plans.objects[key] = gzip.compress(b"\n".join(lines) + b"\n", mtime=0)
     task = run(world, plan=plan)
     assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
-    assert world.lake.below("s3://lake/wh/sibling/") == victims
+    assert world.lake.below("s3://lake/wh/customers/") == victims
     assert world.lake.pointers["orders"] in ours(world)
 
 
 def zcat(world: World, plan: str, place: Path) -> list[str]:
-    """All paths of a plan, by way of `zcat` and `json` alone."""
+    """Return all paths of a plan, read with `zcat` and `json` only."""
     index = json.loads(world.plans.objects[f"{plan}/index.json"])
     files = []
     for chunk in index["chunks"]:
         file = place / chunk["name"]
         file.write_bytes(world.plans.objects[f"{plan}/{chunk['name']}"])
         files.append(str(file))
-    told = subprocess.run(["zcat", *files], check=True, capture_output=True).stdout
-    return sorted(json.loads(line)["path"] for line in told.splitlines())
+    output = subprocess.run(["zcat", *files], check=True, capture_output=True).stdout
+    return sorted(json.loads(line)["path"] for line in output.splitlines())

@@ -1,4 +1,4 @@
-"""Settings of the edge: each missing or bad one is named, none is shown."""
+"""Settings of the API and its authorizer: an error names an invalid setting and does not show its value."""
 
 import traceback
 
@@ -33,7 +33,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_defaults_are_api_gateway_and_the_proposals_scope() -> None:
+def test_defaults_are_api_gateway_and_the_scope_of_the_proposal() -> None:
     settings = AuthorizerSettings.read()
     assert settings.client_certificate_source is CertificateSource.APIGATEWAY
     assert settings.token_scope == "execute_tasks"
@@ -41,14 +41,14 @@ def test_defaults_are_api_gateway_and_the_proposals_scope() -> None:
     assert settings.token_leeway_seconds == 30
 
 
-def test_settings_cannot_be_changed_afterwards() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         AuthorizerSettings.read().token_scope = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ["DELEGATION_CLIENT_SUBJECT", "DELEGATION_CLIENT_ISSUER", "DELEGATION_TOKEN_ISSUER"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str | None) -> None:
+def test_a_missing_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str | None) -> None:
     if value is None:
         monkeypatch.delenv(name)
     else:
@@ -74,14 +74,14 @@ def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, 
         ("DELEGATION_TOKEN_JWKS_TIMEOUT_SECONDS", "0"),
     ],
 )
-def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_an_invalid_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError, match=name) as refused:
         AuthorizerSettings.read()
     assert SECRET not in "".join(traceback.format_exception(refused.value))
 
 
-def test_one_source_of_keys_is_needed_and_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exactly_one_source_of_keys_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", public_pem(ec_key()))
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings.read()
@@ -92,7 +92,7 @@ def test_one_source_of_keys_is_needed_and_only_one(monkeypatch: pytest.MonkeyPat
         AuthorizerSettings.read()
 
 
-def test_the_authorizer_is_what_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_authorizer_is_built_from_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_CLIENT_SERIALS", "0a:1b,2c")
     monkeypatch.setenv("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb")
     monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
@@ -108,7 +108,7 @@ def test_without_serials_any_certificate_of_the_identity_is_admitted() -> None:
     assert authorizer().pin.serials is None
 
 
-def test_the_function_gets_the_variables_that_the_settings_read() -> None:
+def test_the_lambda_gets_the_variables_that_the_settings_read() -> None:
     given = environment(
         "authorizer",
         Resources(
@@ -126,13 +126,13 @@ def test_the_function_gets_the_variables_that_the_settings_read() -> None:
     assert {"api", "authorizer"} <= FUNCTIONS.keys()
 
 
-def test_the_api_needs_a_metrics_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_requires_a_metrics_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POWERTOOLS_METRICS_NAMESPACE", raising=False)
     with pytest.raises(ValidationError, match="POWERTOOLS_METRICS_NAMESPACE"):
         api(Logger(service="edge-settings"))
 
 
-def test_tracing_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_is_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
     assert ApiSettings.read().tracing is False
     monkeypatch.setenv("DELEGATION_TRACING", "true")

@@ -1,4 +1,4 @@
-"""The whole service in one process: real purges of real tables over in-memory stores; waiting moves the clock."""
+"""The whole service in one process, with in-memory stores and real tables; sleeping advances the clock."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ LIFETIME = timedelta(minutes=30)
 
 @dataclass
 class Tables:
-    """Polaris over a lake; `trouble` is raised instead of an answer, `after_load[n]` happens right after load n."""
+    """A fake Polaris; a load raises `trouble` if set, and `after_load[n]` is called right after load n."""
 
     lake: Lake
     trouble: Exception | None = None
@@ -61,7 +61,7 @@ class Tables:
 
 @dataclass
 class Queue:
-    """Dispatches in the order they were sent."""
+    """A dispatch queue; `sent` has the dispatches in order."""
 
     sent: list[tuple[str, int]] = field(default_factory=list)
     trouble: Exception | None = None
@@ -73,7 +73,7 @@ class Queue:
 
 
 class World:
-    """Everything but AWS; `drive` plays the state machine for what was dispatched."""
+    """The service without AWS; `drive` runs the executions of all dispatches."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class World:
         self.calls = 0
 
     def become(self, behavior: PurgeBehavior) -> None:
-        """The service is deployed anew, with a behavior that differs."""
+        """Deploy the service with another behavior."""
         self.behavior = behavior
         self.submissions = Submissions(
             self.tasks,
@@ -142,7 +142,7 @@ class World:
         return self.clock() + timedelta(seconds=30)
 
     def body(self, name: str, **properties: str) -> dict[str, Any]:
-        """The appendix's form for a table of the lake: a complete LoadTableResult."""
+        """Return a request body with the LoadTableResult of a table (Delegation Service proposal, Appendix)."""
         metadata = self.lake.metadata(name)
         return {
             "common_payload": {"operation_type": "SYNCHRONOUS_TABLE_PURGE", "realm_identifier": REALM},
@@ -161,7 +161,7 @@ class World:
         }
 
     def identity(self, name: str, **properties: str) -> dict[str, Any]:
-        """The full example's form: the identity alone."""
+        """Return a request body with a table's identity alone (Delegation Service proposal, Persistence)."""
         parameters = {
             "table_identity": {"catalog_name": "cat", "namespace_levels": ["ns"], "table_name": name},
             "properties": properties,
@@ -170,13 +170,20 @@ class World:
         return {"common_payload": common, "operation_parameters": parameters}
 
     def execute(
-        self, body: dict[str, Any], key: str | None = None, caller: str = "polaris", *, late: timedelta = timedelta(0)
+        self,
+        body: dict[str, Any],
+        key: str | None = None,
+        caller: str = "polaris",
+        *,
+        late: timedelta = timedelta(0),
+        remaining: timedelta = timedelta(seconds=30),
     ) -> SubmissionAnswer:
-        """A synchronous request that came to the function `late` after the gateway took it."""
+        """Execute in an invocation that began `late` after API Gateway got the request, and ends in `remaining`."""
         self.calls += 1
         request = self._submission(body, key, caller, "/v1/tasks/execute/synchronous")
         received = self.clock() - late
-        return self.submissions.execute(request, received=received, deadline=self.deadline(), owner=f"api:{self.calls}")
+        deadline = self.clock() + remaining
+        return self.submissions.execute(request, received=received, deadline=deadline, owner=f"api:{self.calls}")
 
     def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> SubmissionAnswer:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
@@ -186,7 +193,7 @@ class World:
         return Submission(caller=caller, method="POST", path=path, key=key, document=body, payload=payload)
 
     def drive(self) -> None:
-        """Play the executions of all dispatches sent so far, waits included."""
+        """Run the executions of all dispatches sent so far, including their waits."""
         while self.queue.sent:
             task_id, n = self.queue.sent.pop(0)
             state: dict[str, Any] = {"task_id": task_id, "n": n, "next": "acquire"}

@@ -1,4 +1,4 @@
-"""A hand-moved clock, a recorded sleep, and a Polaris that answers from a script."""
+"""A manual clock, a recorded sleep, and a Polaris with scripted answers."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Clock:
 
 
 class Server:
-    """Routes (method, path) to queued answers; the last of a queue repeats. Keeps every request."""
+    """Answers (method, path) from a queue whose last answer repeats, and records every request."""
 
     def __init__(self) -> None:
         self.requests: list[httpx.Request] = []

@@ -39,7 +39,7 @@ def client(server: Server, clock: Clock) -> PolarisClient:
     return PolarisClient(BASE + "/", tokens, realm="prod", transport=server.transport)
 
 
-def test_load_asks_for_all_snapshots_and_vended_credentials_in_the_realm(client: PolarisClient, server: Server) -> None:
+def test_load_requests_all_snapshots_and_vended_credentials_in_the_realm(client: PolarisClient, server: Server) -> None:
     client.load_table(ORDERS)
     [request] = server.asked("GET", TABLE)
     assert request.headers["X-Iceberg-Access-Delegation"] == "vended-credentials"
@@ -48,14 +48,14 @@ def test_load_asks_for_all_snapshots_and_vended_credentials_in_the_realm(client:
     assert dict(request.url.params) == {"snapshots": "all"}
 
 
-def test_load_without_vending_does_not_ask_for_credentials(client: PolarisClient, server: Server) -> None:
+def test_load_without_vending_requests_no_credentials(client: PolarisClient, server: Server) -> None:
     client.load_table(ORDERS, vend=False, snapshots="refs")
     [request] = server.asked("GET", TABLE)
     assert "X-Iceberg-Access-Delegation" not in request.headers
     assert dict(request.url.params) == {"snapshots": "refs"}
 
 
-def test_a_loaded_table_carries_identity_and_storage_settings(client: PolarisClient) -> None:
+def test_a_loaded_table_has_identity_and_storage_settings(client: PolarisClient) -> None:
     table = client.load_table(ORDERS)
     assert table.identifier == ORDERS
     assert str(table.identifier) == "lake.sales.eu.orders"
@@ -73,7 +73,7 @@ def test_big_integers_stay_exact(client: PolarisClient, server: Server, number: 
     assert client.load_table(ORDERS).metadata["snapshots"][0]["snapshot-id"] == number
 
 
-def test_config_and_token_are_asked_for_once(client: PolarisClient, server: Server) -> None:
+def test_config_and_token_are_requested_once(client: PolarisClient, server: Server) -> None:
     for _ in range(3):
         client.load_table(ORDERS)
     assert len(server.asked("POST", TOKENS)) == 1
@@ -99,14 +99,14 @@ def test_the_catalogs_own_namespace_separator_is_used(client: PolarisClient, ser
     assert client.load_table(ORDERS).location == "s3://lake/ns/orders"
 
 
-def test_a_server_without_prefix_is_understood(client: PolarisClient, server: Server) -> None:
+def test_a_catalog_can_have_no_prefix(client: PolarisClient, server: Server) -> None:
     server.answer("GET", CONFIG, raw_json('{"overrides": {}, "defaults": {}}'))
     server.answer("GET", "/api/catalog/v1/namespaces/sales%1Feu/tables/orders", table_answer())
     assert client.load_table(ORDERS).location == "s3://lake/ns/orders"
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a\x1fb"])
-def test_a_name_that_would_become_another_resource_is_refused(name: str) -> None:
+def test_a_name_that_would_change_the_path_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="table identifier"):
         TableIdentifier("lake", ("sales",), name)
 
@@ -142,7 +142,7 @@ ANSWERS: list[tuple[httpx.Response, type[errors.PolarisError]]] = [
 
 
 @pytest.mark.parametrize(("answer", "kind"), ANSWERS, ids=lambda value: getattr(value, "__name__", None))
-def test_an_error_is_recognised_by_its_type_not_its_words(
+def test_an_error_is_recognized_by_its_type_not_its_message(
     client: PolarisClient, server: Server, answer: httpx.Response, kind: type[errors.PolarisError]
 ) -> None:
     server.answer("GET", TABLE, answer)
@@ -152,14 +152,14 @@ def test_an_error_is_recognised_by_its_type_not_its_words(
     assert raised.value.status == answer.status_code
 
 
-def test_every_error_is_a_delegation_error_with_a_code_of_its_own() -> None:
+def test_every_error_is_a_delegation_error_with_a_unique_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PolarisError)]
     assert all(issubclass(kind, DelegationError) for kind in kinds)
     assert len({kind.code for kind in kinds}) == len(kinds)
     assert {kind for kind in kinds if kind.retryable} == {errors.PolarisUnavailable, errors.PolarisOutcomeUnknown}
 
 
-def test_an_unknown_catalog_is_told_from_an_unknown_table(client: PolarisClient, server: Server) -> None:
+def test_an_unknown_catalog_is_distinguished_from_an_unknown_table(client: PolarisClient, server: Server) -> None:
     server.answer("GET", CONFIG, error(404, "NotFoundException", "Unable to find warehouse lake"))
     with pytest.raises(errors.NoSuchCatalog):
         client.load_table(ORDERS)
@@ -176,7 +176,7 @@ def test_an_incomplete_answer_is_refused(client: PolarisClient, server: Server, 
         client.load_table(ORDERS)
 
 
-def test_an_answer_that_is_no_json_is_refused(client: PolarisClient, server: Server) -> None:
+def test_an_answer_that_is_not_json_is_refused(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, httpx.Response(200, text="<html>"))
     with pytest.raises(errors.PolarisUnexpectedAnswer):
         client.load_table(ORDERS)
@@ -191,7 +191,7 @@ def test_a_refused_token_is_replaced_once(client: PolarisClient, server: Server)
     ]
 
 
-def test_a_fresh_token_refused_again_ends_it(client: PolarisClient, server: Server) -> None:
+def test_a_refused_fresh_token_is_not_replaced_again(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, httpx.Response(401))
     with pytest.raises(errors.PolarisUnauthorized):
         client.load_table(ORDERS)
@@ -200,10 +200,15 @@ def test_a_fresh_token_refused_again_ends_it(client: PolarisClient, server: Serv
 
 @pytest.mark.parametrize(
     "failure",
-    [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.RemoteProtocolError("gone"), httpx.Response(502)],
+    [
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("slow"),
+        httpx.RemoteProtocolError("eof"),
+        httpx.Response(502),
+    ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_passing_failure_of_a_load_is_retried_with_growing_waits(
+def test_a_transient_failure_of_a_load_is_retried_with_backoff(
     client: PolarisClient, server: Server, failure: httpx.Response | Exception
 ) -> None:
     server.answer("GET", TABLE, failure, failure, table_answer())
@@ -218,7 +223,7 @@ def test_retries_are_bounded(client: PolarisClient, server: Server) -> None:
     assert len(server.asked("GET", TABLE)) == RequestRetries().attempts
 
 
-def test_a_short_retry_after_is_waited_for_and_a_long_one_is_handed_on(client: PolarisClient, server: Server) -> None:
+def test_a_short_retry_after_is_waited_for_and_a_long_one_is_raised(client: PolarisClient, server: Server) -> None:
     short, long = error(503, "X", headers={"Retry-After": "1"}), error(503, "X", headers={"Retry-After": "120"})
     server.answer("GET", TABLE, short, long)
     with pytest.raises(errors.PolarisUnavailable) as raised:
@@ -227,12 +232,12 @@ def test_a_short_retry_after_is_waited_for_and_a_long_one_is_handed_on(client: P
     assert raised.value.retry_after == 120
 
 
-def test_waits_never_exceed_the_longest() -> None:
+def test_pauses_never_exceed_the_longest() -> None:
     backoff = RequestRetries(attempts=9, first_seconds=0.5, longest_seconds=1.5)
     assert [backoff.wait(attempt) for attempt in (1, 2, 3, 8, 9)] == [0.5, 1.0, 1.5, 1.5, None]
 
 
-def test_a_missing_metadata_file_is_not_waited_for(client: PolarisClient, server: Server) -> None:
+def test_a_missing_metadata_file_is_not_retried(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, error(400, "NotFoundException"))
     with pytest.raises(errors.TableMetadataMissing):
         client.load_table(ORDERS)
@@ -240,21 +245,21 @@ def test_a_missing_metadata_file_is_not_waited_for(client: PolarisClient, server
 
 
 @pytest.mark.parametrize("status", [200, 204])
-def test_drop_leaves_the_files_unless_asked(client: PolarisClient, server: Server, status: int) -> None:
+def test_drop_requests_no_purge_by_default(client: PolarisClient, server: Server, status: int) -> None:
     server.answer("DELETE", TABLE, httpx.Response(status))
     client.drop_table(ORDERS)
     client.drop_table(ORDERS, purge=True)
     assert [request.url.params["purgeRequested"] for request in server.asked("DELETE", TABLE)] == ["false", "true"]
 
 
-def test_dropping_an_unknown_table_is_the_callers_to_judge(client: PolarisClient, server: Server) -> None:
+def test_dropping_an_unknown_table_is_an_error(client: PolarisClient, server: Server) -> None:
     server.answer("DELETE", TABLE, error(404, "NoSuchTableException"))
     with pytest.raises(errors.NoSuchTable):
         client.drop_table(ORDERS)
 
 
 @pytest.mark.parametrize("failure", [httpx.ReadTimeout("slow"), httpx.Response(500), httpx.Response(504)])
-def test_a_drop_without_a_clear_answer_is_not_repeated(
+def test_a_drop_with_an_unknown_outcome_is_not_repeated(
     client: PolarisClient, server: Server, failure: httpx.Response | Exception
 ) -> None:
     server.answer("DELETE", TABLE, failure)
@@ -264,7 +269,7 @@ def test_a_drop_without_a_clear_answer_is_not_repeated(
 
 
 @pytest.mark.parametrize("failure", [httpx.ConnectError("refused"), httpx.Response(503), httpx.Response(429)])
-def test_a_drop_that_was_certainly_not_applied_is_repeated(
+def test_a_drop_that_was_not_applied_is_repeated(
     client: PolarisClient, server: Server, failure: httpx.Response | Exception
 ) -> None:
     server.answer("DELETE", TABLE, failure, httpx.Response(204))
@@ -272,7 +277,7 @@ def test_a_drop_that_was_certainly_not_applied_is_repeated(
     assert len(server.asked("DELETE", TABLE)) == 2
 
 
-def test_a_drop_never_sent_is_unavailable_not_unknown(client: PolarisClient, server: Server) -> None:
+def test_a_drop_that_was_not_sent_has_no_unknown_outcome(client: PolarisClient, server: Server) -> None:
     server.answer("DELETE", TABLE, httpx.ConnectError("refused"))
     with pytest.raises(errors.PolarisUnavailable) as raised:
         client.drop_table(ORDERS)
@@ -295,7 +300,7 @@ def test_tables_are_listed_page_by_page(client: PolarisClient, server: Server) -
     assert [request.url.params["pageToken"] for request in server.asked("GET", TABLES)] == ["", "p2", "p3"]
 
 
-def test_a_listing_is_only_read_as_far_as_it_is_asked_for(client: PolarisClient, server: Server) -> None:
+def test_pages_of_a_listing_are_requested_on_demand(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLES, listed("a", following="p2"), error(500, "Unexpected"))
     assert next(client.list_tables("lake", ("sales", "eu"))) == TableIdentifier("lake", ("sales", "eu"), "a")
     assert len(server.asked("GET", TABLES)) == 1
@@ -320,20 +325,20 @@ def test_namespaces_are_listed_below_a_parent(client: PolarisClient, server: Ser
         {"identifiers": [{"name": 7}]},
     ],
 )
-def test_a_listing_of_another_shape_is_refused(client: PolarisClient, server: Server, body: dict[str, Any]) -> None:
+def test_a_malformed_listing_is_refused(client: PolarisClient, server: Server, body: dict[str, Any]) -> None:
     server.answer("GET", TABLES, httpx.Response(200, json=body))
     with pytest.raises(errors.PolarisUnexpectedAnswer):
         list(client.list_tables("lake", ("sales", "eu")))
 
 
-def test_a_listing_that_turns_in_a_circle_is_refused(client: PolarisClient, server: Server) -> None:
+def test_a_listing_that_repeats_its_page_token_is_refused(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLES, listed("a", following="p2"), listed("b", following="p2"))
     with pytest.raises(errors.PolarisUnexpectedAnswer):
         list(client.list_tables("lake", ("sales", "eu")))
 
 
 @pytest.mark.parametrize("entry", ["sales", [], ["sales", 7], None])
-def test_a_namespace_that_is_no_list_of_names_is_refused(client: PolarisClient, server: Server, entry: object) -> None:
+def test_a_malformed_namespace_is_refused(client: PolarisClient, server: Server, entry: object) -> None:
     server.answer("GET", NAMESPACES, httpx.Response(200, json={"namespaces": [entry]}))
     with pytest.raises(errors.PolarisUnexpectedAnswer):
         list(client.list_namespaces("lake"))
@@ -347,7 +352,7 @@ def test_a_namespace_that_is_no_list_of_names_is_refused(client: PolarisClient, 
         (503, "ServiceUnavailableException", errors.PolarisUnavailable),
     ],
 )
-def test_what_a_listing_can_end_in(
+def test_errors_of_a_listing(
     client: PolarisClient, server: Server, status: int, type_: str, kind: type[errors.PolarisError]
 ) -> None:
     server.answer("GET", TABLES, error(status, type_))

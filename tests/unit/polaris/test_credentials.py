@@ -39,7 +39,7 @@ def table(*credentials: S3Credential, **properties: str) -> LoadedTable:
     )
 
 
-def test_storage_credentials_come_before_config() -> None:
+def test_storage_credentials_precede_those_of_config() -> None:
     parsed = parse_credentials(
         keys("C", **{"s3.session-token": "t", "s3.endpoint": "http://x"}),
         [
@@ -54,7 +54,7 @@ def test_storage_credentials_come_before_config() -> None:
 
 
 @pytest.mark.parametrize("name", ["s3.session-token-expires-at-ms", "expiration-time"])
-def test_the_expiry_is_milliseconds_under_either_name(name: str) -> None:
+def test_the_expiry_is_read_in_milliseconds_under_either_name(name: str) -> None:
     [parsed] = parse_credentials(keys("A", **{name: "1790000000500"}), [])
     assert parsed.expires_at == datetime.fromtimestamp(1_790_000_000.5, UTC)
 
@@ -102,13 +102,13 @@ def test_a_write_path_outside_the_location_uses_the_tables_credential() -> None:
         select_credential(loaded, "s3://fast/others/f.parquet")
 
 
-def test_no_vended_credential_is_said_so() -> None:
+def test_missing_vended_credentials_are_reported() -> None:
     with pytest.raises(CredentialVendingFailed, match="vended no S3 credentials"):
         select_credential(table(), FILE)
 
 
 class Vending:
-    """Loads that vend A1, A2, … for an hour from the clock's now, or raise what is planned."""
+    """Loads that vend A1, A2, … for `lifetime`, or raise the next of `failures`."""
 
     def __init__(self, clock: Clock, lifetime: timedelta = timedelta(hours=1)) -> None:
         self.clock, self.lifetime = clock, lifetime
@@ -137,7 +137,7 @@ def test_a_credential_is_used_until_the_margin_and_then_replaced(clock: Clock) -
     assert vending.count == 2
 
 
-def test_short_lived_credentials_from_a_cache_are_not_asked_for_at_every_call(clock: Clock) -> None:
+def test_short_lived_credentials_are_not_loaded_at_every_call(clock: Clock) -> None:
     vending = Vending(clock, lifetime=REFRESH_MARGIN)
     vended = VendedCredentials(vending, clock=clock)
     for _ in range(10):
@@ -153,7 +153,7 @@ def test_a_credential_without_expiry_is_kept(clock: Clock) -> None:
     assert vended.for_uri(FILE).access_key_id == "A1"
 
 
-def test_while_one_thread_refreshes_the_others_go_on_with_what_is_valid(clock: Clock) -> None:
+def test_while_one_thread_refreshes_the_others_use_the_valid_credential(clock: Clock) -> None:
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     vended.for_uri(FILE)
@@ -170,7 +170,7 @@ def test_while_one_thread_refreshes_the_others_go_on_with_what_is_valid(clock: C
     assert vending.count == 2
 
 
-def test_threads_that_have_nothing_valid_wait_for_one_load(clock: Clock) -> None:
+def test_threads_without_a_valid_credential_wait_for_one_load(clock: Clock) -> None:
     vending = Vending(clock)
     vending.go.clear()
     vended = VendedCredentials(vending, clock=clock)
@@ -182,7 +182,7 @@ def test_threads_that_have_nothing_valid_wait_for_one_load(clock: Clock) -> None
     assert vending.count == 1
 
 
-def test_a_refresh_that_fails_for_a_while_is_no_error_while_the_credential_lasts(clock: Clock) -> None:
+def test_a_transient_failure_of_a_refresh_is_no_error_while_the_credential_is_valid(clock: Clock) -> None:
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     vended.for_uri(FILE)
@@ -206,7 +206,7 @@ def test_a_refresh_that_fails_after_expiry_is_an_error(clock: Clock) -> None:
     assert vended.for_uri(FILE).access_key_id == "A3"
 
 
-def test_other_errors_of_loading_come_through(clock: Clock) -> None:
+def test_other_errors_of_a_refresh_are_raised(clock: Clock) -> None:
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     vended.for_uri(FILE)
@@ -216,7 +216,7 @@ def test_other_errors_of_loading_come_through(clock: Clock) -> None:
         vended.for_uri(FILE)
 
 
-def test_a_credential_vended_expired_is_refused(clock: Clock) -> None:
+def test_an_expired_vended_credential_is_refused(clock: Clock) -> None:
     vended = VendedCredentials(Vending(clock, lifetime=timedelta(seconds=-1)), clock=clock)
     with pytest.raises(CredentialVendingFailed, match="expired"):
         vended.for_uri(FILE)
@@ -232,7 +232,7 @@ def test_a_credential_that_the_store_refused_is_replaced_once(clock: Clock) -> N
     assert vending.count == 2
 
 
-def test_the_loaded_table_is_at_hand(clock: Clock) -> None:
+def test_the_loaded_table_is_returned_without_another_load(clock: Clock) -> None:
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     assert vended.table().location == "s3://lake/ns/orders"

@@ -1,4 +1,4 @@
-"""A Polaris that accepts connections and never answers: every try costs a whole time-out of somebody's Lambda."""
+"""Requests to a hung Polaris, which accepts connections and never answers, end before the caller's own timeout."""
 
 import httpx
 import pytest
@@ -18,12 +18,12 @@ HANGS = httpx.ReadTimeout("no answer")
 
 
 class Hung:
-    """Answers nothing; each try takes the client's read time-out, by a clock moved by hand."""
+    """Never answers; each request advances the clock by the read timeout."""
 
     def __init__(self, timeout: httpx.Timeout, backoff: RequestRetries | None = None) -> None:
         self.now = 0.0
-        self.tries = 0
-        self._costs = timeout.read or 0.0
+        self.requests = 0
+        self._read_timeout = timeout.read or 0.0
         http = httpx.Client(transport=httpx.MockTransport(self._handle), timeout=timeout)
         self.transport = Transport(http, backoff=backoff, sleep=self._sleep, monotonic=lambda: self.now)
 
@@ -36,22 +36,22 @@ class Hung:
         )
 
     def _handle(self, _request: httpx.Request) -> httpx.Response:
-        self.tries += 1
-        self.now += self._costs
+        self.requests += 1
+        self.now += self._read_timeout
         raise HANGS
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
 
-def test_a_hung_polaris_is_told_before_the_step_is_killed() -> None:
+def test_a_hung_polaris_is_reported_before_the_steps_lambda_times_out() -> None:
     hung = Hung(TIMEOUT)
     with pytest.raises(PolarisUnavailable):
         hung.load()
     assert hung.now < FUNCTIONS["prepare"].timeout_seconds - 10
 
 
-def test_a_hung_polaris_is_told_before_the_caller_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hung_polaris_is_reported_before_api_gateway_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[httpx.Timeout, RequestRetries]] = []
 
     def transport(http: httpx.Client, *, backoff: RequestRetries) -> Transport:
@@ -67,8 +67,8 @@ def test_a_hung_polaris_is_told_before_the_caller_is_gone(monkeypatch: pytest.Mo
     assert hung.now < INTEGRATION_TIMEOUT_SECONDS - 5
 
 
-def test_what_is_answered_fast_is_still_tried_as_often() -> None:
+def test_requests_that_fail_fast_are_retried_to_the_full_number() -> None:
     hung = Hung(httpx.Timeout(0.1))
     with pytest.raises(PolarisUnavailable):
         hung.load()
-    assert hung.tries == RequestRetries().attempts
+    assert hung.requests == RequestRetries().attempts

@@ -1,4 +1,4 @@
-"""Plants recognisable secrets in every place where one can be, and looks for them in every text that can come out."""
+"""Secrets planted in requests and answers do not appear in reprs, errors, tracebacks or logs."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ def texts(value: object) -> str:
     return f"{value!r} {value!s} {value}"
 
 
-def test_values_do_not_show_what_they_hold(client: PolarisClient, clock: Clock) -> None:
+def test_no_repr_shows_a_secret(client: PolarisClient, clock: Clock) -> None:
     loaded = client.load_table(ORDERS)
     vended = VendedCredentials(lambda: loaded, clock=clock)
     held = vended.for_uri("s3://lake/ns/orders/f")
@@ -114,13 +114,13 @@ class Secrets:
         f'"{SECRET}"',
     ],
 )
-def test_a_secret_of_another_shape_is_not_quoted(text: str) -> None:
+def test_a_malformed_secret_is_not_quoted(text: str) -> None:
     with pytest.raises(PolarisError) as raised:
         read_credentials(Secrets(text), "arn:secret")
     shown = "".join(traceback.format_exception(raised.value)) + texts(raised.value)
     assert SECRET not in shown
 
 
-def test_a_table_pickled_into_an_error_report_is_still_hidden(client: PolarisClient) -> None:
+def test_an_error_with_a_table_as_argument_shows_no_secret(client: PolarisClient) -> None:
     loaded: LoadedTable = client.load_table(ORDERS)
     assert SECRET not in str(ValueError(loaded, loaded.credentials))

@@ -32,7 +32,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("URL", "polaris"), ("URL", ""), ("SECRET_ARN", ""), ("TOKEN_URL", "ftp://x")]
 )
-def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_an_invalid_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"DELEGATION_POLARIS_{name}", value)
     with pytest.raises(ValidationError, match=name):
         PolarisSettings.read()
@@ -94,6 +94,6 @@ def test_the_secret_is_read_from_secrets_manager() -> None:
         ('{"client_id": 7, "client_secret": "x"}', PolarisMisconfigured),
     ],
 )
-def test_an_unreadable_secret(failure: str | Exception, kind: type[Exception]) -> None:
+def test_an_unreadable_or_malformed_secret_is_an_error(failure: str | Exception, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"Secrets Manager|arn:secret"):
         read_credentials(Secrets(failure), "arn:secret")

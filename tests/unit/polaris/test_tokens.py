@@ -13,7 +13,7 @@ PATH = "/api/catalog/v1/oauth/tokens"
 
 
 class Issued:
-    """Answers token-1, token-2, … and can hold an answer back."""
+    """Answers with token-1, token-2, …, once `go` is set."""
 
     def __init__(self, expires_in: int | None = 3600) -> None:
         self.count = 0
@@ -70,7 +70,7 @@ def test_a_token_is_replaced_shortly_before_it_expires(
     assert tokens.token() == "token-2"
 
 
-def test_many_threads_cause_one_request(server: Server, clock: Clock) -> None:
+def test_concurrent_threads_cause_one_request(server: Server, clock: Clock) -> None:
     issued = Issued()
     issued.go.clear()
     server.answer("POST", PATH, issued)
@@ -89,7 +89,7 @@ def test_many_threads_cause_one_request(server: Server, clock: Clock) -> None:
     assert issued.count == 1
 
 
-def test_a_token_refused_to_many_is_replaced_once(server: Server, clock: Clock) -> None:
+def test_a_token_refused_to_several_threads_is_replaced_once(server: Server, clock: Clock) -> None:
     issued = Issued()
     server.answer("POST", PATH, issued)
     tokens = source(server, clock)
@@ -100,7 +100,7 @@ def test_a_token_refused_to_many_is_replaced_once(server: Server, clock: Clock) 
     assert issued.count == 2
 
 
-def test_a_rotated_secret_is_picked_up_with_the_next_token(server: Server, clock: Clock) -> None:
+def test_a_rotated_secret_is_used_for_the_next_token(server: Server, clock: Clock) -> None:
     server.answer("POST", PATH, Issued())
     tokens = source(server, clock, secrets=["old", "new"])
     tokens.token()
@@ -122,7 +122,7 @@ def test_a_rotated_secret_is_picked_up_with_the_next_token(server: Server, clock
         (httpx.ReadTimeout("slow"), errors.PolarisUnavailable),
     ],
 )
-def test_refusals(
+def test_failures_of_the_token_endpoint(
     server: Server, clock: Clock, answer: httpx.Response | Exception, kind: type[errors.PolarisError]
 ) -> None:
     server.answer("POST", PATH, answer)
@@ -131,7 +131,7 @@ def test_refusals(
     assert type(raised.value) is kind
 
 
-def test_a_failure_is_not_remembered(server: Server, clock: Clock) -> None:
+def test_a_failure_is_not_cached(server: Server, clock: Clock) -> None:
     server.answer("POST", PATH, httpx.Response(400, json={"error": "invalid_scope"}), Issued())
     tokens = source(server, clock)
     with pytest.raises(errors.PolarisMisconfigured):

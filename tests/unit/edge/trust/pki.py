@@ -1,4 +1,4 @@
-"""A certificate authority and an issuer of tokens for tests: real keys, real signatures."""
+"""A certificate authority and a token issuer for tests, with real keys and signatures."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ def certificate(
     begins: datetime = NOW - DAY,
     ends: datetime = NOW + DAY,
 ) -> x509.Certificate:
-    """A client certificate signed by the authority."""
+    """Return a client certificate signed by the authority."""
     builder = (
         x509.CertificateBuilder()
         .subject_name(_name(subject))
@@ -51,7 +51,7 @@ def certificate(
 def revocation_list(
     revoked: Sequence[int] = (), *, issuer: str = ISSUER, next_update: datetime = NOW + DAY
 ) -> x509.CertificateRevocationList:
-    """A CRL of the authority."""
+    """Return a revocation list of the authority."""
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(_name(issuer))
@@ -69,7 +69,7 @@ def pem(of: x509.Certificate | x509.CertificateRevocationList) -> str:
 
 
 def alb_leaf(of: x509.Certificate) -> str:
-    """A PEM as an ALB puts it into X-Amzn-Mtls-Clientcert-Leaf: URL-encoded, `+=/` left as they are."""
+    """Return a certificate as in an ALB's X-Amzn-Mtls-Clientcert-Leaf: URL-encoded PEM, except `+=/`."""
     return quote(pem(of), safe="+=/")
 
 
@@ -79,7 +79,7 @@ def _name(name: x509.Name | str) -> x509.Name:
 
 @cache
 def rsa_key(name: str = "rsa", bits: int = 2048) -> rsa.RSAPrivateKey:
-    del name  # keys of different names are different keys
+    del name  # only the cache key: another name is another key
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)
 
 
@@ -98,7 +98,7 @@ def public_pem(key: Any) -> str:
 
 
 def jwk(key: Any, kid: str | None = "k1", **members: Any) -> dict[str, Any]:
-    """The public half of a key as a JWK."""
+    """Return the public key of a private key as a JWK."""
     reader = {
         rsa.RSAPrivateKey: jwt.algorithms.RSAAlgorithm,
         ec.EllipticCurvePrivateKey: jwt.algorithms.ECAlgorithm,
@@ -112,7 +112,7 @@ def jwk(key: Any, kid: str | None = "k1", **members: Any) -> dict[str, Any]:
 
 @dataclass
 class TokenMaker:
-    """Signs tokens; `claims` may change or, with None, drop a claim."""
+    """Signs tokens; keyword arguments replace a claim or, with None, remove it."""
 
     key: Any
     algorithm: str = "RS256"
@@ -132,7 +132,7 @@ class TokenMaker:
     def token(self, *, headers: dict[str, Any] | None = None, **claims: Any) -> str:
         merged = {name: value for name, value in {**self.claims, **claims}.items() if value is not None}
         named = {} if self.kid is None else {"kid": self.kid}
-        # By the signature layer: the token layer would refuse the wrong claims that a test wants.
+        # PyJWS, not PyJWT, because PyJWT refuses to sign the invalid claims of some tests.
         payload = json.dumps(merged).encode()
         return jwt.PyJWS().encode(payload, self.key, self.algorithm, {"typ": "JWT", **named, **(headers or {})})
 
@@ -141,6 +141,6 @@ class TokenMaker:
 
 
 def unsigned(payload: dict[str, Any], header: dict[str, Any], signature: bytes = b"") -> str:
-    """A token put together by hand."""
+    """Return a token with the given signature, without signing."""
     parts = [json.dumps(header).encode(), json.dumps(payload).encode(), signature]
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)

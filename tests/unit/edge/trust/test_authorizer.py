@@ -1,4 +1,4 @@
-"""The authorizer's decision, its policy, and what its function says to API Gateway and to the log."""
+"""The authorizer's decision and policy, and the answers and log lines of its Lambda."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def make(source: CertificateSource = CertificateSource.APIGATEWAY) -> Authorizer
 def event(
     authorization: str | None = None, presented: Any = None, *, header: str = "Authorization", arn: str = POST
 ) -> dict[str, Any]:
-    """A REQUEST authorizer event with a certificate, and a token unless `authorization` is empty."""
+    """Return a REQUEST authorizer event with a certificate, and a token unless `authorization` is empty."""
     value = MAKER.bearer() if authorization is None else authorization
     identity = {"clientCert": {"clientCertPem": pem(presented or certificate())}}
     return {
@@ -70,7 +70,7 @@ def effect(policy: dict[str, Any]) -> tuple[str, str]:
     return statement["Effect"], statement["Resource"]
 
 
-def test_the_pinned_client_with_a_good_token_may_call_the_whole_stage() -> None:
+def test_the_pinned_client_with_a_valid_token_is_allowed_the_whole_stage() -> None:
     verdict = make().decide(event())
     assert verdict.refusal is None
     assert effect(verdict.policy) == ("Allow", f"{STAGE}/*")
@@ -84,7 +84,7 @@ def test_the_pinned_client_with_a_good_token_may_call_the_whole_stage() -> None:
     }
 
 
-def test_the_alb_profile_reads_the_leaf_header() -> None:
+def test_the_certificate_is_read_from_the_albs_header_only_behind_an_alb() -> None:
     given = event()
     given["requestContext"]["identity"] = {}
     given["headers"][LEAF_HEADER] = alb_leaf(certificate())
@@ -95,14 +95,14 @@ def test_the_alb_profile_reads_the_leaf_header() -> None:
 @pytest.mark.parametrize(
     "presented",
     [
-        certificate(subject="CN=somebody"),
+        certificate(subject="CN=other"),
         certificate(issuer="CN=Other CA"),
         certificate(ends=NOW - timedelta(seconds=1)),
         certificate(begins=NOW + timedelta(seconds=1), ends=NOW + DAY),
     ],
 )
 @pytest.mark.parametrize("authorization", [None, "", "Bearer nonsense"])
-def test_another_certificate_is_forbidden_whatever_its_token(presented: Any, authorization: str | None) -> None:
+def test_another_certificate_is_forbidden_whatever_the_token(presented: Any, authorization: str | None) -> None:
     verdict = make().decide(event(authorization, presented))
     assert effect(verdict.policy) == ("Deny", POST)
     assert verdict.policy["context"] == {"error_code": "CERTIFICATE_REFUSED"}
@@ -116,24 +116,24 @@ def test_a_token_without_the_scope_is_forbidden() -> None:
 
 
 @pytest.mark.parametrize("authorization", ["", "Basic eDp5", "Bearer x", "Bearer a.b.c", MAKER.bearer(exp=0)])
-def test_a_missing_or_bad_token_is_unauthorized(authorization: str) -> None:
+def test_a_missing_or_invalid_token_is_unauthorized(authorization: str) -> None:
     with pytest.raises(Unauthorized, match=r"^Unauthorized$"):
         make().decide(event(authorization))
 
 
-def test_two_authorization_headers_are_none() -> None:
+def test_a_repeated_authorization_header_is_unauthorized() -> None:
     given = event()
     given["multiValueHeaders"] = {"authorization": [MAKER.bearer(), MAKER.bearer()]}
     with pytest.raises(Unauthorized):
         make().decide(given)
 
 
-def test_the_headers_name_is_of_any_case() -> None:
+def test_the_headers_name_is_case_insensitive() -> None:
     assert effect(make().decide(event(header="authorization")).policy)[0] == "Allow"
 
 
 @pytest.mark.parametrize("path", ["GET/", "POST/v1/tasks/execute/synchronous", "GET/v1/tasks/a/b/c"])
-def test_the_stage_is_all_of_the_api_and_nothing_of_another(path: str) -> None:
+def test_the_stage_arn_covers_all_methods_of_the_stage(path: str) -> None:
     assert stage_arn(f"{STAGE}/{path}") == f"{STAGE}/*"
 
 
@@ -147,7 +147,7 @@ ENVIRONMENT = {
 
 @pytest.fixture
 def function(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """The handler's module over the test's environment and clock, its log captured."""
+    """Set the Lambda's environment and clock, and return its captured log."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
@@ -162,13 +162,13 @@ def function(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     handler_module.authorizer.cache_clear()
 
 
-def test_the_function_answers_the_policy_and_is_silent(function: io.StringIO) -> None:
+def test_the_lambda_returns_the_policy_and_logs_nothing(function: io.StringIO) -> None:
     policy = handler_module.handler(event(), Context())
     assert effect(policy)[0] == "Allow"
     assert function.getvalue() == ""
 
 
-def test_the_function_builds_its_authorizer_once(function: io.StringIO) -> None:
+def test_the_lambda_builds_its_authorizer_once(function: io.StringIO) -> None:
     handler_module.handler(event(), Context())
     first = handler_module.authorizer()
     handler_module.handler(event(), Context())
@@ -176,7 +176,7 @@ def test_the_function_builds_its_authorizer_once(function: io.StringIO) -> None:
     assert function.getvalue() == ""
 
 
-def test_the_function_raises_the_word_that_means_401_and_logs_the_reason(function: io.StringIO) -> None:
+def test_the_lambda_raises_unauthorized_and_logs_the_reason(function: io.StringIO) -> None:
     token = TokenMaker(rsa_key("other")).token()
     with pytest.raises(Exception, match=r"^Unauthorized$"):
         handler_module.handler(event(f"Bearer {token}"), Context())
@@ -185,7 +185,7 @@ def test_the_function_raises_the_word_that_means_401_and_logs_the_reason(functio
     assert not any(part in function.getvalue() for part in token.split("."))
 
 
-def test_the_function_logs_why_somebody_known_is_forbidden(function: io.StringIO) -> None:
+def test_the_lambda_logs_why_a_caller_is_forbidden(function: io.StringIO) -> None:
     token = MAKER.token(scope="other")
     policy = handler_module.handler(event(f"Bearer {token}"), Context())
     assert effect(policy)[0] == "Deny"
@@ -194,10 +194,10 @@ def test_the_function_logs_why_somebody_known_is_forbidden(function: io.StringIO
     assert not any(part in function.getvalue() for part in token.split("."))
 
 
-def test_keys_that_cannot_be_fetched_are_not_the_callers_fault(
+def test_unavailable_keys_are_not_answered_as_unauthorized(
     function: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anything but `Unauthorized` makes API Gateway answer 500, which a client may repeat."""
+    """For any other error than `Unauthorized` API Gateway answers 500, after which a client may retry."""
 
     class Silent:
         def keys(self, kid: str | None) -> Any:
@@ -209,8 +209,8 @@ def test_keys_that_cannot_be_fetched_are_not_the_callers_fault(
     assert function.getvalue() == ""
 
 
-def test_the_sample_event_lacks_only_a_token(function: io.StringIO) -> None:
-    """events/authorizer.json, for `sam local invoke`: whoever tries it puts a token in."""
+def test_the_sample_event_is_admitted_with_a_token(function: io.StringIO) -> None:
+    """events/authorizer.json is for `sam local invoke`; its user adds a token."""
     given = sample("authorizer")
     with pytest.raises(Unauthorized):
         handler_module.handler(given, Context())

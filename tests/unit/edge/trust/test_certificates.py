@@ -1,4 +1,4 @@
-"""One certificate identity is admitted, read from the certificate itself and from the configured front only."""
+"""Only the pinned certificate is admitted, read from the configured source."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ def pin(**changes: Any) -> CertificatePin:
 
 
 def from_gateway(of: x509.Certificate | None) -> dict[str, Any]:
-    identity = {} if of is None else {"clientCert": {"clientCertPem": pem(of), "subjectDN": "CN=whoever"}}
+    identity = {} if of is None else {"clientCert": {"clientCertPem": pem(of), "subjectDN": "CN=other"}}
     return {"headers": {}, "requestContext": {"identity": identity}}
 
 
@@ -34,12 +34,12 @@ def from_alb(of: x509.Certificate) -> dict[str, Any]:
     return {"headers": {LEAF_HEADER: alb_leaf(of)}, "requestContext": {"identity": {}}}
 
 
-def test_the_pinned_identity_is_admitted() -> None:
+def test_the_pinned_certificate_is_admitted() -> None:
     pin().check(certificate(), NOW)
     pin(serials=[1, SERIAL]).check(certificate(), NOW)
 
 
-def test_names_are_compared_as_names_not_as_text() -> None:
+def test_names_are_compared_whatever_their_escaping() -> None:
     odd = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Example, Inc. + Söhne"),
@@ -50,7 +50,7 @@ def test_names_are_compared_as_names_not_as_text() -> None:
         pin(subject=parse_name(written)).check(certificate(subject=odd), NOW)
 
 
-def test_string_types_play_no_part() -> None:
+def test_names_are_compared_whatever_their_string_types() -> None:
     printable = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Example", _type=x509.name._ASN1Type.PrintableString),
@@ -83,13 +83,13 @@ def test_the_same_subject_of_another_issuer_is_refused() -> None:
         pin().check(certificate(issuer="CN=Other CA,O=Example"), NOW)
 
 
-def test_serials_narrow_the_identity() -> None:
+def test_a_certificate_with_another_serial_is_refused() -> None:
     with pytest.raises(CertificateRefused, match="serial number"):
         pin(serials=[SERIAL + 1]).check(certificate(), NOW)
 
 
 @pytest.mark.parametrize("now", [NOW - DAY - timedelta(seconds=1), NOW + DAY + timedelta(seconds=1)])
-def test_validity_is_judged_by_the_clock_passed_in(now: datetime) -> None:
+def test_a_certificate_outside_its_validity_is_refused(now: datetime) -> None:
     pin().check(certificate(), NOW - DAY)
     pin().check(certificate(), NOW + DAY)
     with pytest.raises(CertificateRefused, match="expired or not yet valid"):
@@ -104,7 +104,7 @@ def test_a_revoked_certificate_is_refused(encoding: Encoding) -> None:
         pin(revoked=listed).check(certificate(), NOW)
 
 
-def test_a_list_that_proves_nothing_admits_nobody() -> None:
+def test_an_outdated_or_foreign_revocation_list_refuses_every_certificate() -> None:
     with pytest.raises(CertificateRefused, match="revocation list is out of date"):
         pin(revoked=revocation_list(next_update=NOW - timedelta(seconds=1))).check(certificate(), NOW)
     with pytest.raises(CertificateRefused, match="not the pinned issuer's"):
@@ -112,20 +112,20 @@ def test_a_list_that_proves_nothing_admits_nobody() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"-----BEGIN X509 CRL-----\nAA==\n-----END X509 CRL-----\n"])
-def test_a_list_that_cannot_be_read_is_an_error(data: bytes) -> None:
+def test_an_unreadable_revocation_list_is_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError):
         load_revocation_list(data)
 
 
-def test_each_front_hands_the_certificate_on_in_its_way() -> None:
+def test_the_certificate_is_read_as_api_gateway_and_as_an_alb_pass_it() -> None:
     given = certificate()
     assert presented_certificate(from_gateway(given), CertificateSource.APIGATEWAY) == given
     assert presented_certificate(from_alb(given), CertificateSource.ALB) == given
 
 
-def test_the_front_is_a_setting_and_not_what_arrives() -> None:
-    """A caller may send an ALB's headers through API Gateway, or the other way round."""
-    forged, real = certificate(), certificate(subject="CN=somebody")
+def test_the_source_of_the_certificate_is_not_deduced_from_the_request() -> None:
+    """A caller can send an ALB's header through API Gateway."""
+    forged, real = certificate(), certificate(subject="CN=other")
     both = {**from_gateway(real), "headers": {LEAF_HEADER: alb_leaf(forged)}}
     assert presented_certificate(both, CertificateSource.APIGATEWAY) == real
     with pytest.raises(CertificateRefused, match="no client certificate"):
@@ -134,7 +134,7 @@ def test_the_front_is_a_setting_and_not_what_arrives() -> None:
         presented_certificate(from_gateway(real), CertificateSource.ALB)
 
 
-def test_a_repeated_header_is_no_certificate() -> None:
+def test_a_repeated_certificate_header_is_refused() -> None:
     event = from_alb(certificate())
     event["multiValueHeaders"] = {LEAF_HEADER.lower(): [alb_leaf(certificate()), alb_leaf(certificate(serial=2))]}
     with pytest.raises(CertificateRefused, match="no client certificate"):
@@ -146,25 +146,25 @@ def test_a_repeated_header_is_no_certificate() -> None:
     [{}, {"requestContext": None}, {"requestContext": {"identity": None}}, from_gateway(None)],
 )
 @pytest.mark.parametrize("source", CertificateSource)
-def test_without_a_certificate_nobody_is_admitted(event: dict[str, Any], source: CertificateSource) -> None:
+def test_a_request_without_a_certificate_is_refused(event: dict[str, Any], source: CertificateSource) -> None:
     with pytest.raises(CertificateRefused, match="no client certificate"):
         presented_certificate(event, source)
 
 
 @pytest.mark.parametrize("text", ["nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "é"])
-def test_a_certificate_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_unreadable_certificate_is_refused(text: str) -> None:
     event = {"requestContext": {"identity": {"clientCert": {"clientCertPem": text}}}}
     with pytest.raises(CertificateRefused, match="cannot be read"):
         presented_certificate(event, CertificateSource.APIGATEWAY)
 
 
 @pytest.mark.parametrize("text", ["", "polaris", "CN=a, O=b", "cn=a", "CN=a;O=b", "FOO=a", "CN=a,", "C=Germany"])
-def test_a_name_that_is_not_rfc_4514_is_an_error(text: str) -> None:
+def test_a_name_in_another_format_than_rfc_4514_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="distinguished name"):
         parse_name(text)
 
 
-def test_an_address_may_be_part_of_a_name() -> None:
+def test_an_email_address_can_be_part_of_a_name() -> None:
     assert parse_name("emailAddress=a@b.test,CN=x") == parse_name("E=a@b.test,CN=x")
 
 
@@ -177,6 +177,6 @@ def test_serials_are_hexadecimal(text: str, serials: set[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["0x1", "g", "1,,2", "1 2", ",", "-1", "a" * 41])
-def test_anything_else_is_no_serial(text: str) -> None:
+def test_an_invalid_serial_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):
         parse_serials(text)

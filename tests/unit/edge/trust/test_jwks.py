@@ -1,4 +1,4 @@
-"""The issuer's keys are fetched when needed, seldom otherwise, and only usable ones are used."""
+"""The issuer's keys are fetched only when needed, and only public signature keys are used."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class Answer:
 
 
 class Issuer:
-    """A scripted JWKS endpoint and a hand-moved clock."""
+    """A scripted JWKS endpoint and a manual clock."""
 
     def __init__(self, answer: Callable[[], Answer | Exception]) -> None:
         self.answer = answer
@@ -66,7 +66,7 @@ def kids(source: JwksKeys, kid: str | None) -> list[str | None]:
     return [key.kid for key in source.keys(kid)]
 
 
-def test_keys_are_fetched_once_and_used_until_they_are_old() -> None:
+def test_keys_are_fetched_once_and_cached() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a"), jwk(ec_key(), "b")))
     source = issuer.keys()
     for _ in range(5):
@@ -79,7 +79,7 @@ def test_keys_are_fetched_once_and_used_until_they_are_old() -> None:
     assert len(issuer.requests) == 2
 
 
-def test_a_rotated_key_is_found_by_asking_once_more() -> None:
+def test_a_rotated_key_is_found_by_another_request() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "old")))
     source = issuer.keys()
     kids(source, "old")
@@ -89,7 +89,7 @@ def test_a_rotated_key_is_found_by_asking_once_more() -> None:
     assert len(issuer.requests) == 2
 
 
-def test_invented_key_ids_do_not_make_us_hammer_the_issuer() -> None:
+def test_invented_key_ids_do_not_flood_the_issuer() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a")))
     source = issuer.keys()
     for second in range(60):
@@ -98,7 +98,7 @@ def test_invented_key_ids_do_not_make_us_hammer_the_issuer() -> None:
     assert len(issuer.requests) == 2
 
 
-def test_a_silent_issuer_leaves_the_keys_in_use_for_a_while() -> None:
+def test_cached_keys_are_used_while_the_issuer_is_unreachable_but_not_forever() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a")))
     source = issuer.keys()
     kids(source, "a")
@@ -113,7 +113,7 @@ def test_a_silent_issuer_leaves_the_keys_in_use_for_a_while() -> None:
     assert kids(source, "b") == ["b"]
 
 
-def test_a_silent_issuer_is_not_asked_with_every_request() -> None:
+def test_an_unreachable_issuer_is_not_requested_for_every_token() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a")))
     source = issuer.keys()
     kids(source, "a")
@@ -142,14 +142,14 @@ def test_a_silent_issuer_is_not_asked_with_every_request() -> None:
     ],
     ids=lambda answer: str(answer)[:40],
 )
-def test_without_keys_nobody_can_be_judged(answer: Answer | Exception) -> None:
+def test_a_failed_first_fetch_is_keys_unavailable(answer: Answer | Exception) -> None:
     issuer = Issuer(lambda: answer)
     with pytest.raises(KeysUnavailable):
         issuer.keys().keys("a")
     assert len(issuer.requests) == 1
 
 
-def test_an_issuer_that_comes_back_is_asked_at_once_while_there_are_no_keys() -> None:
+def test_a_failed_first_fetch_is_repeated_without_a_pause() -> None:
     issuer = Issuer(lambda: Answer(503))
     source = issuer.keys()
     with pytest.raises(KeysUnavailable):
@@ -181,14 +181,14 @@ PRIVATE = {**json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key())), "kid": "
         [],
     ],
 )
-def test_what_is_no_public_signature_key_is_passed_over(member: Any) -> None:
+def test_a_key_that_is_not_a_public_signature_key_is_ignored(member: Any) -> None:
     issuer = Issuer(key_set(member, jwk(rsa_key("good"), "good")))
     source = issuer.keys()
     assert kids(source, "a") == []
     assert kids(source, "good") == ["good"]
 
 
-def test_a_key_that_names_its_algorithm_is_used_with_no_other() -> None:
+def test_a_key_with_an_algorithm_is_used_with_no_other() -> None:
     issuer = Issuer(key_set(jwk(rsa_key(), "a", alg="RS256"), jwk(rsa_key(), "b"), jwk(ed_key(), "c")))
     source = issuer.keys()
     algorithms = {key.kid: key.algorithms for kid in "abc" for key in source.keys(kid)}
@@ -199,18 +199,18 @@ def test_a_key_that_names_its_algorithm_is_used_with_no_other() -> None:
     }
 
 
-def test_a_token_without_a_key_id_is_judged_by_the_only_key() -> None:
+def test_a_token_without_a_key_id_is_verified_with_the_only_key() -> None:
     assert kids(Issuer(key_set(jwk(rsa_key(), "a"))).keys(), None) == ["a"]
     assert kids(Issuer(key_set(jwk(rsa_key(), "a"), jwk(ec_key(), "b"))).keys(), None) == []
 
 
-def test_a_key_without_an_id_fits_any_token() -> None:
+def test_a_key_without_an_id_matches_any_token() -> None:
     assert kids(Issuer(key_set(jwk(rsa_key(), None), jwk(ec_key(), "b"))).keys(), "x") == [None]
 
 
 @contextmanager
 def served(body: bytes) -> Iterator[str]:
-    """A real issuer on loopback; `/moved` redirects to the keys."""
+    """Serve a key set on loopback; `/moved` redirects to it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -232,7 +232,7 @@ def served(body: bytes) -> Iterator[str]:
             thread.join()
 
 
-def test_keys_of_a_real_issuer_and_no_redirect_is_followed() -> None:
+def test_keys_are_fetched_over_http_and_no_redirect_is_followed() -> None:
     with served(key_set(jwk(rsa_key(), "a"))().body) as url:
         assert kids(JwksKeys(f"{url}/keys", get=https_get(5), clock=lambda: NOW), "a") == ["a"]
         with pytest.raises(KeysUnavailable, match="302"):

@@ -1,4 +1,4 @@
-"""Tokens prove a client by signature, issuer, audience, time and scope, each judged here."""
+"""Tokens are verified by signature, issuer, audience, times and scope."""
 
 import base64
 import traceback
@@ -32,7 +32,7 @@ MAKER = TokenMaker(rsa_key())
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_each_asymmetric_algorithm_is_taken_with_its_key(algorithm: str) -> None:
+def test_each_asymmetric_algorithm_is_accepted_with_its_key(algorithm: str) -> None:
     key = KEYS[algorithm]()
     maker = TokenMaker(key, algorithm)
     found = verifier(StaticKey(public_key(public_pem(key)))).verify(maker.bearer())
@@ -47,19 +47,19 @@ def test_each_asymmetric_algorithm_is_taken_with_its_key(algorithm: str) -> None
         ({"client_id": None, "sub": "s"}, "s"),
     ],
 )
-def test_the_client_is_named_by_the_first_claim_that_names_one(claims: dict[str, Any], client: str) -> None:
+def test_the_client_id_is_the_first_of_three_claims(claims: dict[str, Any], client: str) -> None:
     assert verifier().verify(MAKER.bearer(**claims)).client_id == client
 
 
 @pytest.mark.parametrize(
     "claims", [{"client_id": ""}, {"client_id": 7}, {"client_id": "a\nb"}, {"client_id": "x" * 257}]
 )
-def test_a_client_that_is_no_name_is_refused_and_no_other_claim_asked(claims: dict[str, Any]) -> None:
+def test_an_invalid_client_id_is_refused_without_reading_another_claim(claims: dict[str, Any]) -> None:
     with pytest.raises(Unauthorized):
         verifier().verify(MAKER.bearer(**claims))
 
 
-def test_a_token_that_names_nobody_is_refused() -> None:
+def test_a_token_without_a_client_id_is_refused() -> None:
     with pytest.raises(Unauthorized):
         verifier().verify(MAKER.bearer(client_id=None, sub=None))
 
@@ -74,7 +74,7 @@ def test_a_token_that_names_nobody_is_refused() -> None:
         {"scope": ["execute_tasks"]},
     ],
 )
-def test_the_scope_is_found_where_issuers_put_it(claims: dict[str, Any]) -> None:
+def test_scopes_are_read_from_every_usual_claim(claims: dict[str, Any]) -> None:
     assert "execute_tasks" in verifier().verify(MAKER.bearer(**claims)).scopes
 
 
@@ -90,7 +90,7 @@ def test_the_scope_is_found_where_issuers_put_it(claims: dict[str, Any]) -> None
         {"scope": [["execute_tasks"]]},
     ],
 )
-def test_a_good_token_without_the_scope_is_known_and_not_admitted(claims: dict[str, Any]) -> None:
+def test_a_valid_token_without_the_scope_is_forbidden(claims: dict[str, Any]) -> None:
     with pytest.raises(ScopeMissing, match="execute_tasks"):
         verifier().verify(MAKER.bearer(**claims))
 
@@ -121,7 +121,7 @@ SECONDS = timedelta(seconds=1)
     ],
     ids=str,
 )
-def test_a_claim_that_does_not_fit_is_refused(claims: dict[str, Any]) -> None:
+def test_an_invalid_claim_is_refused(claims: dict[str, Any]) -> None:
     with pytest.raises(Unauthorized):
         verifier().verify(MAKER.bearer(**claims))
 
@@ -139,12 +139,12 @@ def test_a_claim_that_does_not_fit_is_refused(claims: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_clocks_may_differ_a_little(claims: dict[str, Any]) -> None:
+def test_claims_are_accepted_within_the_leeway(claims: dict[str, Any]) -> None:
     assert verifier().verify(MAKER.bearer(**claims)).client_id == "polaris"
 
 
-def test_without_a_configured_audience_none_is_needed() -> None:
-    """Polaris' own broker puts none into its tokens, nor a key id."""
+def test_without_a_configured_audience_none_is_required() -> None:
+    """Polaris' token broker sets neither an audience nor a key id."""
     broker = TokenMaker(rsa_key(), kid=None)
     token = broker.bearer(aud=None, iss="https://issuer.test", client_id="root", scope="execute_tasks")
     assert verifier(audience=None).verify(token).client_id == "root"
@@ -164,14 +164,14 @@ def test_a_changed_payload_is_refused() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "", None, "HS256", "ES256", 5, ["RS256"]])
-def test_the_key_decides_the_algorithm_never_the_token(algorithm: Any) -> None:
+def test_the_algorithm_follows_from_the_key_not_from_the_token(algorithm: Any) -> None:
     token = unsigned(MAKER.claims, {"alg": algorithm, "typ": "JWT", "kid": "k1"})
     with pytest.raises(Unauthorized):
         verifier().verify(f"Bearer {token}")
 
 
 def test_the_public_key_cannot_be_used_as_a_secret() -> None:
-    """RFC 8725 §2.1: an HMAC over the public PEM, which the attacker knows."""
+    """An HMAC with the public key, which an attacker knows, is refused (RFC 8725, Section 2.1)."""
     pem = public_pem(rsa_key())
     algorithm = jwt.get_algorithm_by_name("HS256")
     signing_input = unsigned(MAKER.claims, {"alg": "HS256", "typ": "JWT"}).rpartition(".")[0]
@@ -180,7 +180,7 @@ def test_the_public_key_cannot_be_used_as_a_secret() -> None:
         verifier().verify(f"Bearer {signing_input}.{signature}")
 
 
-def test_a_short_rsa_key_proves_nothing() -> None:
+def test_a_signature_of_a_short_rsa_key_is_refused() -> None:
     weak = rsa_key("weak", 1024)
     with pytest.warns(jwt.InsecureKeyLengthWarning):
         token = TokenMaker(weak).bearer()
@@ -198,12 +198,12 @@ def test_a_header_without_a_bearer_token_is_refused(header: str | None) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_the_scheme_is_written_in_any_case(scheme: str) -> None:
+def test_the_scheme_is_case_insensitive(scheme: str) -> None:
     assert bearer_token(f"{scheme} a.b.c") == "a.b.c"
 
 
 @given(st.text(max_size=80) | st.binary(max_size=60).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
-def test_nonsense_is_unauthorized_and_nothing_else(text: str) -> None:
+def test_arbitrary_text_is_unauthorized(text: str) -> None:
     for token in (text, f"{text}.{text}.{text}", f"eyJhbGciOiJSUzI1NiJ9.{text}.{text}"):
         with pytest.raises(Unauthorized):
             verifier().verify(f"Bearer {token}")
@@ -215,16 +215,14 @@ def test_nonsense_is_unauthorized_and_nothing_else(text: str) -> None:
         st.none() | st.text() | st.integers() | st.lists(st.text()),
     )
 )
-def test_no_header_makes_a_wrong_signature_right(header: dict[str, Any]) -> None:
+def test_no_header_makes_a_wrong_signature_valid(header: dict[str, Any]) -> None:
     with pytest.raises(Unauthorized):
         verifier().verify(f"Bearer {unsigned(MAKER.claims, header, b'signature')}")
 
 
 @pytest.mark.parametrize("maker", [TokenMaker(rsa_key("other")), TokenMaker(ec_key(), "ES256")])
 @pytest.mark.parametrize("claims", [{}, {"iss": "x"}, {"exp": 0}, {"scope": "s"}])
-def test_a_refusal_shows_nothing_of_the_token_and_says_one_word_to_the_caller(
-    maker: TokenMaker, claims: dict[str, Any]
-) -> None:
+def test_a_refusal_does_not_quote_the_token(maker: TokenMaker, claims: dict[str, Any]) -> None:
     token = maker.token(**claims)
     with pytest.raises(Unauthorized) as refused:
         verifier().verify(f"Bearer {token}")
@@ -234,6 +232,6 @@ def test_a_refusal_shows_nothing_of_the_token_and_says_one_word_to_the_caller(
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"])
-def test_a_key_that_is_none_is_an_error_at_the_start(text: str) -> None:
+def test_an_invalid_public_key_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="public key in PEM"):
         public_key(text)
