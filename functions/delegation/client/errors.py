@@ -58,7 +58,7 @@ class IdempotencyWindowExpired(DelegationClientError):
     """No retry with `key` had an outcome within the advertised `lifetime`; `last` is the last one's error.
 
     Check the task before sending the request again: that could start the operation a second time (Idempotency-Key
-    proposal, Client-Side Changes).
+    proposal, Client-Side Changes (Polaris & Iceberg Integrations)).
     """
 
     code = "IDEMPOTENCY_WINDOW_EXPIRED"
@@ -187,7 +187,7 @@ _BY_STATUS: dict[int, type[ErrorAnswer]] = {
 
 
 def error_for(answer: HttpError) -> ErrorAnswer:
-    """Return the error class that fits an answer's `status`, HTTP status and `error_code`."""
+    """Return the error for an answer by its `status`, HTTP status and `error_code`."""
     if answer.status == FAILED_TERMINAL:
         return TaskFailed(answer)
     if answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS:

@@ -29,7 +29,7 @@ class TaskExecutor(Protocol):
     def execute_purge_task(
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
     ) -> TaskSuccessResponse:
-        """Purge a table, then drop it from the catalog; after an error the table is still in the catalog."""
+        """Purge a table, then drop it from the catalog; after an error it may still be in the catalog."""
         ...
 
 

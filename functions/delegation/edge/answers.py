@@ -33,7 +33,7 @@ CONFLICT: Final = frozenset({
     "UNSUPPORTED_LOCATION",
     "VERSIONED_BUCKET",
 })  # fmt: skip
-"""Error codes answered with 409: a guard refused the purge, or a user cancelled it; no file is deleted."""
+"""Error codes answered with 409: a guard refused the purge, or a user cancelled it."""
 BAD_GATEWAY: Final = frozenset({
     "CREDENTIALS_UNAVAILABLE",
     "CREDENTIAL_VENDING_FAILED",

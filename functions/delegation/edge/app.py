@@ -62,7 +62,7 @@ def _add_routes(app: APIGatewayRestResolver, routes: Routes) -> None:
 
 
 def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> None:
-    """Answer every error with an ErrorResponse; one that is no DelegationError is logged as a bug."""
+    """Answer every error with an ErrorResponse; one that is not a DelegationError is logged as a bug."""
 
     def answer(error: Exception, record: Callable[..., None]) -> Response[str]:
         problem = problem_of(error)

@@ -50,7 +50,7 @@ class UnsupportedMediaType(EdgeError):
 
 
 class RealmMismatch(EdgeError):
-    """The request names another realm than the deployment's (Delegation Service, Initial One-To-One Deployment)."""
+    """The request names another realm (Delegation Service proposal, Polaris to Delegation Service Relationship)."""
 
     code = "REALM_MISMATCH"
 

@@ -110,7 +110,7 @@ class Routes:
         return Served(200, render_json(shown(task.public())), {})
 
     def config(self, event: Event) -> Served:
-        """Return the configuration (Idempotency-Key proposal, Example getConfig response; Iceberg's CatalogConfig)."""
+        """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
         _caller_of(event)
         lifetime = _iso_8601(self.deps.idempotency_lifetime)
         body = {

@@ -157,7 +157,7 @@ class Submissions:
         return TablePurge(**{**dict(request), "realm": self.realm, "table": table})
 
     def _run_or_hand_over(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
-        """Run a small purge here and hand over any other; after an error the task is retried when its lease ends."""
+        """Run a small purge here and hand over any other; after an error the sweeper dispatches the task."""
         try:
             held = self.tasks.acquire(
                 task.task_id, owner, lambda now: Lease.until(deadline + _LEASE_AFTER_DEADLINE, now), task=task

@@ -111,7 +111,7 @@ class PolarisClient:
             raise _error(response)
 
     def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
-        """Yield the entries of a listing; a server without pagination ignores the token and returns them all."""
+        """Yield the entries of a listing; the empty token requests pages, which a server need not support."""
         token = ""
         while True:
             body = self._get(path, {**params, "pageToken": token, "pageSize": str(_PAGE_SIZE)})

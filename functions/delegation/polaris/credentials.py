@@ -67,8 +67,8 @@ class VendedCredentials:
     """The credentials of one table, loaded again before they expire; thread-safe.
 
     One thread at a time calls `load`; meanwhile the others use the current credential if it is valid, and wait
-    otherwise. PolarisUnavailable is raised only once the current credential has expired; until then the load is retried
-    later. Other errors of `load` are raised at once.
+    otherwise. After PolarisUnavailable a valid credential stays in use and the load is retried later; any other error
+    of `load` is raised.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class VendedCredentials:
         return self._checked(uri)
 
     def replace(self, uri: str, refused: S3Credential) -> S3Credential:
-        """Return a credential for `uri` other than `refused`, which the store refused; loads once per refused one."""
+        """Return a credential for `uri` after the store refused `refused`; loads at most once per refused one."""
         with self._lock:
             usable = self._usable(uri, self._clock())
             if usable is None or usable == refused:

@@ -15,7 +15,7 @@ from delegation.polaris.transport import Transport
 DEFAULT_SCOPE = "PRINCIPAL_ROLE:ALL"
 
 # `expires_in` is optional (RFC 6749, Section 5.1); without it a token is replaced well before the usual hour.
-_UNSTATED_LIFETIME = timedelta(minutes=5)
+_DEFAULT_LIFETIME = timedelta(minutes=5)
 _LONGEST_LIFETIME_SECONDS = 86_400
 _LONGEST_MARGIN = timedelta(minutes=1)
 _REFUSALS: dict[str, type[PolarisError]] = {
@@ -129,7 +129,7 @@ def _token_of(body: dict[str, object], requested_at: datetime) -> _CachedToken:
     token, lifetime = body.get("access_token"), body.get("expires_in")
     if not isinstance(token, str) or not token:
         raise PolarisUnexpectedAnswer("Polaris' token endpoint answered without an access_token", status=200)
-    life = _UNSTATED_LIFETIME
+    life = _DEFAULT_LIFETIME
     if isinstance(lifetime, int) and lifetime > 0:
         life = timedelta(seconds=min(lifetime, _LONGEST_LIFETIME_SECONDS))
     return _CachedToken(token, requested_at + life - min(_LONGEST_MARGIN, life / 10))
