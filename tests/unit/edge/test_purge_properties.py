@@ -31,7 +31,7 @@ STRICT = {
     "dry-run": "false",
     "skipTrash": "true",
 }
-UNKNOWN = {"colour": "blue", "Outside": "delete", "dry_run": "true"}
+UNKNOWN = {"color": "blue", "Outside": "delete", "dry_run": "true"}
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_stricter_settings_also_apply_to_tasks_accepted_before(world: World) -> 
     assert set(world.lake.uris()) == before
 
 
-@pytest.mark.parametrize("other", [{}, {"outside": "keep"}, {"colour": "red"}])
+@pytest.mark.parametrize("other", [{}, {"outside": "keep"}, {"color": "red"}])
 def test_a_request_with_other_properties_does_not_attach_to_a_purge(world: World, other: dict[str, str]) -> None:
     first = world.submit(world.body("orders", outside="refuse"))
     assert world.submit(world.body("orders", outside="refuse")).task_id == first.task_id
