@@ -30,7 +30,7 @@ _NOT_TAKEN: Final = frozenset({
     "ThrottlingException",
     "TransactionConflictException",
 })  # fmt: skip
-_IN_PROGRESS: Final = "TransactionInProgressException"
+_MAYBE_APPLIED: Final = frozenset({"InternalServerError", "ServiceUnavailable", "TransactionInProgressException"})
 _NOT_TAKEN_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
 _NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, CredentialRetrievalError)
 """The last: what hands out the role's credentials did not answer, and they are needed to sign."""
@@ -81,74 +81,58 @@ class DynamoDbCalls:
 
     def repeatable(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """A read, or a write that does no more when done twice."""
-        failure: Exception | None = None
-        for attempt in range(self.tries):
-            self.wait(attempt)
-            try:
-                answer: dict[str, Any] = getattr(self.client, operation)(**arguments)
-            except ClientError as error:
-                failure = error
-                if not _worth_another_try(error):
-                    break
-            except (*_NOT_SENT, *_UNREACHABLE) as error:
-                failure = error
-            else:
-                return answer
-        raise self.unavailable(f"{operation} failed: {_reason(failure)}") from failure
+        answer: dict[str, Any] = self._repeat(
+            lambda: getattr(self.client, operation)(**arguments), operation, is_conditional=False
+        )
+        return answer
 
     def conditional(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
         """A write on a condition, repeated only while it certainly was not taken: None if it was applied.
 
         Otherwise the row that refused it, empty if there is none; `unknown` at the first answer that leaves it open.
         """
-        failure: Exception | None = None
-        for attempt in range(self.tries):
-            self.wait(attempt)
-            try:
-                getattr(self.client, operation)(**arguments)
-            except ClientError as error:
-                if _is_refusal(error):
-                    return _reasons(error)[0]["Item"] or {}
-                if _maybe_applied(error):
-                    raise self.unknown(f"{operation} was answered {_code(error)}") from error
-                failure = error
-                if not _worth_another_try(error):
-                    break
-            except _NOT_SENT as error:
-                failure = error
-            except _UNREACHABLE as error:
-                raise self.unknown(f"{operation} got no answer: {type(error).__name__}") from error
-            else:
-                return None
-        raise self.unavailable(f"{operation} was not taken: {_reason(failure)}") from failure
+        try:
+            self._repeat(lambda: getattr(self.client, operation)(**arguments), operation, repeats_unclear=False)
+        except ClientError as refused:
+            return _reasons(refused)[0]["Item"] or {}
+        return None
 
     def write(self, call: Callable[[], object]) -> Sequence[Mapping[str, Any]]:
         """A write on conditions that its items can be recognised by, for they hold a nonce: repeated also when unclear.
 
         The answer is empty if it was applied, else one cancellation reason an action.
         """
-        unclear = False
+        try:
+            self._repeat(call, "a write")
+        except ClientError as refused:
+            return _reasons(refused)
+        return ()
+
+    def _repeat(
+        self, call: Callable[[], Any], name: str, *, is_conditional: bool = True, repeats_unclear: bool = True
+    ) -> Any:
+        """Raises ClientError only for a condition that failed."""
         failure: Exception | None = None
+        unclear = False
         for attempt in range(self.tries):
             self.wait(attempt)
             try:
-                call()
+                return call()
             except ClientError as error:
-                if _is_refusal(error):
-                    return _reasons(error)
-                unclear = unclear or _maybe_applied(error)
-                failure = error
+                if is_conditional and _is_refusal(error):
+                    raise
+                failure, unclear = error, unclear or _maybe_applied(error)
                 if not _worth_another_try(error):
                     break
             except _NOT_SENT as error:
                 failure = error
             except _UNREACHABLE as error:
                 failure, unclear = error, True
-            else:
-                return ()
-        if unclear:
-            raise self.unknown(f"a write got no clear answer: {_reason(failure)}") from failure
-        raise self.unavailable(f"a write was not taken: {_reason(failure)}") from failure
+            if unclear and not repeats_unclear:
+                break
+        if unclear and is_conditional:
+            raise self.unknown(f"{name} got no clear answer: {_reason(failure)}") from failure
+        raise self.unavailable(f"{name} failed: {_reason(failure)}") from failure
 
     def wait(self, attempt: int) -> None:
         """Wait before try number `attempt`, not at all before the first."""
@@ -165,10 +149,7 @@ def _code(error: ClientError) -> str:
 
 
 def _is_refusal(error: ClientError) -> bool:
-    if _code(error) == "ConditionalCheckFailedException":
-        return True
-    reasons = error.response.get("CancellationReasons", [])
-    return _code(error) == "TransactionCanceledException" and any(r.get("Code") == REFUSED for r in reasons)
+    return any(reason.get("Code") == REFUSED for reason in _reasons(error))
 
 
 def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:
@@ -179,16 +160,12 @@ def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:
 
 
 def _maybe_applied(error: ClientError) -> bool:
-    return _is_server_error(error) or _code(error) == _IN_PROGRESS
+    # By status too: what stands before DynamoDB answers 502 to 504 with codes of its own.
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= 500 or _code(error) in _MAYBE_APPLIED
 
 
 def _worth_another_try(error: ClientError) -> bool:
     if _code(error) != "TransactionCanceledException":
         return _maybe_applied(error) or _code(error) in _NOT_TAKEN
-    return any(reason.get("Code") in _NOT_TAKEN_REASONS for reason in error.response.get("CancellationReasons", []))
-
-
-def _is_server_error(error: ClientError) -> bool:
-    # By status too: what stands before DynamoDB answers 502 to 504 with codes of its own.
-    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return status >= 500 or _code(error) in {"InternalServerError", "ServiceUnavailable"}
+    return any(reason.get("Code") in _NOT_TAKEN_REASONS for reason in _reasons(error))

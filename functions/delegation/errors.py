@@ -1,19 +1,4 @@
-"""The root of every error this service raises on purpose.
-
-DelegationError
-├── GuardRefused      a guard stopped the operation; each room defines its own
-├── ObjectStoreError  storage/base
-├── IcebergError      iceberg/errors
-├── WorksetError      worksets/errors
-├── PurgeError        operations/purge/errors
-├── TaskError         tasks/errors
-├── IdempotencyError  idempotency/errors
-├── PolarisError      polaris/errors
-├── PersistenceError  persistence/errors
-└── EdgeError         edge/errors
-
-Classes are split by what the caller can do next, never by where they were raised.
-"""
+"""The root of every error this service raises on purpose; subclasses differ in what the caller can do next."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -6,12 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, TypeAdapter, ValidationError
 
-
-def _in_utc(value: datetime) -> datetime:
-    return value.astimezone(UTC)
-
-
-Timestamp = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+Timestamp = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 """An aware datetime, kept in UTC; a naive one is refused."""
 
 
@@ -28,14 +23,15 @@ _LONGEST: Final = timedelta(days=3650)
 
 def parse_duration(text: str) -> timedelta:
     """A duration up to ten years, like `30s`, `5m`, `1h`, `500ms` or in ISO 8601 (`PT1H`); ValueError otherwise."""
-    if match := _SHORT.fullmatch(text.strip()):
+    text = text.strip()
+    if match := _SHORT.fullmatch(text):
         try:
             parsed = timedelta(**{_UNITS[match[2]]: int(match[1])})
         except OverflowError as error:
             raise ValueError(f"{text!r} is longer than any duration") from error
-    elif text.strip().upper().startswith("P"):
+    elif text.upper().startswith("P"):
         try:
-            parsed = _ISO_8601.validate_python(text.strip().upper())
+            parsed = _ISO_8601.validate_python(text.upper())
         except ValidationError as error:
             raise ValueError(f"{text!r} is not an ISO 8601 duration") from error
     else:

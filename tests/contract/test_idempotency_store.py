@@ -10,7 +10,7 @@ from delegation.idempotency import record as records
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.record import Record, Scope, State, StoredAnswer
-from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite
+from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite, start_expiry
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
@@ -159,8 +159,7 @@ def test_only_expired_records_are_removed(stores: Stores) -> None:
     scopes = [Scope("polaris", "POLARIS", "POST", "/v1/tasks", f"key-{n}") for n in range(5)]
     kept = [idempotency.put(RecordWrite(bound_to(scope))) for scope in scopes]
     for record in kept[:3]:
-        expiring = records.start_expiry(record, NOW, lifetime=lifetime, nonce=nonce())
-        idempotency.put(RecordWrite(expiring, replaces=record))
+        assert start_expiry(idempotency, record, NOW, lifetime=lifetime, nonce=nonce())
     assert {record.scope for record in unexpiring(idempotency)} == {scope.id for scope in scopes[3:]}
     assert idempotency.remove_expired(NOW + lifetime - timedelta(seconds=1), 10) == 0
     assert idempotency.remove_expired(NOW + lifetime, 2) == 2

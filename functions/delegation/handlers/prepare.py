@@ -1,6 +1,7 @@
 """Chooses the engine from the manifest lists' own counts."""
 
 from delegation.handlers.steps_runtime import step_handler
+from delegation.orchestration.steps import Steps
 from delegation.wiring.work import steps_with_behaviors
 
-handler = step_handler("prepare", steps_with_behaviors, lambda steps, step, deadline: steps.prepare(step, deadline))
+handler = step_handler("prepare", steps_with_behaviors, Steps.prepare)

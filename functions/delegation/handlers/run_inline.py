@@ -1,8 +1,7 @@
 """Purges a small table in this invocation."""
 
 from delegation.handlers.steps_runtime import step_handler
+from delegation.orchestration.steps import Steps
 from delegation.wiring.work import steps_with_behaviors
 
-handler = step_handler(
-    "run_inline", steps_with_behaviors, lambda steps, step, deadline: steps.run_inline(step, deadline)
-)
+handler = step_handler("run_inline", steps_with_behaviors, Steps.run_inline)

@@ -14,7 +14,8 @@ from delegation.tasks.errors import TaskError
 from delegation.tasks.life.transitions import DISPATCH_FAILED, LOST
 from delegation.tasks.work.maintenance import ensure_submitted
 from delegation.timestamps import utc_now
-from delegation.wiring.sweeper import DeployedTasks, store_maintenance, swept_tasks
+from delegation.wiring.deployment import DeployedTasks
+from delegation.wiring.maintenance import store_maintenance, swept_tasks
 
 logger: Final = Logger()
 metrics: Final = Metrics()

@@ -40,13 +40,12 @@ class DynamoDbIdempotencyStore:
         try:
             reasons = dynamodb.write(lambda: dynamodb.client.put_item(**put))
         except OutcomeUnknown:
-            stored = self.get(write.record.scope)
-            if stored is None or stored.nonce != write.record.nonce:
+            if not _is_applied(write, self.get(write.record.scope)):
                 raise
-            return stored
+            return write.record
         if reasons:
             item = reasons[0].get("Item")
-            self._check_own(write, from_item(item) if item else None)
+            _require_own(write, from_item(item) if item else None)
         return write.record
 
     def accept(self, change: TaskChange, write: RecordWrite) -> Task:
@@ -54,10 +53,9 @@ class DynamoDbIdempotencyStore:
         try:
             return self._tasks.transact(change, [self._action(write)], token=write.record.nonce)
         except CompanionRefused as refused:
-            self._check_own(write, refused.item)
+            _require_own(write, refused.item)
         except OutcomeUnknown:
-            stored = self.get(write.record.scope)
-            if stored is None or stored.nonce != write.record.nonce:
+            if not _is_applied(write, self.get(write.record.scope)):
                 raise
         accepted = self._tasks.get(write.record.task_id)
         if accepted is None:
@@ -107,13 +105,6 @@ class DynamoDbIdempotencyStore:
             )
         )
 
-    @staticmethod
-    def _check_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:
-        """Pass if what refused the write is the write itself, applied by an earlier try; RecordConflict otherwise."""
-        stored = _record_of(item) if item else None
-        if stored is None or stored.nonce != write.record.nonce:
-            raise RecordConflict(stored)
-
     def _action(self, write: RecordWrite) -> Action:
         put: dict[str, Any] = {
             "TableName": self._table,
@@ -128,18 +119,22 @@ class DynamoDbIdempotencyStore:
         return {"Put": put}
 
 
+def _is_applied(write: RecordWrite, stored: Record | None) -> bool:
+    return stored is not None and stored.nonce == write.record.nonce
+
+
+def _require_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:
+    """Pass if what refused the write is the write itself, applied by an earlier try; RecordConflict otherwise."""
+    stored = _record_of(item) if item else None
+    if not _is_applied(write, stored):
+        raise RecordConflict(stored)
+
+
 def _item_of(record: Record) -> dict[str, Any]:
-    item: dict[str, Any] = {}
-    for name, value in record:
-        if value is None:
-            continue
-        if name == "expires_at":
-            item[name] = int(value.timestamp())
-        elif isinstance(value, datetime):
-            item[name] = isoformat(value)
-        else:
-            item[name] = value
-    return item
+    item = {name: isoformat(value) if isinstance(value, datetime) else value for name, value in record}
+    if record.expires_at is not None:
+        item["expires_at"] = int(record.expires_at.timestamp())
+    return {name: value for name, value in item.items() if value is not None}
 
 
 def _record_of(item: Mapping[str, Any]) -> Record:

@@ -1,11 +1,4 @@
-"""What a request can meet besides its own outcome.
-
-IdempotencyError
-├── RequestInProgress     the same request is being worked on; repeat it later unchanged
-├── KeyConflict           the key was used with another payload; use a new key
-├── TaskConflict          a live task of this id has another purpose; wait until it is over
-└── RecordConflict        another writer touched the record; read again and decide again
-"""
+"""What a request can meet besides its own outcome."""
 
 from typing import TYPE_CHECKING, ClassVar
 

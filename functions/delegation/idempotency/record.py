@@ -1,7 +1,7 @@
 """An idempotency record and what it means for a repeated request: values in, a verdict out."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -103,11 +103,7 @@ def bind(
     """A record that binds a key to a task's current version; FINALIZED if the answer is known already."""
     return Record(
         scope=scope.id,
-        caller=scope.caller,
-        realm_id=scope.realm_id,
-        method=scope.method,
-        resource_path=scope.resource_path,
-        idempotency_key=scope.idempotency_key,
+        **asdict(scope),
         payload_hash=payload_hash,
         state=State.FINALIZED if answer else State.IN_PROGRESS,
         task_id=task.task_id,
@@ -132,11 +128,6 @@ def finalize(record: Record, answer: StoredAnswer, now: datetime, *, lifetime: t
             "nonce": nonce,
         }
     )
-
-
-def start_expiry(record: Record, now: datetime, *, lifetime: timedelta, nonce: str) -> Record:
-    """A FINALIZED record whose task is terminal: its lifetime begins."""
-    return record.model_copy(update={"updated_at": now, "expires_at": now + lifetime, "nonce": nonce})
 
 
 class KeyState(StrEnum):

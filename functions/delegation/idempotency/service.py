@@ -9,7 +9,7 @@ from typing import Final
 from delegation.idempotency import record as records
 from delegation.idempotency.errors import KeyConflict, RecordConflict, RequestInProgress, TaskConflict
 from delegation.idempotency.record import KeyState, Record, Scope, StoredAnswer
-from delegation.idempotency.store import IdempotencyStore, RecordWrite
+from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, TaskChange, TaskStore
@@ -92,9 +92,7 @@ class Acceptance:
 
         Raises KeyConflict and RequestInProgress.
         """
-        if scope is None:
-            return None
-        settled = self._settle(self._store.get(scope.id), payload_hash, answer_of)
+        settled = self._settle(scope, payload_hash, answer_of)
         return settled if isinstance(settled, Replayed) else None
 
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
@@ -104,12 +102,9 @@ class Acceptance:
         half done: key and task are written together or not at all.
         """
         for _ in range(_RACES):
-            replaces: Record | None = None
-            if request.scope is not None:
-                found = self._settle(self._store.get(request.scope.id), request.payload_hash, request.answer_of)
-                if isinstance(found, Replayed):
-                    return found
-                replaces = found
+            replaces = self._settle(request.scope, request.payload_hash, request.answer_of)
+            if isinstance(replaces, Replayed):
+                return replaces
             change, submitted = self._change(request)
             try:
                 return self._write(request, change, replaces, submitted=submitted)
@@ -117,9 +112,9 @@ class Acceptance:
                 continue
         raise StoreUnavailable(f"task {request.first.task_id} kept changing; nothing was written")
 
-    def outcome(self, task_id: str, bound_version: int, *, head: Task | None = None) -> Task | None:
+    def outcome(self, task_id: str, bound_version: int) -> Task | None:
         """The first terminal version of a task from `bound_version` on, None while there is none."""
-        return first_outcome(self._tasks, task_id, bound_version, head=head)
+        return first_outcome(self._tasks, task_id, bound_version)
 
     def conclude(self, accepted: Accepted, outcome: Task, answer_of: Callable[[Task], StoredAnswer]) -> StoredAnswer:
         """The answer of a synchronous request's outcome, stored unless it is a 5xx; whoever stores it first decides."""
@@ -129,9 +124,10 @@ class Acceptance:
         return self._finalize(accepted.record, answer)
 
     def _settle(
-        self, record: Record | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
+        self, scope: Scope | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
     ) -> Replayed | Record | None:
         """The replay of a record, or the record that the request may replace (None: there is none)."""
+        record = self._store.get(scope.id) if scope else None
         outcome: StoredAnswer | None = None
         if record is not None and record.state is records.State.IN_PROGRESS:
             terminal = self.outcome(record.task_id, record.bound_version)
@@ -155,19 +151,11 @@ class Acceptance:
             return self._store.put(RecordWrite(final, replaces=record)).answer or answer
         except RecordConflict as conflict:
             stored = conflict.stored
-            same = stored is not None and stored.payload_hash == record.payload_hash and stored.answer is not None
-            return stored.answer if same and stored and stored.answer else answer
+            return (stored.answer if stored and stored.payload_hash == record.payload_hash else None) or answer
 
     def _start_expiry(self, record: Record) -> None:
-        if record.expires_at is not None:
-            return
-        if self.outcome(record.task_id, record.bound_version) is None:
-            return
-        expiring = records.start_expiry(record, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
-        try:
-            self._store.put(RecordWrite(expiring, replaces=record))
-        except RecordConflict:
-            return  # another reader began its lifetime: the same answer stands
+        if record.expires_at is None and self.outcome(record.task_id, record.bound_version) is not None:
+            start_expiry(self._store, record, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
 
     def _change(self, request: IdempotentRequest) -> tuple[TaskChange, bool]:
         head = self._tasks.get(request.first.task_id)

@@ -1,9 +1,10 @@
 """The seam between idempotency records and their store, which joins them to tasks in one transaction."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
+from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import Record
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import TaskChange
@@ -49,3 +50,13 @@ class IdempotencyStore(Protocol):
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         """Remove at most `limit` records that have expired at `now`, each only if it still has; how many were."""
+
+
+def start_expiry(store: IdempotencyStore, record: Record, now: datetime, *, lifetime: timedelta, nonce: str) -> bool:
+    """Whether this call began the lifetime of a record whose task is terminal; another writer's wins."""
+    expiring = record.model_copy(update={"updated_at": now, "expires_at": now + lifetime, "nonce": nonce})
+    try:
+        store.put(RecordWrite(expiring, replaces=record))
+    except RecordConflict:
+        return False
+    return True

@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from delegation.idempotency import record as records
-from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import Record
-from delegation.idempotency.store import IdempotencyStore, RecordWrite
+from delegation.idempotency.store import IdempotencyStore, start_expiry
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.history import first_outcome
@@ -50,9 +48,4 @@ class RecordUpkeep:
         head = self._tasks.get(record.task_id)
         if head is not None and first_outcome(self._tasks, record.task_id, record.bound_version, head=head) is None:
             return False
-        expiring = records.start_expiry(record, now, lifetime=self._lifetime, nonce=self._nonce())
-        try:
-            self._store.put(RecordWrite(expiring, replaces=record))
-        except RecordConflict:
-            return False
-        return True
+        return start_expiry(self._store, record, now, lifetime=self._lifetime, nonce=self._nonce())

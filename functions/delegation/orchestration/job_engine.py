@@ -9,7 +9,7 @@ from typing import Any, Final
 from delegation.orchestration.job_runs import ExternalJobRuns, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
-from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
@@ -31,9 +31,8 @@ class JobEngine:
     ) -> None:
         """`wait` is for seconds, or until the event is set."""
         self._tasks = tasks
-        self._outside = ExternalJobRuns(
-            jobs
-        )  # not those of `tasks`, which may rest: a stopping worker asks once and now
+        # Not those of `tasks`, which may rest: a stopping worker asks once and now.
+        self._job_runs = ExternalJobRuns(jobs)
         self._steps = Steps(tasks, frozenset(), jobs=jobs)
         self._wait = wait or threading.Event.wait
 
@@ -72,10 +71,7 @@ class JobEngine:
     def _hand_over(self, step: Step) -> Task:
         """End the job; while one cannot be reached the task is kept, and who finds it lost ends the job first."""
         task = self._tasks.get(step.task_id)
-        if not task.is_held or task.attempt_count != step.attempt or not self._outside.end(task):
+        if not task.is_held or task.attempt_count != step.attempt or not self._job_runs.end(task):
             return task
         error = AttemptError(HANDED_OVER, "the worker stops; the next attempt goes on", ErrorClass.HANDED_OVER)
-        try:
-            return self._tasks.give_back(step.task_id, step.attempt, error)
-        except LeaseLost:
-            return self._tasks.get(step.task_id)
+        return self._steps.give_back(step, error)

@@ -15,12 +15,16 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.work.external_jobs import INLINE
 
 logger = logging.getLogger(__name__)
-WAITING: Final = frozenset({"SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"})
-ENDED: Final = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
-_ENDING: Final = frozenset({"CANCELLING", *ENDED})
+_WAITING: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED")
+_ACTIVE: Final = (*_WAITING, "RUNNING", "CANCELLING")
+_REFUSALS: Final = frozenset({
+    "AccessDeniedException",
+    "ConflictException",
+    "ResourceNotFoundException",
+    "ValidationException",
+})  # fmt: skip
 _UNSETTLED: Final = frozenset({"CREATING", "STOPPING"})
 """States in which an application takes no job but will again (EMR Serverless user guide, "Application states")."""
-_ACTIVE: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING")
 
 
 class JobServiceUnavailable(DelegationError):
@@ -49,12 +53,12 @@ class JobRun:
     @property
     def is_waiting(self) -> bool:
         """Whether it has not started yet."""
-        return self.state in WAITING
+        return self.state in _WAITING
 
     @property
     def has_ended(self) -> bool:
         """Whether it is over, however it ended."""
-        return self.state in ENDED
+        return self.state in {"SUCCESS", "FAILED", "CANCELLED"}
 
 
 class JobService(Protocol):
@@ -94,21 +98,22 @@ class EmrServerless:
 
     def start(self, name: str, arguments: Sequence[str]) -> str:
         """See JobService.start."""
-        if self._configuration is None:
+        configuration = self._configuration
+        if configuration is None:
             raise JobRefused("this function is not configured to start job runs")
         driver = {
-            "entryPoint": self._configuration.entry_point,
+            "entryPoint": configuration.entry_point,
             "entryPointArguments": list(arguments),
-            "sparkSubmitParameters": self._configuration.spark_parameters,
+            "sparkSubmitParameters": configuration.spark_parameters,
         }
         try:
             answer = self._call(
                 "start_job_run",
                 clientToken=name,
                 name=name,
-                executionRoleArn=self._configuration.role_arn,
+                executionRoleArn=configuration.role_arn,
                 jobDriver={"sparkSubmit": driver},
-                executionTimeoutMinutes=self._configuration.timeout_minutes,
+                executionTimeoutMinutes=configuration.timeout_minutes,
             )
         except JobRefused as refused:
             state = self._application_state()
@@ -155,21 +160,15 @@ class EmrServerless:
 
     def _is_ending(self, run_id: str) -> bool:
         run = self.get(run_id)
-        return run is None or run.state in _ENDING
+        return run is None or run.has_ended or run.state == "CANCELLING"
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = getattr(self._client, operation)(applicationId=self._application_id, **arguments)
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            if code in {
-                "ValidationException",
-                "ResourceNotFoundException",
-                "AccessDeniedException",
-                "ConflictException",
-            }:
-                raise JobRefused(f"EMR Serverless answered {code} to {operation}") from error
-            raise JobServiceUnavailable(f"EMR Serverless answered {code} to {operation}") from error
+            kind = JobRefused if code in _REFUSALS else JobServiceUnavailable
+            raise kind(f"EMR Serverless answered {code} to {operation}") from error
         except (HTTPClientError, BotoConnectionError) as error:
             raise JobServiceUnavailable(f"EMR Serverless: {type(error).__name__}") from error
         return answer

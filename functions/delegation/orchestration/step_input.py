@@ -52,14 +52,8 @@ class Step:
 
     def to(self, following: str, **more: Any) -> dict[str, Any]:
         """The answer that makes the state machine go on with `following`."""
-        return {
-            "task_id": self.task_id,
-            "n": self.n,
-            "attempt": self.attempt,
-            "turn": self.turn,
-            "next": following,
-            **more,
-        }
+        state = {"task_id": self.task_id, "n": self.n, "attempt": self.attempt, "turn": self.turn}
+        return {**state, "next": following, **more}
 
 
 def execution_name(task_id: str, n: int) -> str:

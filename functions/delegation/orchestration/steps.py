@@ -85,7 +85,7 @@ class Steps:
             return step.to("stop")
         if task.lease_owner == step.execution:
             return replace(step, attempt=task.attempt_count).to("prepare")
-        return self._waiting_or(step, task, "stop")
+        return self._wait_or_stop(step, task)
 
     def prepare(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Choose the engine; an attempt that fails here is given back by the behavior."""
@@ -126,7 +126,7 @@ class Steps:
             self._end_own(step)
             return step.to("complete")
         except JobRefused as refused:
-            self._give_back(step, AttemptError(refused.code, str(refused), ErrorClass.PERMANENT))
+            self.give_back(step, AttemptError(refused.code, str(refused), ErrorClass.PERMANENT))
             return step.to("complete")
         return step.to("heartbeat", wait_seconds=_SHORTEST_WAIT)
 
@@ -166,12 +166,11 @@ class Steps:
 
     def complete(self, step: Step) -> dict[str, Any]:
         """Read the attempt's outcome; one that ended without any is given back."""
-        try:
-            task = self._tasks.get(step.task_id)
-        except TaskNotFound:
+        task = self._tasks.find(step.task_id)
+        if task is None:
             return step.to("stop")
         if task.is_held and task.attempt_count == step.attempt:
-            task = self._give_back(step, self._why_it_ended(task))
+            task = self.give_back(step, self._why_it_ended(task))
         match task.status:
             case Status.SUCCESS:
                 return step.to("succeeded")
@@ -182,22 +181,21 @@ class Steps:
             case Status.RETRY_SCHEDULED if task.attempt_count % ATTEMPTS_AN_EXECUTION == 0:
                 return step.to("stop")
             case _:
-                return self._waiting_or(step, task, "stop")
+                return self._wait_or_stop(step, task)
 
     def make_due(self, step: Step) -> dict[str, Any]:
         """Give the task back if this execution still holds it, so that the sweeper finds it due.
 
         Raises JobServiceUnavailable while its job cannot be ended; at last the lease runs out, and the sweeper ends it.
         """
-        try:
-            task = self._tasks.get(step.task_id)
-        except TaskNotFound:
+        task = self._tasks.find(step.task_id)
+        if task is None:
             return step.to("stop")
         if task.is_held and task.lease_owner == step.execution:
             if not self._tasks.end_external_jobs(task):
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} may go on")
             error = AttemptError("EXECUTION_INTERRUPTED", "a step of the state machine failed", ErrorClass.TRANSIENT)
-            self._give_back(replace(step, attempt=task.attempt_count), error)
+            self.give_back(replace(step, attempt=task.attempt_count), error)
         return step.to("due")
 
     def _end_own(self, step: Step) -> None:
@@ -245,7 +243,8 @@ class Steps:
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.lease.lost_timeout, now)
 
-    def _give_back(self, step: Step, error: AttemptError) -> Task:
+    def give_back(self, step: Step, error: AttemptError) -> Task:
+        """Return the step's attempt; the task as it is then, also when another process has it."""
         try:
             return self._tasks.give_back(step.task_id, step.attempt, error)
         except LeaseLost:
@@ -259,18 +258,15 @@ class Steps:
         return AttemptError("JOB_FAILED", text, ErrorClass.TRANSIENT)
 
     @staticmethod
-    def _waiting_or(step: Step, task: Task, otherwise: str) -> dict[str, Any]:
+    def _wait_or_stop(step: Step, task: Task) -> dict[str, Any]:
+        """Waits are rounded up to whole seconds: Step Functions truncates, and would be back before the task is due.
+
+        AWS Step Functions developer guide, "Wait workflow state": "considers the time value up to seconds".
+        """
         if task.next_scheduled_run_ts is None:
-            return step.to(otherwise)
-        return step.to("wait", wait_until=isoformat(_whole_second(task.next_scheduled_run_ts)))
-
-
-def _whole_second(moment: datetime) -> datetime:
-    """The moment or the next whole second: Step Functions truncates, and would be back before the task is due.
-
-    AWS Step Functions developer guide, "Wait workflow state": "considers the time value up to seconds".
-    """
-    return (moment + timedelta(seconds=1, microseconds=-1)).replace(microsecond=0)
+            return step.to("stop")
+        rounded_up = (task.next_scheduled_run_ts + timedelta(seconds=1, microseconds=-1)).replace(microsecond=0)
+        return step.to("wait", wait_until=isoformat(rounded_up))
 
 
 def _until(deadline: datetime) -> Callable[[datetime], Lease]:

@@ -109,19 +109,19 @@ class PurgeRequest(BaseModel):
 
     def document(self, operation_type: str) -> dict[str, Any]:
         """The purge as `common_payload` and `operation_parameters`; fields that are None are left out."""
-        common = {"operation_type": str(operation_type), "realm_identifier": self.realm}
-        if self.requested_at is not None:
-            common["request_timestamp_utc"] = isoformat(self.requested_at)
-        if self.correlation_id is not None:
-            common["polaris_correlation_id"] = self.correlation_id
-        identity: dict[str, Any] = {
+        common = {
+            "operation_type": str(operation_type),
+            "realm_identifier": self.realm,
+            "request_timestamp_utc": self.requested_at and isoformat(self.requested_at),
+            "polaris_correlation_id": self.correlation_id,
+        }
+        identity = {
             "catalog_name": self.identifier.catalog,
             "namespace_levels": list(self.identifier.namespace),
             "table_name": self.identifier.name,
+            "table_entity_id": self.table_entity_id,
         }
-        if self.table_entity_id is not None:
-            identity["table_entity_id"] = self.table_entity_id
-        parameters: dict[str, Any] = {"table_identity": identity, "properties": dict(self.properties)}
+        parameters: dict[str, Any] = {"table_identity": _given(identity), "properties": dict(self.properties)}
         if (table := self.table) is not None:
             parameters["metadata_location"] = table.metadata_location
             parameters["metadata"] = {
@@ -129,4 +129,8 @@ class PurgeRequest(BaseModel):
                 "table-uuid": table.table_uuid,
                 "format-version": table.format_version,
             }
-        return {"common_payload": common, "operation_parameters": parameters}
+        return {"common_payload": _given(common), "operation_parameters": parameters}
+
+
+def _given(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

@@ -5,7 +5,7 @@ What a caller sends in `config` and `storage-credentials` is secret: held as Sec
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -53,29 +53,13 @@ def _refuse(reason: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{reason}", {"reason": reason})
 
 
-def _clean(value: str) -> str:
-    if any(unicodedata.category(character) == "Cc" for character in value):
-        raise _refuse("must not hold control characters")
-    return value
+def _must(hold: Callable[[str], object], reason: str) -> AfterValidator:
+    def checked(value: str) -> str:
+        if not hold(value):
+            raise _refuse(reason)
+        return value
 
-
-def _filled(value: str) -> str:
-    if not value.strip():
-        raise _refuse("must not be empty")
-    return value
-
-
-def _segment(value: str) -> str:
-    # Names become one segment of a Polaris path each; clients and proxies resolve dot segments (RFC 3986 §5.2.4).
-    if value in {".", ".."}:
-        raise _refuse("must not be a dot segment")
-    return value
-
-
-def _uri(value: str) -> str:
-    if not _URI.fullmatch(value):
-        raise _refuse("must be an absolute URI, such as s3://bucket/key")
-    return value
+    return AfterValidator(checked)
 
 
 def _uuid(value: str) -> str:
@@ -113,15 +97,24 @@ def _within(value: T, limit_bytes: int, *texts: str) -> T:
     return value
 
 
-def _bounded_properties(value: dict[str, str]) -> dict[str, str]:
-    return _within(value, MAX_PROPERTIES_BYTES, *value.keys(), *value.values())
-
-
-Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_clean)]
-PathSegment = Annotated[Text, AfterValidator(_filled), AfterValidator(_segment)]
-Uri = Annotated[StrictStr, Field(min_length=1, max_length=MAX_URI_LENGTH), AfterValidator(_clean), AfterValidator(_uri)]
+_CLEAN: Final = _must(
+    lambda value: all(unicodedata.category(character) != "Cc" for character in value),
+    "must not hold control characters",
+)
+_FILLED: Final = _must(str.strip, "must not be empty")
+# Names become one segment of a Polaris path each; clients and proxies resolve dot segments (RFC 3986 §5.2.4).
+_SEGMENT: Final = _must(lambda value: value not in {".", ".."}, "must not be a dot segment")
+_ABSOLUTE: Final = _must(_URI.fullmatch, "must be an absolute URI, such as s3://bucket/key")
+Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_NAME_LENGTH), _CLEAN]
+FilledText = Annotated[Text, _FILLED]
+PathSegment = Annotated[FilledText, _SEGMENT]
+Uri = Annotated[StrictStr, Field(min_length=1, max_length=MAX_URI_LENGTH), _CLEAN, _ABSOLUTE]
 TableUuid = Annotated[StrictStr, AfterValidator(_uuid)]
-PropertyValue = Annotated[StrictStr, Field(max_length=MAX_NAME_LENGTH), AfterValidator(_clean)]
+PropertyValue = Annotated[StrictStr, Field(max_length=MAX_NAME_LENGTH), _CLEAN]
+Properties = Annotated[
+    dict[PathSegment, PropertyValue],
+    AfterValidator(lambda value: _within(value, MAX_PROPERTIES_BYTES, *value.keys(), *value.values())),
+]
 Secrets = Annotated[dict[StrictStr, SecretStr], Field(max_length=MAX_CONFIG_ENTRIES)]
 RequestTimestamp = Annotated[datetime | None, BeforeValidator(_timestamp)]
 
@@ -137,14 +130,14 @@ class CommonPayload(_Received):
 
     operation_type: Annotated[OperationType, BeforeValidator(_operation)]
     request_timestamp_utc: RequestTimestamp = None
-    realm_identifier: Annotated[Text, AfterValidator(_filled)]
-    polaris_correlation_id: Annotated[Text, AfterValidator(_filled)] | None = None
+    realm_identifier: FilledText
+    polaris_correlation_id: FilledText | None = None
 
 
 class TableIdentity(_Received):
     """Which table. `table_entity_id` is opaque: recorded, never verified, for the REST API does not give it."""
 
-    table_entity_id: Annotated[Text, AfterValidator(_filled)] | None = None
+    table_entity_id: FilledText | None = None
     catalog_name: PathSegment
     namespace_levels: Annotated[tuple[PathSegment, ...], Field(min_length=1, max_length=MAX_NAMESPACE_LEVELS)]
     table_name: PathSegment
@@ -165,7 +158,7 @@ class TableMetadata(_Received):
 class StorageCredential(_Received):
     """One entry of LoadTableResult's `storage-credentials` (Iceberg REST specification)."""
 
-    prefix: Annotated[StrictStr, Field(max_length=MAX_URI_LENGTH), AfterValidator(_clean)]
+    prefix: Annotated[StrictStr, Field(max_length=MAX_URI_LENGTH), _CLEAN]
     config: Secrets
 
 
@@ -184,9 +177,7 @@ class PurgeTableOperationParameters(_Received):
     storage_credentials: Annotated[tuple[StorageCredential, ...], Field(max_length=MAX_STORAGE_CREDENTIALS)] | None = (
         Field(default=None, alias="storage-credentials")
     )
-    properties: Annotated[dict[PathSegment, PropertyValue], AfterValidator(_bounded_properties)] = Field(
-        default_factory=dict
-    )
+    properties: Properties = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

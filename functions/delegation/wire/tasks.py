@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
-
-_TERMINAL: Final = frozenset({"SUCCESS", "FAILURE"})
 
 
 class PublishedSegment(BaseModel):
@@ -69,7 +67,7 @@ class TaskRecord(BaseModel):
     @property
     def is_terminal(self) -> bool:
         """Whether the task has an outcome."""
-        return self.status in _TERMINAL
+        return self.status in {"SUCCESS", "FAILURE"}
 
     @property
     def succeeded(self) -> bool:

@@ -10,13 +10,13 @@ from aws_lambda_powertools import Logger, Metrics, Tracer
 from delegation.edge.app import ApiHandler, create_app
 from delegation.edge.routes import Dependencies
 from delegation.edge.submission import Submissions
+from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.records import idempotency_records
 from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, ApiSettings, PurgeEnvironment, RequestSettings
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
 
@@ -51,7 +51,7 @@ def api(logger: Logger) -> ApiHandler:
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
     """Accepting and running requests; the engine is imported by the first request that it has to run."""
     settings = RequestSettings.read()
-    records = idempotency_records(store)
+    records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
 
     @cache
     def tables() -> "PolarisClient":

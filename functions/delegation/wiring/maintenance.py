@@ -1,20 +1,29 @@
-"""The recurring task that tidies tasks and idempotency records."""
+"""The sweeper's tasks, and the recurring task that tidies tasks and idempotency records."""
 
+from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.changes import new_nonce
+from delegation.tasks.work.external_jobs import NoExternalJobs
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
-from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.records import idempotency_records
-from delegation.wiring.settings import IDEMPOTENCY_LIFETIME
+from delegation.wiring.deployment import DeployedTasks, deployment
+from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
+from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, IdempotencySettings
+from delegation.wiring.tasks import dispatch_queue
+
+
+def swept_tasks() -> DeployedTasks:
+    """Tasks whose lost attempts' job runs are ended, if an application is named."""
+    jobs = watched_jobs() if application_is_named() else None
+    return deployment(dispatch_queue(), ended_by(jobs, NoExternalJobs()))
 
 
 def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, MaintenanceReport]:
     """The behavior; a process that only submits it needs no access to records."""
 
     def records() -> RecordUpkeep:
-        store = idempotency_records(deployed.store)
+        store = DynamoDbIdempotencyStore(deployed.store, IdempotencySettings.read().idempotency_table)
         return RecordUpkeep(deployed.store, store, lifetime=IDEMPOTENCY_LIFETIME, nonce=new_nonce)
 
     return maintenance.store_maintenance(deployed.tasks, records, lambda: deployed.kinds)

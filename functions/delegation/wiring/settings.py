@@ -14,10 +14,6 @@ IDEMPOTENCY_LIFETIME: Final = timedelta(minutes=30)
 """How long an answer is kept after its task is terminal; advertised as PT30M (idempotency-key.txt, Discovery)."""
 
 
-OPERATIONS: Final = "delegation.purge."
-"""Begins the names of properties that an operation reads."""
-
-
 class _Properties(EnvironmentSettings):
     """`properties` is a JSON object of the proposal's property names and of our own."""
 
@@ -41,7 +37,7 @@ class TaskSettings(_Properties):
 
     def policies(self) -> Policies:
         """The policies; InvalidProperty names a property that is unknown or wrong, but for those of operations."""
-        own = {name: value for name, value in self.properties.items() if not name.startswith(OPERATIONS)}
+        own = {name: value for name, value in self.properties.items() if not name.startswith("delegation.purge.")}
         return Policies.from_properties(own)
 
 
@@ -80,7 +76,7 @@ class RequestSettings(IdempotencySettings):
 class PurgeEnvironment(_Properties):
     """Where plans are, which tables are small, and what requests may choose."""
 
-    plan_bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=1)
+    plan_bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=3)
     inline_max_files: int = Field(1_000, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
 
 

@@ -4,9 +4,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pydantic import Field
-
-from delegation.environment import EnvironmentSettings
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.behavior.task_attempt import watched
@@ -21,28 +18,8 @@ from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store
-from delegation.wiring.settings import TaskSettings
+from delegation.wiring.settings import PurgeEnvironment, TaskSettings
 from delegation.wiring.tasks import task_service, task_store
-
-
-class PlanSettings(EnvironmentSettings):
-    """`bucket` holds plans and receipts; only the service's own role reaches it."""
-
-    bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=3)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceResources:
-    """The deployed service's stores: from the environment, tables loaded as the service's own principal.
-
-    ExecutorResources once it is given a checkpoint by who knows tasks (`JobResources`).
-    """
-
-    def store(self, identifier: TableIdentifier) -> ObjectStore:
-        return vended_store(service_polaris(), identifier, clock=utc_now)
-
-    def plans(self) -> PlanStore:
-        return service_plans()
 
 
 @functools.cache
@@ -54,11 +31,11 @@ def service_polaris() -> PolarisClient:
 @functools.cache
 def service_plans() -> S3PlanStore:
     """The plan bucket named by the environment; raises pydantic's ValidationError."""
-    return S3PlanStore(new_session().client("s3"), PlanSettings.read().bucket)
+    return S3PlanStore(new_session().client("s3"), PurgeEnvironment.read().plan_bucket)
 
 
 @dataclass(frozen=True, slots=True)
-class JobResources(ServiceResources):
+class JobResources:
     """ExecutorResources of a deployed job: executors read the task, and leave writing it to the driver.
 
     Where tasks are and how long a lease is come from the driver, not from variables: StartJobRun's parameters, which
@@ -67,6 +44,14 @@ class JobResources(ServiceResources):
 
     tasks_table: str
     lease: LeasePolicy
+
+    def store(self, identifier: TableIdentifier) -> ObjectStore:
+        """See ExecutorResources.store; the table is loaded as the service's own principal."""
+        return vended_store(service_polaris(), identifier, clock=utc_now)
+
+    def plans(self) -> PlanStore:
+        """See ExecutorResources.plans."""
+        return service_plans()
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         """See ExecutorResources.checkpoint."""

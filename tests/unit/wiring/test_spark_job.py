@@ -21,7 +21,7 @@ from delegation.tasks.life.policy import LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.wiring import spark_job
 from delegation.wiring.purge import vended_store
-from delegation.wiring.spark_job import JobResources, ServiceResources, job_resources
+from delegation.wiring.spark_job import JobResources, job_resources
 from delegation.wiring.tasks import task_service
 from delegation.worksets.attempt import AttemptLost
 from tests.contract.task_tables import create_task_table
@@ -81,19 +81,19 @@ def test_a_tables_files_are_reached_with_what_polaris_vends_refreshed(aws: Any) 
 
 def test_plans_lie_in_the_bucket_that_the_environment_names(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
-    place = ServiceResources()
+    place = JobResources("tasks", LeasePolicy())
     place.plans().put("a/b", b"x")
     assert aws.get_object(Bucket="plans", Key="a/b")["Body"].read() == b"x"
-    assert place.plans() is ServiceResources().plans()
+    assert place.plans() is JobResources("tasks", LeasePolicy()).plans()
 
 
 def test_a_missing_setting_is_named(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DELEGATION_PLAN_BUCKET", "DELEGATION_POLARIS_URL", "DELEGATION_POLARIS_SECRET_ARN"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValidationError, match="DELEGATION_PLAN_BUCKET"):
-        ServiceResources().plans()
+        JobResources("tasks", LeasePolicy()).plans()
     with pytest.raises(ValidationError, match="DELEGATION_POLARIS_URL"):
-        ServiceResources().store(TABLE)
+        JobResources("tasks", LeasePolicy()).store(TABLE)
 
 
 def test_executors_ask_the_task_where_the_driver_says_it_is(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
