@@ -1,4 +1,4 @@
-"""Servers that tests of several folders use; each starts once per test process, and only if a test asks for it."""
+"""Servers for tests of several folders; each starts once per test process, when a test needs it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +11,13 @@ from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.errors import UnavailableError
 from tests import scheduling
 
-# No test asserts on time, and a busy machine is no fault of an example.
+# No test asserts on time, and a busy machine must not fail an example.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
+    """Run the longest tests first."""
     items.sort(key=lambda item: scheduling.rank(item.nodeid))
 
 

@@ -1,7 +1,7 @@
-"""Which tests share a process when they run in several (`pytest -n`), and which begin first.
+"""Which tests share a process under `pytest -n`, and in what order they start.
 
-A file is the unit, as with `--dist loadfile`, except where files share something that takes long to start: the local
-stack of the acceptance tests, and Spark's JVM. Longest first: what begins last must not be what ends last.
+Each file runs in one process, as with `--dist loadfile`; files that share a server that starts slowly (the local stack,
+Spark's JVM) run in the same process. The longest tests start first.
 """
 
 from typing import Any, Final
@@ -30,18 +30,18 @@ FIRST: Final = (
 
 
 def scope(nodeid: str) -> str:
-    """The name of the process that a test belongs to; equal names run one after the other in one process."""
+    """Return the name of a test's group; tests of one group run in one process."""
     file = nodeid.partition("::")[0]
     return next((name for name, places in SHARED.items() if file.startswith(places)), file)
 
 
 def rank(nodeid: str) -> int:
-    """The place of a test in the order of starting."""
+    """Return the position of a test in the starting order."""
     return next((number for number, place in enumerate(FIRST) if nodeid.startswith(place)), len(FIRST))
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
-    """xdist's scheduler by file, with SHARED kept together; imported here, for xdist is there only when it is used."""
+    """Return xdist's scheduler by file, with SHARED kept together; xdist may be absent without `-n`."""
     from xdist.scheduler import LoadFileScheduling
 
     class SharedScheduling(LoadFileScheduling):

@@ -1,4 +1,4 @@
-"""Waiting ever longer: the one exponential backoff of the service."""
+"""Exponential backoff."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def exponential(failures: int, first: float, longest: float, *, multiplier: float = 2.0) -> float:
-    """The wait after so many failures in a row (from 1): `first`, times `multiplier` each time, at most `longest`."""
+    """Return the pause after that many failures in a row (from 1): `first`, multiplied each time, at most `longest`."""
     if first <= 0:
         return 0.0
     steps = max(failures - 1, 0)
@@ -16,5 +16,5 @@ def exponential(failures: int, first: float, longest: float, *, multiplier: floa
 
 
 def pauses(first: float, longest: float, *, multiplier: float = 2.0) -> Iterator[float]:
-    """The waits of somebody who looks again and again, without end."""
+    """Yield the growing pauses between polls, without end."""
     return (exponential(failures, first, longest, multiplier=multiplier) for failures in itertools.count(1))

@@ -1,6 +1,6 @@
-"""DynamoDB calls whose answer is always one of: done, refused, not taken, or not known.
+"""DynamoDB calls that end as applied, refused by a condition, not applied, or unknown.
 
-The client must not repeat calls itself (`client_config`): behind its back a try could be applied and go unnoticed.
+The client must not retry by itself (`client_config`): a try that was applied would then look like a refusal.
 """
 
 import random
@@ -23,7 +23,7 @@ from delegation.backoff import exponential
 from delegation.errors import DelegationError
 
 REFUSED: Final = "ConditionalCheckFailed"
-_NOT_TAKEN: Final = frozenset({
+_NOT_APPLIED: Final = frozenset({
     "LimitExceededException",
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
@@ -31,34 +31,34 @@ _NOT_TAKEN: Final = frozenset({
     "TransactionConflictException",
 })  # fmt: skip
 _MAYBE_APPLIED: Final = frozenset({"InternalServerError", "ServiceUnavailable", "TransactionInProgressException"})
-_NOT_TAKEN_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
+_NOT_APPLIED_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
 _NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, CredentialRetrievalError)
-"""The last: what hands out the role's credentials did not answer, and they are needed to sign."""
+"""The last: the endpoint of the role's credentials did not answer, so the request could not be signed."""
 _UNREACHABLE: Final = (HTTPClientError, BotoConnectionError)
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
 
 
 def client_config(**more: Any) -> Config:
-    """The botocore configuration of a client for DynamoDbCalls: short time-outs, one try a call."""
+    """Return the botocore configuration of a client for DynamoDbCalls: short time-outs, one try per call."""
     return Config(**{"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 1}, **more})
 
 
 def to_item(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values as DynamoDB attribute values."""
+    """Return plain values as DynamoDB attribute values."""
     return {name: _serialize(value) for name, value in values.items()}
 
 
 def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
-    """DynamoDB attribute values as plain values."""
+    """Return DynamoDB attribute values as plain values."""
     return {name: _deserialize(value) for name, value in item.items()}
 
 
 class DynamoDbCalls:
-    """A boto3 DynamoDB client that repeats what can be repeated; subclasses say which errors they raise.
+    """Calls of a boto3 DynamoDB client, retried where that is safe; subclasses define the errors raised.
 
-    TransactionConflict, throttling and server errors are tried again, never taken for a lost race. `sleep` and `draw`
-    are the waiting between tries, passed in so that tests neither wait nor guess.
+    TransactionConflict, throttling and server errors are retried, never reported as a failed condition. `sleep` and
+    `draw` make the pauses between tries; tests pass their own.
     """
 
     unavailable: ClassVar[type[DelegationError]]
@@ -80,16 +80,17 @@ class DynamoDbCalls:
         self._draw = draw
 
     def repeatable(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """A read, or a write that does no more when done twice."""
+        """Make a read, or a write that has the same effect when applied twice, and return the answer."""
         answer: dict[str, Any] = self._repeat(
             lambda: getattr(self.client, operation)(**arguments), operation, is_conditional=False
         )
         return answer
 
     def conditional(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
-        """A write on a condition, repeated only while it certainly was not taken: None if it was applied.
+        """Make a conditional write, retried only while it was certainly not applied; return None if it was applied.
 
-        Otherwise the row that refused it, empty if there is none; `unknown` at the first answer that leaves it open.
+        Otherwise return the item that failed the condition, empty if there is none. Raises `unknown` at the first
+        answer after which the write may have been applied.
         """
         try:
             self._repeat(lambda: getattr(self.client, operation)(**arguments), operation, repeats_unclear=False)
@@ -98,9 +99,9 @@ class DynamoDbCalls:
         return None
 
     def write(self, call: Callable[[], object]) -> Sequence[Mapping[str, Any]]:
-        """A write on conditions that its items can be recognised by, for they hold a nonce: repeated also when unclear.
+        """Make a conditional write whose items carry a nonce, retried also when it may have been applied.
 
-        The answer is empty if it was applied, else one cancellation reason an action.
+        Return nothing if it was applied, else one cancellation reason per action.
         """
         try:
             self._repeat(call, "a write")
@@ -111,7 +112,7 @@ class DynamoDbCalls:
     def _repeat(
         self, call: Callable[[], Any], name: str, *, is_conditional: bool = True, repeats_unclear: bool = True
     ) -> Any:
-        """Raises ClientError only for a condition that failed."""
+        """Return the answer of `call`; raises ClientError only for a failed condition."""
         failure: Exception | None = None
         unclear = False
         for attempt in range(self.tries):
@@ -122,7 +123,7 @@ class DynamoDbCalls:
                 if is_conditional and _is_refusal(error):
                     raise
                 failure, unclear = error, unclear or _maybe_applied(error)
-                if not _worth_another_try(error):
+                if not _is_retryable(error):
                     break
             except _NOT_SENT as error:
                 failure = error
@@ -135,7 +136,7 @@ class DynamoDbCalls:
         raise self.unavailable(f"{name} failed: {_reason(failure)}") from failure
 
     def wait(self, attempt: int) -> None:
-        """Wait before try number `attempt`, not at all before the first."""
+        """Pause before a repeat; `attempt` counts from 0, which has no pause."""
         if attempt:
             self._sleep(exponential(attempt, 0.1, 1.0) * (0.5 + self._draw() / 2))
 
@@ -160,12 +161,12 @@ def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:
 
 
 def _maybe_applied(error: ClientError) -> bool:
-    # By status too: what stands before DynamoDB answers 502 to 504 with codes of its own.
+    # By status too: a proxy before DynamoDB answers 502 to 504 with other codes.
     status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return status >= 500 or _code(error) in _MAYBE_APPLIED
 
 
-def _worth_another_try(error: ClientError) -> bool:
+def _is_retryable(error: ClientError) -> bool:
     if _code(error) != "TransactionCanceledException":
-        return _maybe_applied(error) or _code(error) in _NOT_TAKEN
-    return any(reason.get("Code") in _NOT_TAKEN_REASONS for reason in _reasons(error))
+        return _maybe_applied(error) or _code(error) in _NOT_APPLIED
+    return any(reason.get("Code") in _NOT_APPLIED_REASONS for reason in _reasons(error))

@@ -1,21 +1,21 @@
-"""The root of every error this service raises on purpose; subclasses differ in what the caller can do next."""
+"""The base classes of the service's errors; subclasses differ in what the caller can do next."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 
 class DelegationError(Exception):
-    """Something this service foresees; its text never holds a credential and may be shown to a caller.
+    """An error that this service raises on purpose; its text holds no credential and may be shown to a caller.
 
-    `code` is the machine-readable error code recorded on a task and shown in `ErrorResponse.error_code`
-    (delegation-service.txt, appendix); `retryable` says whether the same call may succeed later unchanged.
+    `code` is recorded on a task and returned as `ErrorResponse.error_code` (Delegation Service proposal, Appendix);
+    `retryable` is whether the same call may succeed later.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
     retryable: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Instances can be pickled whatever their constructor takes: executors send them to their driver."""
+        """Make instances picklable whatever their constructor takes: Spark executors send them to the driver."""
         return _restored, (type(self), self.args, dict(self.__dict__))
 
 
@@ -27,17 +27,17 @@ def _restored(kind: type[DelegationError], args: tuple[Any, ...], fields: dict[s
 
 
 class GuardRefused(DelegationError):
-    """A guard refused before anything was deleted; the table is whole."""
+    """A guard refused the purge before its first delete."""
 
     code: ClassVar[str] = "REFUSED"
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """Text safe for a log line or an error message: control characters escaped, bounded."""
+    """Return text for a log line or a message: control characters escaped, cut to `limit` characters."""
     clean = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
     return clean if len(clean) <= limit else clean[:limit] + "…"
 
 
 def shown(sample: Sequence[str]) -> str:
-    """The first few of a sample, for a message."""
+    """Return the first three of a sample for a message."""
     return ", ".join(printable(one) for one in sample[:3]) or "none"

@@ -1,4 +1,4 @@
-"""Where a table is found in a catalog."""
+"""Identifiers of tables in a catalog."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ NAMESPACE_SEPARATOR = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class TableIdentifier:
-    """Where a table is found in Polaris: catalog, namespace levels (at least one), name.
+    """A table's identifier in Polaris: catalog, at least one namespace level, name.
 
-    Raises ValueError for a part that cannot be one segment of a REST path: empty, holding 0x1F (which separates
-    namespace levels there), or `.` and `..`, which URL normalisation would turn into another resource.
+    Raises ValueError for a part that cannot be one segment of a REST path: an empty one, one with 0x1F (the separator
+    of namespace levels), and `.` and `..`, which URL normalisation removes.
     """
 
     catalog: str
@@ -22,8 +22,8 @@ class TableIdentifier:
             raise ValueError("a table identifier needs at least one namespace level")
         for part in (self.catalog, *self.namespace, self.name):
             if not part or part in {".", ".."} or NAMESPACE_SEPARATOR in part:
-                raise ValueError("a part of a table identifier is empty, a dot segment, or holds the character 0x1F")
+                raise ValueError("a part of a table identifier is empty, a dot segment, or contains the character 0x1F")
 
     def __str__(self) -> str:
-        """Dotted, for people; a level may itself hold a dot, so this is never parsed."""
+        """Return the dotted form for messages; it cannot be parsed, because a level may contain a dot."""
         return ".".join((self.catalog, *self.namespace, self.name))

@@ -1,4 +1,4 @@
-"""Aware UTC timestamps and durations: now, as text, parsed."""
+"""UTC timestamps and durations."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -7,11 +7,11 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, TypeAdapter, ValidationError
 
 Timestamp = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
-"""An aware datetime, kept in UTC; a naive one is refused."""
+"""An aware datetime, converted to UTC; a naive one is refused."""
 
 
 def isoformat(moment: datetime) -> str:
-    """A UTC timestamp as fixed-width RFC 3339 text with microseconds, so that text order is time order."""
+    """Return RFC 3339 text in UTC of fixed width, with microseconds, so that text order is time order."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -22,13 +22,13 @@ _LONGEST: Final = timedelta(days=3650)
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration up to ten years, like `30s`, `5m`, `1h`, `500ms` or in ISO 8601 (`PT1H`); ValueError otherwise."""
+    """Parse a duration up to ten years such as `500ms`, `30s`, `1h` or ISO 8601 `PT1H`; raises ValueError."""
     text = text.strip()
     if match := _SHORT.fullmatch(text):
         try:
             parsed = timedelta(**{_UNITS[match[2]]: int(match[1])})
         except OverflowError as error:
-            raise ValueError(f"{text!r} is longer than any duration") from error
+            raise ValueError(f"{text!r} is longer than any duration can be") from error
     elif text.upper().startswith("P"):
         try:
             parsed = _ISO_8601.validate_python(text.upper())

@@ -1,4 +1,4 @@
-"""The first state: takes the lease for this execution."""
+"""State Acquire: acquires the lease for this execution."""
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.orchestration.steps import Steps

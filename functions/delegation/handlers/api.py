@@ -1,4 +1,4 @@
-"""The API: accepts tasks and reports them (API Gateway REST proxy integration)."""
+"""The API (Amazon API Gateway, Lambda proxy integration)."""
 
 from functools import cache
 from typing import Any, Final
@@ -17,7 +17,7 @@ def _api() -> ApiHandler:
     return wiring.api(logger)
 
 
-# log_event is False whatever the environment says: bodies carry credentials.
+# log_event overrides POWERTOOLS_LOGGER_LOG_EVENT: bodies contain credentials.
 @logger.inject_lambda_context(log_event=False, clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request."""

@@ -1,4 +1,4 @@
-"""Admits the one Polaris identity with a token of the right scope (API Gateway Lambda authorizer, REQUEST)."""
+"""The authorizer (Amazon API Gateway, Lambda authorizer of type REQUEST)."""
 
 from functools import cache
 from typing import Any, Final
@@ -13,10 +13,10 @@ logger: Final = Logger()
 authorizer = cache(wiring.authorizer)
 
 
-# log_event is False whatever the environment says: the event carries the token.
+# log_event overrides POWERTOOLS_LOGGER_LOG_EVENT: the event contains the token.
 @logger.inject_lambda_context(log_event=False, clear_state=True)
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
-    """The policy for one request; raises Unauthorized for API Gateway's 401."""
+    """Return the policy for one request; raises Unauthorized, which API Gateway answers as 401."""
     try:
         verdict = authorizer().decide(event)
     except Unauthorized as refused:

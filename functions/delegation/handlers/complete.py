@@ -1,4 +1,4 @@
-"""Makes sure that the attempt has an outcome, and reads it."""
+"""State Complete: reads the attempt's outcome, and records one if it has none."""
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.wiring.steps import watching

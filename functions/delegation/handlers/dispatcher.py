@@ -1,4 +1,4 @@
-"""Starts one execution per queue message; a message that fails comes again alone (partial batch response)."""
+"""Starts one execution per queue message; SQS delivers only failed messages again (partial batch response)."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -16,12 +16,12 @@ dispatcher = cache(wiring.dispatcher)
 
 
 def dispatch(record: SQSRecord) -> None:
-    """Start the execution that one message asks for."""
+    """Start the execution of one message."""
     started = dispatcher().start(record.body)
     logger.info("dispatch", extra={"action": "dispatch", "message_id": record.message_id, "started": started})
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> Mapping[str, Any]:
-    """SQS batch → `batchItemFailures`; a batch that fails whole is answered as such, not raised."""
+    """Return the `batchItemFailures` of an SQS batch; an entirely failed batch does not raise."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     return process_partial_response(event=dict(event), record_handler=dispatch, processor=processor, context=context)

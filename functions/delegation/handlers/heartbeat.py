@@ -1,4 +1,4 @@
-"""Renews the lease of a job that moves."""
+"""State Heartbeat: renews the lease of a job that makes progress."""
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.wiring.steps import watching

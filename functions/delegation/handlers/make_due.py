@@ -1,4 +1,4 @@
-"""The end of every catch-all: gives the attempt back."""
+"""State MakeDue: ends the attempt after an error of another state."""
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.wiring.steps import watching

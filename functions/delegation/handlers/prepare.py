@@ -1,4 +1,4 @@
-"""Chooses the engine from the manifest lists' own counts."""
+"""State Prepare: chooses the engine by the file counts of the manifest lists."""
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.orchestration.steps import Steps

@@ -1,4 +1,4 @@
-"""Purges a small table in this invocation."""
+"""State RunInline: runs the attempt in this invocation."""
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.orchestration.steps import Steps

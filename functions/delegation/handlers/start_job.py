@@ -1,4 +1,4 @@
-"""Starts the attempt's Spark job."""
+"""State StartJob: starts the attempt's Spark job."""
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.wiring.steps import starting

@@ -1,4 +1,4 @@
-"""What all handlers of the state machine share: one log line a step, the invocation's deadline, one build a process."""
+"""The common part of the state machine's handlers."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -19,9 +19,9 @@ StepHandler = Callable[[Mapping[str, Any], LambdaContext], dict[str, Any]]
 def step_handler(
     name: str, build: Callable[[], Steps], run: Callable[[Steps, Step, datetime], dict[str, Any]]
 ) -> StepHandler:
-    """A Lambda handler that parses the state's input, runs one step and answers the next state's input.
+    """Return a Lambda handler that parses the state's input, runs one step and returns the next state's input.
 
-    `build` is called at the first invocation, not at import, so a wrong setting is an error that is logged and retried.
+    `build` is called at the first invocation, not at import, so that an error in a setting is logged and retried.
     """
     built = cache(build)
 

@@ -1,4 +1,4 @@
-"""Every minute: presumes lost what nobody vouches for, dispatches what is due."""
+"""The sweeper: every minute it ends lost attempts and dispatches due tasks."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,7 +20,7 @@ from delegation.wiring.maintenance import store_maintenance, swept_tasks
 logger: Final = Logger()
 metrics: Final = Metrics()
 _MARGIN: Final = timedelta(seconds=5)
-"""For the last task under way and the maintenance, of a function that has that much; a quarter of what it has, else."""
+"""Time kept for the task in progress and the maintenance; at most a quarter of the time left."""
 
 
 _deployed: Final = cache(swept_tasks)
@@ -28,7 +28,7 @@ _deployed: Final = cache(swept_tasks)
 
 @metrics.log_metrics
 def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]:
-    """One sweep; answers how many due tasks were looked at and how many of those failed."""
+    """Sweep once; return how many due tasks were reconciled (`looked`) and how many of these failed."""
     deployed = _deployed()
     remaining = timedelta(milliseconds=context.get_remaining_time_in_millis())
     deadline = utc_now() + remaining - min(_MARGIN, remaining / 4)
@@ -43,7 +43,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
 
 
 def _ensure_maintenance(deployed: DeployedTasks) -> None:
-    """One read a minute; an error here costs no more than a minute's delay."""
+    """Submit the maintenance task if there is none; after an error the next sweep tries again."""
     try:
         if ensure_submitted(deployed.tasks, store_maintenance(deployed)):
             logger.info("submitted", extra={"action": "maintain"})
@@ -59,7 +59,7 @@ def _report(swept: Swept) -> None:
         metrics.add_metric("SweepErrors", MetricUnit.Count, 1)
         return
     if swept.unsettled:
-        logger.warning("a lost attempt's job may still run: its loss waits", extra=fields)
+        logger.warning("the job of a lost attempt could not be ended; the next sweep tries again", extra=fields)
         metrics.add_metric("SweepErrors", MetricUnit.Count, 1)
         return
     if swept.before is None or swept.after is None or swept.after is swept.before:

@@ -1,1 +1,1 @@
-"""At-most-once requests: key scope, canonical payload, record, replay (idempotency-key.txt)."""
+"""Requests that are accepted at most once (Idempotency-Key proposal)."""

@@ -1,4 +1,4 @@
-"""The identity of a payload: SHA-256 over RFC 8785 canonical JSON (idempotency-key.txt, Canonicalization)."""
+"""The hash of a payload: SHA-256 over RFC 8785 canonical JSON (Idempotency-Key proposal, Canonicalization)."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,23 +9,20 @@ import rfc8785
 from delegation.errors import DelegationError
 
 _EXACT: Final = 2**53 - 1
-"""The largest integer that every JSON implementation keeps exactly (RFC 8785 §3.2.2.3, I-JSON)."""
+"""The largest integer that every JSON implementation keeps exactly (RFC 8785, Section 3.2.2.3)."""
 
 _VOLATILE: Final = ("config", "storage-credentials")
-"""Parts of `operation_parameters` that hold vended credentials: vended anew, the request is still the same."""
+"""Members of `operation_parameters` with vended credentials, which differ in a repeat of the same request."""
 
 
 class NotCanonicalizable(DelegationError):
-    """A JSON value has no canonical form: an infinite number, or text that is not Unicode."""
+    """A JSON value has no canonical form: it has an infinite number, or text that is not Unicode."""
 
     code: ClassVar[str] = "INVALID_JSON"
 
 
 def exact_integers(value: Any) -> Any:
-    """The value with every integer beyond ±(2^53-1) replaced by its decimal string.
-
-    Snapshot ids are such integers; canonicalisers refuse or silently round them (DESIGN §3).
-    """
+    """Return the value with integers beyond ±(2^53-1) as decimal strings; RFC 8785 libraries refuse or round them."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -38,15 +35,15 @@ def exact_integers(value: Any) -> Any:
 
 
 def canonical_json(value: Any) -> bytes:
-    """RFC 8785 bytes of a JSON value; NotCanonicalizable if it has none."""
+    """Return the RFC 8785 bytes of a JSON value; raises NotCanonicalizable."""
     try:
         return rfc8785.dumps(exact_integers(value))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
-        raise NotCanonicalizable(f"the document has no canonical form: {type(error).__name__}") from None
+        raise NotCanonicalizable(f"the document has no canonical JSON form: {type(error).__name__}") from None
 
 
 def payload_hash(document: Mapping[str, Any]) -> str:
-    """The lower-case hex SHA-256 that identifies a request's payload, credentials left out."""
+    """Return the lower-case hex SHA-256 of a request's payload without its credentials."""
     parameters = document.get("operation_parameters")
     if isinstance(parameters, Mapping):
         kept = {name: value for name, value in parameters.items() if name not in _VOLATILE}

@@ -1,4 +1,4 @@
-"""IdempotencyStore on a DynamoDB table beside the task table: one TransactWriteItems accepts a request."""
+"""IdempotencyStore on a DynamoDB table; one TransactWriteItems accepts a request together with its task."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ _EXPIRED: Final = "expires_at <= :now"
 
 
 class DynamoDbIdempotencyStore:
-    """Records keyed by `scope`; `expires_at` is a number of epoch seconds, as TTL demands."""
+    """Records keyed by `scope`; `expires_at` is in epoch seconds, as DynamoDB TTL requires."""
 
     def __init__(self, tasks: DynamoDbTaskStore, table: str) -> None:
         self._tasks = tasks
@@ -63,7 +63,7 @@ class DynamoDbIdempotencyStore:
         return accepted
 
     def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
-        """See IdempotencyStore.without_expiry: one page of a Scan, which reads what it does not show too."""
+        """See IdempotencyStore.without_expiry; one page of a filtered Scan."""
         start = {} if cursor is None else {"ExclusiveStartKey": to_item({"scope": cursor})}
         answer = self._scan("attribute_not_exists(expires_at)", Limit=limit, **start)
         after = answer.get("LastEvaluatedKey")
@@ -77,7 +77,7 @@ class DynamoDbIdempotencyStore:
         return RecordPage(tuple(found), from_item(after)["scope"] if after else None, tuple(unreadable))
 
     def remove_expired(self, now: datetime, limit: int) -> int:
-        """See IdempotencyStore.remove_expired: a Scan, and a conditional DeleteItem for each."""
+        """See IdempotencyStore.remove_expired; a Scan, and a conditional DeleteItem per record."""
         moment = to_item({":now": int(now.timestamp())})
         removed = 0
         start: dict[str, Any] = {}
@@ -97,7 +97,7 @@ class DynamoDbIdempotencyStore:
         )
 
     def _remove(self, key: dict[str, Any], moment: dict[str, Any]) -> bool:
-        """Whether the record went; one that was renewed since it was seen stays."""
+        """Delete the record if it is still expired; return whether it was deleted."""
         dynamodb = self._tasks.dynamodb
         return not dynamodb.write(
             lambda: dynamodb.client.delete_item(
@@ -124,7 +124,7 @@ def _is_applied(write: RecordWrite, stored: Record | None) -> bool:
 
 
 def _require_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:
-    """Pass if what refused the write is the write itself, applied by an earlier try; RecordConflict otherwise."""
+    """Raise RecordConflict unless the stored item is this very write, applied by an earlier try."""
     stored = _record_of(item) if item else None
     if not _is_applied(write, stored):
         raise RecordConflict(stored)

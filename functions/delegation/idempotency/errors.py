@@ -1,4 +1,4 @@
-"""What a request can meet besides its own outcome."""
+"""Errors of accepting a request."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,47 +9,47 @@ if TYPE_CHECKING:
 
 
 class IdempotencyError(DelegationError):
-    """The root of this package's errors."""
+    """Base class of this package's errors."""
 
     code: ClassVar[str] = "IDEMPOTENCY_ERROR"
 
 
 class RequestInProgress(IdempotencyError):
-    """The request is in flight (idempotency-key.txt, problem type `request_in_progress`)."""
+    """The request is still running: repeat it later (Idempotency-Key proposal, `request_in_progress`)."""
 
     code: ClassVar[str] = "request_in_progress"
     retryable: ClassVar[bool] = True
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"the request is being worked on as task {task_id}; repeat it unchanged")
+        super().__init__(f"the request is still running as task {task_id}; repeat it unchanged")
         self.task_id = task_id
 
 
 class KeyConflict(IdempotencyError):
-    """The key belongs to another payload (idempotency-key.txt, problem type `idempotency_key_conflict`)."""
+    """The key was used with another payload (Idempotency-Key proposal, `idempotency_key_conflict`)."""
 
     code: ClassVar[str] = "idempotency_key_conflict"
 
     def __init__(self) -> None:
-        super().__init__("Idempotency-Key: was used before with another payload")
+        super().__init__("Idempotency-Key: was used before with another payload; send a new key")
 
 
 class TaskConflict(IdempotencyError):
-    """A live task with this id does something else: another identifier or other properties (DESIGN §2)."""
+    """The task with this id is not completed, and has another identifier or other properties."""
 
     code: ClassVar[str] = "TASK_EXISTS"
 
     def __init__(self, task_id: str, reason: str) -> None:
-        super().__init__(f"task {task_id} is under way with {reason}")
+        super().__init__(f"task {task_id} exists with {reason}; wait until it ends, or send the same request")
         self.task_id = task_id
 
 
 class RecordConflict(IdempotencyError):
-    """The record is not what we read; `stored` is what stands there now."""
+    """Another process wrote the record since it was read; `stored` is the record now. Read it again."""
 
     code: ClassVar[str] = "RECORD_CONFLICT"
     retryable: ClassVar[bool] = True
 
     def __init__(self, stored: "Record | None") -> None:
-        super().__init__("the idempotency record was written by somebody else")
+        super().__init__("another process wrote the idempotency record")
         self.stored = stored

@@ -1,4 +1,4 @@
-"""IdempotencyStore in memory, under the lock of the task store whose changes it joins."""
+"""IdempotencyStore in memory, under the lock of its task store."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 
 
 class MemoryIdempotencyStore:
-    """Records in a dictionary; faults are injected through the task store's hook."""
+    """Records in a dictionary; the task store's hook injects faults."""
 
     def __init__(self, tasks: MemoryTaskStore) -> None:
         self._tasks = tasks
@@ -73,7 +73,7 @@ class MemoryIdempotencyStore:
         return len(expired)
 
     def _check(self, write: RecordWrite) -> bool:
-        """Whether this very write was applied before; RecordConflict if another one was."""
+        """Return whether this very write was applied before; raises RecordConflict if another was."""
         stored = self._records.get(write.record.scope)
         if stored is None:
             return False

@@ -1,4 +1,4 @@
-"""An idempotency record and what it means for a repeated request: values in, a verdict out."""
+"""Idempotency records, and how a record decides a repeated request."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ FORMAT: Final = 1
 
 
 class State(StrEnum):
-    """Whether the answer is stored."""
+    """Whether the record has an answer."""
 
     IN_PROGRESS = "IN_PROGRESS"
     FINALIZED = "FINALIZED"
@@ -24,7 +24,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a key belongs to: the caller's client, not its certificate, which rotates (DESIGN §3)."""
+    """The scope of a key; `caller` is the client's name, not its certificate, which is replaced."""
 
     caller: str
     realm_id: str
@@ -34,28 +34,28 @@ class Scope:
 
     @property
     def id(self) -> str:
-        """One fixed-length name for the scope."""
+        """The key of the record: a SHA-256 of the scope."""
         parts = [self.caller, self.realm_id, self.method, self.resource_path, self.idempotency_key]
         return hashlib.sha256(canonical_json(parts)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """An HTTP answer as it is replayed, byte for byte: status and JSON body."""
+    """An HTTP answer, replayed byte for byte: status and JSON body."""
 
     status: int
     body: str
 
     @property
     def is_final(self) -> bool:
-        """Whether it may be stored: 2xx and terminal 4xx, never 5xx (idempotency-key.txt, Replay policy)."""
+        """Whether it may be stored: 2xx and 4xx, never 5xx (Idempotency-Key proposal, Server Behavior)."""
         return self.status < 500
 
 
 class Record(BaseModel):
-    """One key's record, bound to a task and the version that stood when the request was accepted.
+    """The record of one key, bound to a task and to its version when the request was accepted.
 
-    `expires_at` is absent until the bound task is terminal, so that a key never expires under a running task.
+    `expires_at` is set once the task is terminal, so that no key expires while its task runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -86,7 +86,7 @@ class Record(BaseModel):
         return StoredAnswer(self.http_status, self.response_body)
 
     def is_expired(self, now: datetime) -> bool:
-        """Present and past: TTL deletes late, so the attribute decides (FACTS, AWS)."""
+        """Whether the record has expired; DynamoDB's TTL may delete it days later."""
         return self.expires_at is not None and self.expires_at <= now
 
 
@@ -100,7 +100,7 @@ def bind(
     nonce: str,
     created_at: datetime | None = None,
 ) -> Record:
-    """A record that binds a key to a task's current version; FINALIZED if the answer is known already."""
+    """Return a record that binds a key to a task's version; FINALIZED if its answer is known."""
     return Record(
         scope=scope.id,
         **asdict(scope),
@@ -117,7 +117,7 @@ def bind(
 
 
 def finalize(record: Record, answer: StoredAnswer, now: datetime, *, lifetime: timedelta, nonce: str) -> Record:
-    """The record with its final answer, kept for `lifetime` from now."""
+    """Return the record with its final answer, to be kept for `lifetime`."""
     return record.model_copy(
         update={
             "state": State.FINALIZED,
@@ -131,7 +131,7 @@ def finalize(record: Record, answer: StoredAnswer, now: datetime, *, lifetime: t
 
 
 class KeyState(StrEnum):
-    """What a record means for a request that carries its key."""
+    """What to do with a request, given the record of its key."""
 
     FRESH = "fresh"
     CONFLICT = "conflict"
@@ -142,10 +142,10 @@ class KeyState(StrEnum):
 
 
 def judge(record: Record | None, payload_hash: str, outcome: StoredAnswer | None, now: datetime) -> KeyState:
-    """Run, replay, wait or refuse (idempotency-key.txt, Request Flow).
+    """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).
 
-    `outcome` is the answer made from the first terminal version of the bound task since it was bound, None while there
-    is none. FINALIZE is the proposal's R1, TAKE_OVER its R2: a 5xx outcome is never stored, the next call tries again.
+    `outcome` is the answer of the first terminal version of the task since it was bound, None while there is none. A
+    5xx outcome is not stored: the next request runs the task again.
     """
     if record is None or record.is_expired(now):
         return KeyState.FRESH

@@ -1,4 +1,4 @@
-"""Accepting a request: one transaction binds its key, if it has one, to its task (DESIGN §3)."""
+"""Accepting a request (docs/architecture.md, Accepting a request)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _RACES: Final = 20
 
 
 class Relation(StrEnum):
-    """How a request relates to the task that stands under its id."""
+    """How a request relates to the stored task of its id."""
 
     ATTACH = "attach"
     REPLAY = "replay"
@@ -29,11 +29,11 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
-    """A mutation to be accepted at most once.
+    """A request to be accepted at most once.
 
-    `first` is version 1 of its task, `relate` judges one that stands already, `again` makes the next version of a
-    terminal one. `answer_now` is the answer known at acceptance (202), None for a synchronous request, whose answer is
-    `answer_of` its outcome.
+    `first` is version 1 of its task. For a stored task, `relate` compares it with the request, `conflict` is the reason
+    of a conflict, and `again` makes the next version of a terminal one. `answer_now` makes the answer at acceptance
+    (202); it is None for a synchronous request, which is answered with `answer_of` the outcome.
     """
 
     scope: Scope | None
@@ -48,7 +48,7 @@ class IdempotentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The request was answered before: this is that answer."""
+    """The stored answer of a repeated request."""
 
     answer: StoredAnswer
     task_id: str
@@ -56,9 +56,9 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The request stands; `submitted` says that it made the task SUBMITTED, otherwise it attached to it.
+    """The request was accepted; `submitted` if it made the task SUBMITTED, otherwise it attached to it.
 
-    `bound_version` is the version from which on the first terminal one is the outcome.
+    The first terminal version from `bound_version` on is the outcome.
     """
 
     task: Task
@@ -68,7 +68,7 @@ class Accepted:
 
 
 class Acceptance:
-    """Accepts requests over a task store and a record store that share transactions."""
+    """Accepts requests; one transaction writes the task and the record of the request's key, if it has one."""
 
     def __init__(
         self,
@@ -88,18 +88,15 @@ class Acceptance:
     def known(
         self, scope: Scope | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
     ) -> Replayed | None:
-        """The answer to a repeated request, before anything is looked up for it; None when it has to be accepted.
-
-        Raises KeyConflict and RequestInProgress.
-        """
+        """Return the stored answer of a repeated request, else None. Raises KeyConflict and RequestInProgress."""
         settled = self._settle(scope, payload_hash, answer_of)
         return settled if isinstance(settled, Replayed) else None
 
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request.
 
-        Raises KeyConflict, RequestInProgress, TaskConflict, and what the stores raise; after any of them nothing is
-        half done: key and task are written together or not at all.
+        Raises KeyConflict, RequestInProgress, TaskConflict and the errors of the stores; key and task are written
+        together or not at all.
         """
         for _ in range(_RACES):
             replaces = self._settle(request.scope, request.payload_hash, request.answer_of)
@@ -110,14 +107,14 @@ class Acceptance:
                 return self._write(request, change, replaces, submitted=submitted)
             except (TaskExists, StaleTask, RevisionConflict, RecordConflict):
                 continue
-        raise StoreUnavailable(f"task {request.first.task_id} kept changing; nothing was written")
+        raise StoreUnavailable(f"task {request.first.task_id} kept changing; nothing was written, repeat the request")
 
     def outcome(self, task_id: str, bound_version: int) -> Task | None:
-        """The first terminal version of a task from `bound_version` on, None while there is none."""
+        """Return the first terminal version of a task from `bound_version` on, None while there is none."""
         return first_outcome(self._tasks, task_id, bound_version)
 
     def conclude(self, accepted: Accepted, outcome: Task, answer_of: Callable[[Task], StoredAnswer]) -> StoredAnswer:
-        """The answer of a synchronous request's outcome, stored unless it is a 5xx; whoever stores it first decides."""
+        """Return the answer of a synchronous request, stored unless it is a 5xx; the first one stored wins."""
         answer = answer_of(outcome)
         if accepted.record is None or not answer.is_final:
             return answer
@@ -126,7 +123,7 @@ class Acceptance:
     def _settle(
         self, scope: Scope | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
     ) -> Replayed | Record | None:
-        """The replay of a record, or the record that the request may replace (None: there is none)."""
+        """Return the replay, or the record that the request may replace, None if there is none."""
         record = self._store.get(scope.id) if scope else None
         outcome: StoredAnswer | None = None
         if record is not None and record.state is records.State.IN_PROGRESS:

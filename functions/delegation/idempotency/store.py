@@ -1,4 +1,4 @@
-"""The seam between idempotency records and their store, which joins them to tasks in one transaction."""
+"""The interface of stores for idempotency records."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from delegation.tasks.stores.base import TaskChange
 
 @dataclass(frozen=True, slots=True)
 class RecordWrite:
-    """Put `record` where `replaces` stands (an expired one may be gone by then), or nothing if that is None."""
+    """Put `record` if `replaces` is still stored or was deleted, or if that is None and nothing is stored."""
 
     record: Record
     replaces: Record | None = None
@@ -20,9 +20,9 @@ class RecordWrite:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Some records and the cursor that continues after them, None at the end.
+    """A page of records and the cursor of the next page, None at the end.
 
-    `unreadable` are the scopes of those among them that this release cannot read.
+    `unreadable` are the scopes of further records that this release cannot read.
     """
 
     records: tuple[Record, ...]
@@ -31,29 +31,26 @@ class RecordPage:
 
 
 class IdempotencyStore(Protocol):
-    """Records beside tasks. A repeated write is recognised by its nonce, as in TaskStore."""
+    """Stores records beside tasks. A repeated write is recognized by its nonce, as in TaskStore."""
 
     def get(self, scope: str) -> Record | None:
-        """The record of a scope, read consistently; it may have expired."""
+        """Read the record of a scope consistently; it may have expired."""
 
     def put(self, write: RecordWrite) -> Record:
-        """Write a record alone. Raises RecordConflict, StoreUnavailable, OutcomeUnknown."""
+        """Write a record without a task. Raises RecordConflict, StoreUnavailable, OutcomeUnknown."""
 
     def accept(self, change: TaskChange, write: RecordWrite) -> Task:
-        """Write a record and change its task, both or neither: no key without its task, no task without its key.
-
-        Raises what TaskStore.apply raises, and RecordConflict.
-        """
+        """Write a record and change its task in one transaction. Raises RecordConflict, and as TaskStore.apply."""
 
     def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
-        """Records whose lifetime has not begun, in no particular order, at most about `limit` a page."""
+        """Return a page of about `limit` records without an expiry, in no particular order."""
 
     def remove_expired(self, now: datetime, limit: int) -> int:
-        """Remove at most `limit` records that have expired at `now`, each only if it still has; how many were."""
+        """Delete at most `limit` records that have expired at `now`, each conditionally; return how many."""
 
 
 def start_expiry(store: IdempotencyStore, record: Record, now: datetime, *, lifetime: timedelta, nonce: str) -> bool:
-    """Whether this call began the lifetime of a record whose task is terminal; another writer's wins."""
+    """Set the expiry of a record whose task is terminal; return False when another process wrote the record first."""
     expiring = record.model_copy(update={"updated_at": now, "expires_at": now + lifetime, "nonce": nonce})
     try:
         store.put(RecordWrite(expiring, replaces=record))

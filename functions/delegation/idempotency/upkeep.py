@@ -1,4 +1,4 @@
-"""Upkeep of idempotency records: a lifetime begins when the bound task is over, and ends with removal (DESIGN §3)."""
+"""Maintenance of idempotency records."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from delegation.tasks.stores.history import first_outcome
 
 
 class RecordUpkeep:
-    """What maintenance does with records; every write is conditional on what was read, so a caller's own one wins."""
+    """Sets the expiry of records and deletes expired ones; its writes are conditional, so a request's write wins."""
 
     def __init__(
         self, tasks: TaskStore, store: IdempotencyStore, *, lifetime: timedelta, nonce: Callable[[], str]
@@ -22,10 +22,10 @@ class RecordUpkeep:
         self._nonce = nonce
 
     def start_expiry(self, now: datetime) -> Iterator[bool | None]:
-        """For each record without an expiry, whether it got one: its task is terminal, or is there no more.
+        """Set the expiry of records whose task is terminal or deleted; yield for each record whether it was set.
 
-        None for one that this release cannot read, or whose task it cannot: it is left to who can.
-        Without it a key that no caller repeats would stay for good, and one IN_PROGRESS would outlive its task.
+        Yield None for a record that this release cannot read, or whose task it cannot read. Without this a key that no
+        caller repeats would never expire.
         """
         cursor: str | None = None
         while True:
@@ -33,7 +33,7 @@ class RecordUpkeep:
             yield from (None for _ in page.unreadable)
             for record in page.records:
                 try:
-                    yield self._starts(record, now)
+                    yield self._start(record, now)
                 except MalformedRecord:
                     yield None
             cursor = page.cursor
@@ -41,10 +41,10 @@ class RecordUpkeep:
                 return
 
     def remove_expired(self, now: datetime, limit: int) -> int:
-        """Remove some records that have expired; how many."""
+        """Delete at most `limit` expired records; return how many."""
         return self._store.remove_expired(now, limit)
 
-    def _starts(self, record: Record, now: datetime) -> bool:
+    def _start(self, record: Record, now: datetime) -> bool:
         head = self._tasks.get(record.task_id)
         if head is not None and first_outcome(self._tasks, record.task_id, record.bound_version, head=head) is None:
             return False

@@ -1,4 +1,4 @@
-"""From a due task to a running execution: the queue, the dispatcher, the sweeper (DESIGN §4)."""
+"""The dispatch queue on SQS, and the dispatcher that starts executions (docs/architecture.md, Running tasks)."""
 
 import json
 from typing import Any, ClassVar
@@ -13,20 +13,20 @@ from delegation.tasks.errors import StoreUnavailable
 
 
 class MalformedDispatch(DelegationError):
-    """A queue message is not a dispatch; it ends in the dead-letter queue."""
+    """A queue message is not a dispatch; SQS moves it to the dead-letter queue."""
 
     code: ClassVar[str] = "MALFORMED_DISPATCH"
 
 
 class ExecutionNotStarted(DelegationError):
-    """Step Functions did not take an execution; the message comes again."""
+    """Step Functions did not start an execution; SQS delivers the message again."""
 
     code: ClassVar[str] = "EXECUTION_NOT_STARTED"
     retryable: ClassVar[bool] = True
 
 
 class SqsDispatchQueue:
-    """DispatchQueue over a boto3 SQS client: a message holds `{task_id, n}` and nothing else."""
+    """DispatchQueue over a boto3 SQS client; a message is `{task_id, n}`."""
 
     def __init__(self, client: Any, queue_url: str) -> None:
         self._client = client
@@ -43,17 +43,17 @@ class SqsDispatchQueue:
 
 
 class Dispatcher:
-    """Starts one execution per message; a name that was used before is a dispatch that had its turn."""
+    """Starts one execution per message, named after the dispatch so that a repeated message starts none."""
 
     def __init__(self, client: Any, state_machine_arn: str) -> None:
         self._client = client
         self._state_machine_arn = state_machine_arn
 
     def start(self, body: str) -> bool:
-        """Start the execution that a message asks for; False when one of this name has ended already.
+        """Start the execution of a message; return False when the execution of this name has already ended.
 
         Raises MalformedDispatch and ExecutionNotStarted. StartExecution with the name and input of a running execution
-        answers as started (AWS Step Functions API reference).
+        succeeds (AWS Step Functions API Reference, StartExecution).
         """
         task_id, n = _parse(body)
         try:
@@ -68,7 +68,7 @@ class Dispatcher:
                 return False
             raise ExecutionNotStarted(f"Step Functions answered {code}") from error
         except (HTTPClientError, BotoConnectionError) as error:
-            raise ExecutionNotStarted(f"Step Functions: {type(error).__name__}") from error
+            raise ExecutionNotStarted(f"Step Functions could not be reached: {type(error).__name__}") from error
         return True
 
 
@@ -77,7 +77,7 @@ def _parse(body: str) -> tuple[str, int]:
         message = json.loads(body)
         task_id, n = str(UUID(message["task_id"])), message["n"]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise MalformedDispatch("the message is not {task_id, n}") from None
+        raise MalformedDispatch("the message is not a dispatch {task_id, n}") from None
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise MalformedDispatch("n: not a positive whole number")
+        raise MalformedDispatch("n: must be a positive integer")
     return task_id, n

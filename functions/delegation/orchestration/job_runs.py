@@ -1,4 +1,4 @@
-"""Spark job runs: a seam, and EMR Serverless behind it."""
+"""Spark job runs on EMR Serverless."""
 
 import logging
 import time
@@ -17,32 +17,27 @@ from delegation.tasks.work.external_jobs import INLINE
 logger = logging.getLogger(__name__)
 _WAITING: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED")
 _ACTIVE: Final = (*_WAITING, "RUNNING", "CANCELLING")
-_REFUSALS: Final = frozenset({
-    "AccessDeniedException",
-    "ConflictException",
-    "ResourceNotFoundException",
-    "ValidationException",
-})  # fmt: skip
+_REFUSALS: Final = ("AccessDeniedException", "ConflictException", "ResourceNotFoundException", "ValidationException")
 _UNSETTLED: Final = frozenset({"CREATING", "STOPPING"})
-"""States in which an application takes no job but will again (EMR Serverless user guide, "Application states")."""
+"""Application states that refuse jobs for a while (Amazon EMR Serverless User Guide, "Application states")."""
 
 
 class JobServiceUnavailable(DelegationError):
-    """The job service did not take a call; the same call may be repeated."""
+    """A call to the job service failed; the same call may be repeated."""
 
     code: ClassVar[str] = "JOB_SERVICE_UNAVAILABLE"
     retryable: ClassVar[bool] = True
 
 
 class JobRefused(DelegationError):
-    """The job service refuses to start the job: its configuration has to be mended by a person."""
+    """The job service refused a call; an operator has to correct the configuration."""
 
     code: ClassVar[str] = "JOB_REFUSED"
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A job run as the service reports it; `details` is its own text, bounded, `started_at` when its driver began."""
+    """A job run as the service reports it; `details` is its text, bounded, `started_at` when its driver started."""
 
     id: str
     name: str
@@ -52,34 +47,34 @@ class JobRun:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has not started yet."""
+        """Whether the run has not started."""
         return self.state in _WAITING
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over, however it ended."""
+        """Whether the run has ended, with whatever result."""
         return self.state in {"SUCCESS", "FAILED", "CANCELLED"}
 
 
 class JobService(Protocol):
-    """Starts, watches and ends job runs. Every method raises JobServiceUnavailable."""
+    """Starts, reads and cancels job runs. Every method raises JobServiceUnavailable."""
 
     def start(self, name: str, arguments: Sequence[str]) -> str:
-        """Start a run once under `name`, which is its client token too, and return its id. Raises JobRefused."""
+        """Start a run once and return its id; `name` is also its client token. Raises JobRefused."""
 
     def get(self, run_id: str) -> JobRun | None:
-        """A run, None when there is none of this id."""
+        """Return a run, None when there is none with this id."""
 
     def active(self, prefix: str) -> Sequence[JobRun]:
-        """Runs that have not ended and whose name starts with `prefix`."""
+        """Return the runs that have not ended and whose names start with `prefix`."""
 
     def cancel(self, run_id: str) -> None:
-        """Ask a run to end; one that has ended, or is being cancelled, is left. Raises JobRefused."""
+        """Cancel a run, unless it has ended or is being cancelled. Raises JobRefused."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobConfiguration:
-    """What every run of the application has in common; `timeout_minutes` is EMR's execution time-out."""
+    """The parameters that all runs of the application share; `timeout_minutes` is EMR's execution time-out."""
 
     application_id: str
     role_arn: str
@@ -100,7 +95,7 @@ class EmrServerless:
         """See JobService.start."""
         configuration = self._configuration
         if configuration is None:
-            raise JobRefused("this function is not configured to start job runs")
+            raise JobRefused("this process has no configuration to start job runs: set the DELEGATION_EMR_* settings")
         driver = {
             "entryPoint": configuration.entry_point,
             "entryPointArguments": list(arguments),
@@ -170,38 +165,38 @@ class EmrServerless:
             kind = JobRefused if code in _REFUSALS else JobServiceUnavailable
             raise kind(f"EMR Serverless answered {code} to {operation}") from error
         except (HTTPClientError, BotoConnectionError) as error:
-            raise JobServiceUnavailable(f"EMR Serverless: {type(error).__name__}") from error
+            raise JobServiceUnavailable(f"EMR Serverless could not be reached: {type(error).__name__}") from error
         return answer
 
 
 class ExternalJobRuns:
-    """tasks.outside.Outside over a JobService: an attempt's job runs, those whose ids were not stored among them."""
+    """ExternalJobs over a JobService: ends an attempt's job runs, also those whose ids were not stored."""
 
     def __init__(self, jobs: JobService, *, rest_seconds: float = 0, now: Callable[[], float] = time.monotonic) -> None:
-        """A service that did not answer is not asked again for `rest_seconds`, by the monotonic clock `now`.
+        """After a failed call none is made for `rest_seconds` of the monotonic clock `now`.
 
-        Who looks at many lost tasks in a row would wait for it once for each, and have no time for the others.
+        Otherwise a sweep over many lost tasks would spend its time on the time-outs of one service.
         """
         self._jobs = jobs
         self._rest_seconds = rest_seconds
         self._now = now
-        self._away_until = now()
+        self._unavailable_until = now()
 
     def end(self, task: Task) -> bool:
-        """See Outside.end. What the service refuses to end needs a person; the task does not wait for that.
+        """See ExternalJobs.end. A run that the service refuses to cancel counts as ended.
 
-        What it still does is refused by its attempt number, and it stops at its next look.
+        The fencing token has its writes refused, and it stops at its next checkpoint.
         """
         if task.engine == INLINE:
             return True
-        if self._now() < self._away_until:
+        if self._now() < self._unavailable_until:
             return False
         try:
             for run_id in sorted(self._runs_of(task)):
                 self._cancel(task, run_id)
         except JobServiceUnavailable as error:
             logger.warning("job runs were not ended", extra={"task_id": task.task_id, "error_code": error.code})
-            self._away_until = self._now() + self._rest_seconds
+            self._unavailable_until = self._now() + self._rest_seconds
             return False
         return True
 
@@ -227,5 +222,5 @@ def _run(answer: dict[str, Any], id_field: str) -> JobRun:
         answer.get("name", ""),
         answer["state"],
         str(answer.get("stateDetails", ""))[:500],
-        answer.get("startedAt"),  # of GetJobRun, from RUNNING on (Amazon EMR Serverless API reference, JobRun)
+        answer.get("startedAt"),  # only in GetJobRun and from RUNNING on (Amazon EMR Serverless API Reference, JobRun)
     )

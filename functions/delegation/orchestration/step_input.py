@@ -1,4 +1,4 @@
-"""The input that every state of the state machine gets and hands on."""
+"""The input of the state machine's states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from delegation.errors import DelegationError
 
 
 class MalformedStep(DelegationError):
-    """A step's input is not what the state machine hands on."""
+    """A step's input is malformed, or its process cannot run it."""
 
     code: ClassVar[str] = "MALFORMED_STEP"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state of an execution: which task, which dispatch, which attempt, how many heartbeats.
+    """The state of an execution: the task, the number of its dispatch and attempt, and the heartbeats counted.
 
-    `holder` is a worker that goes through the same steps without an execution (`driving.working`).
+    `holder` is set for a worker that runs the same steps without an execution (JobEngine).
     """
 
     task_id: str
@@ -29,20 +29,20 @@ class Step:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "Step":
-        """Read a state's input; MalformedStep names the field."""
+        """Read a state's input; raises MalformedStep, which names the field."""
         numbers = {name: event.get(name, 0) for name in ("n", "attempt", "turn")}
         for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise MalformedStep(f"{name}: not a whole number")
+                raise MalformedStep(f"{name}: must be a non-negative integer")
         try:
             task_id = str(UUID(str(event.get("task_id"))))
         except ValueError:
-            raise MalformedStep("task_id: not a UUID") from None
+            raise MalformedStep("task_id: must be a UUID") from None
         return cls(task_id, **numbers)
 
     @property
     def execution(self) -> str:
-        """The execution's name, which is the lease owner's too."""
+        """The execution's name, which is also the lease holder's."""
         return self.holder or execution_name(self.task_id, self.n)
 
     @property
@@ -51,11 +51,11 @@ class Step:
         return f"{self.task_id}-{self.attempt}"
 
     def to(self, following: str, **more: Any) -> dict[str, Any]:
-        """The answer that makes the state machine go on with `following`."""
+        """Return the answer with which the state machine continues at `following`."""
         state = {"task_id": self.task_id, "n": self.n, "attempt": self.attempt, "turn": self.turn}
         return {**state, "next": following, **more}
 
 
 def execution_name(task_id: str, n: int) -> str:
-    """`{task_id}-{n}`: Step Functions' own deduplication key (≤ 80 characters)."""
+    """Return the name by which Step Functions deduplicates dispatches (at most 80 characters)."""
     return f"{task_id}-{n}"

@@ -1,4 +1,4 @@
-"""Reconciling every due task: what the sweeper does each minute."""
+"""The sweep over the due index."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from delegation.tasks.work.service import TaskService
 class Swept:
     """What the sweeper did with one due entry; `error` is set when the store or the queue failed for it.
 
-    `unsettled`: its attempt is lost, and what that one has running elsewhere could not be ended.
+    `unsettled`: the attempt is lost, but its external job could not be ended.
     """
 
     before: Task | None
@@ -26,10 +26,10 @@ class Swept:
 def sweep(
     tasks: TaskService, kinds: Collection[str], *, deadline: datetime, clock: Callable[[], datetime], limit: int = 1_000
 ) -> Iterator[Swept]:
-    """Look again at every task that is due, the oldest first, until `deadline`; one task's trouble stops no other.
+    """Reconcile every due task, the oldest first, until `deadline`; an error of one task does not stop the others.
 
-    A task of a kind unknown to this deployment is left alone: a newer one owns it. `limit` entries are looked at in one
-    reading of the index, beside those that stay due, left alone or in trouble: however many they are, they hide nobody.
+    A task of an unknown kind is skipped: a newer deployment runs it. Each read of the index asks for `limit` entries
+    more than those that stay due (skipped or failed), so that these never hide the others.
     """
     seen: set[str] = set()
     staying = 0

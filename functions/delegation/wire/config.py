@@ -1,4 +1,4 @@
-"""What a service supports: `GET /v1/config`."""
+"""The answer of `GET /v1/config`."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -12,17 +12,14 @@ KEY_LIFETIME = "idempotency-key-lifetime"
 
 
 class ServiceConfig(Answer):
-    """`GET /v1/config`: the Iceberg REST protocol's CatalogConfig with the proposal's two properties."""
+    """CatalogConfig (Iceberg REST Catalog API) with the two properties of the Idempotency-Key proposal."""
 
     properties: Mapping[str, Any] | None = None
     endpoints: tuple[str, ...] = ()
 
     @property
     def same_key_window(self) -> timedelta | None:
-        """How long a key may be sent again, None when same-key retries must not be made.
-
-        Both properties have to be there and valid (idempotency-key.txt, Discovery, "Client behavior").
-        """
+        """How long a request may be retried with its key, None if not at all (Idempotency-Key proposal, Discovery)."""
         properties = self.properties or {}
         lifetime = properties.get(KEY_LIFETIME)
         if properties.get(KEY_SUPPORTED) != "true" or not isinstance(lifetime, str) or not lifetime.startswith("P"):

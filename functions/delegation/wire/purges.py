@@ -1,6 +1,6 @@
-"""A purge as a JSON document: the request body that clients send, and the `task_payload` that a task stores.
+"""A purge as JSON: the body that clients send, and a task's `task_payload`; both are a TaskPayload without credentials.
 
-Both have the form of TaskPayload (delegation-service.txt, §7 and appendix) without any credential.
+Source: Delegation Service proposal, Persistence, and Appendix.
 """
 
 import json
@@ -27,25 +27,25 @@ class _LoadedTable(Protocol):
 
 
 class TableState(BaseModel):
-    """The members of a LoadTableResult (Iceberg REST specification) that identify a table and its current commit."""
+    """The members of a LoadTableResult (Iceberg REST Catalog API) that identify a table and its current metadata."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
     metadata_location: str
     location: str
-    table_uuid: str
-    format_version: int
+    table_uuid: str = Field(serialization_alias="table-uuid")
+    format_version: int = Field(serialization_alias="format-version")
 
     @classmethod
     def of(cls, table: _LoadedTable) -> Self:
-        """The state of a table as the catalog returned it."""
+        """Return the state of a loaded table."""
         return cls.model_validate(table)
 
 
 class PurgeRequest(BaseModel):
-    """One logical purge; a retry of it repeats every field, because all of them are part of the payload's hash.
+    """One purge; a retry must repeat every field, because all of them are part of the payload's hash.
 
-    `table` is None in a request that names the table by its identity alone: the service loads the rest.
+    `table` is None in a request with the table's identity alone; the service then loads the rest.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -60,7 +60,7 @@ class PurgeRequest(BaseModel):
 
     @classmethod
     def of_payload(cls, payload: TaskPayload) -> Self:
-        """Read a validated request."""
+        """Return the purge of a validated request."""
         common, parameters = payload.common_payload, payload.operation_parameters
         identity, metadata, location = parameters.table_identity, parameters.metadata, parameters.metadata_location
         table = None
@@ -78,7 +78,7 @@ class PurgeRequest(BaseModel):
 
     @classmethod
     def of_stored(cls, task_payload: str) -> Self:
-        """Read a stored `task_payload`; raises ValueError, KeyError or TypeError for a text of another form."""
+        """Parse a stored `task_payload`; raises ValueError, KeyError or TypeError when it is malformed."""
         document = json.loads(task_payload)
         common, parameters = document["common_payload"], document["operation_parameters"]
         identity, metadata = parameters["table_identity"], parameters["metadata"]
@@ -100,7 +100,7 @@ class PurgeRequest(BaseModel):
         )
 
     def request(self, *, synchronous: bool = False) -> dict[str, Any]:
-        """The body to send. `config` is empty, for the service vends its own credentials (§9.2)."""
+        """Return the body to send; `config` is empty (Delegation Service proposal, Credential Vending)."""
         operation = OperationType.SYNCHRONOUS_TABLE_PURGE if synchronous else OperationType.TABLE_PURGE
         document = self.document(operation)
         if self.table is not None:
@@ -108,7 +108,7 @@ class PurgeRequest(BaseModel):
         return document
 
     def document(self, operation_type: str) -> dict[str, Any]:
-        """The purge as `common_payload` and `operation_parameters`; fields that are None are left out."""
+        """Return the purge as `common_payload` and `operation_parameters`, without fields that are None."""
         common = {
             "operation_type": str(operation_type),
             "realm_identifier": self.realm,
@@ -122,13 +122,10 @@ class PurgeRequest(BaseModel):
             "table_entity_id": self.table_entity_id,
         }
         parameters: dict[str, Any] = {"table_identity": _given(identity), "properties": dict(self.properties)}
-        if (table := self.table) is not None:
-            parameters["metadata_location"] = table.metadata_location
-            parameters["metadata"] = {
-                "location": table.location,
-                "table-uuid": table.table_uuid,
-                "format-version": table.format_version,
-            }
+        if self.table is not None:
+            metadata = self.table.model_dump(by_alias=True)
+            parameters["metadata_location"] = metadata.pop("metadata_location")
+            parameters["metadata"] = metadata
         return {"common_payload": _given(common), "operation_parameters": parameters}
 
 

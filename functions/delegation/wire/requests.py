@@ -1,6 +1,6 @@
-"""The requests of delegation-service.txt's appendix; members that are not named here are allowed and dropped.
+"""The requests of the API (Delegation Service proposal, Appendix); unknown members are ignored.
 
-What a caller sends in `config` and `storage-credentials` is secret: held as SecretStr, shown nowhere, never stored.
+The values of `config` and `storage-credentials` are secret: they are SecretStr, and never logged or stored.
 """
 
 import re
@@ -29,7 +29,7 @@ MAX_URI_LENGTH: Final = 4096
 MAX_NAMESPACE_LEVELS: Final = 64
 MAX_IDENTITY_BYTES: Final = 16 * 1024
 MAX_PROPERTIES_BYTES: Final = 32 * 1024
-"""Identity and properties are stored with every version of a task; a DynamoDB item takes 400 KB."""
+"""Identity and properties are stored with every version of a task, in a DynamoDB item of at most 400 KB."""
 MAX_CONFIG_ENTRIES: Final = 1000
 MAX_STORAGE_CREDENTIALS: Final = 1000
 T = TypeVar("T")
@@ -41,7 +41,7 @@ _TIMESTAMP: Final = re.compile(
 
 
 class OperationType(StrEnum):
-    """Names of one operation: the appendix's, the full example's and the task schema's (§7) for the same purge."""
+    """The names of the one operation in the Delegation Service proposal's Appendix, example and Persistence."""
 
     SYNCHRONOUS_TABLE_PURGE = "SYNCHRONOUS_TABLE_PURGE"
     TABLE_PURGE = "TABLE_PURGE"
@@ -49,7 +49,7 @@ class OperationType(StrEnum):
 
 
 def _refuse(reason: str) -> PydanticCustomError:
-    """An error whose text is `reason` and nothing of the input; braces in it are not placeholders."""
+    """Return an error whose text is `reason`, without the input; braces in it are not placeholders."""
     return PydanticCustomError("refused", "{reason}", {"reason": reason})
 
 
@@ -76,33 +76,33 @@ def _operation(value: object) -> object:
 
 
 def _timestamp(value: object) -> object:
-    """RFC 3339 text only: pydantic alone would take numbers and guess their unit."""
+    """Parse RFC 3339 text; pydantic alone would also accept numbers and guess their unit."""
     if value is None:
         return None
     form = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
     if form is None or not isinstance(value, str):
         raise _refuse("must be an RFC 3339 date-time, such as 2025-06-11T16:21:00Z")
     if form["offset"] is None:
-        raise _refuse("must name its offset from UTC, such as Z")
+        raise _refuse("must have an offset from UTC, such as Z")
     try:
         return datetime.fromisoformat(value.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _refuse("is no moment of the calendar") from None
+        raise _refuse("must be a valid date and time") from None
 
 
 def _within(value: T, limit_bytes: int, *texts: str) -> T:
-    # Lone surrogates are refused with the document; here they only must not raise.
+    # Lone surrogates, which cannot be encoded, are refused with the document, not here.
     if sum(len(text.encode(errors="surrogatepass")) for text in texts) > limit_bytes:
-        raise _refuse(f"must not be larger than {limit_bytes} bytes in all")
+        raise _refuse(f"must not be larger than {limit_bytes} bytes in total")
     return value
 
 
 _CLEAN: Final = _must(
     lambda value: all(unicodedata.category(character) != "Cc" for character in value),
-    "must not hold control characters",
+    "must not contain control characters",
 )
 _FILLED: Final = _must(str.strip, "must not be empty")
-# Names become one segment of a Polaris path each; clients and proxies resolve dot segments (RFC 3986 §5.2.4).
+# A name becomes one segment of a Polaris path; clients and proxies remove dot segments (RFC 3986, Section 5.2.4).
 _SEGMENT: Final = _must(lambda value: value not in {".", ".."}, "must not be a dot segment")
 _ABSOLUTE: Final = _must(_URI.fullmatch, "must be an absolute URI, such as s3://bucket/key")
 Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_NAME_LENGTH), _CLEAN]
@@ -120,13 +120,13 @@ RequestTimestamp = Annotated[datetime | None, BeforeValidator(_timestamp)]
 
 
 class _Received(BaseModel):
-    """Part of a request. Errors never quote the input."""
+    """Base of a request's parts; errors never quote the input."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, populate_by_name=False)
 
 
 class CommonPayload(_Received):
-    """What all operations have in common."""
+    """The members that all operations share."""
 
     operation_type: Annotated[OperationType, BeforeValidator(_operation)]
     request_timestamp_utc: RequestTimestamp = None
@@ -135,7 +135,7 @@ class CommonPayload(_Received):
 
 
 class TableIdentity(_Received):
-    """Which table. `table_entity_id` is opaque: recorded, never verified, for the REST API does not give it."""
+    """Identifies the table; `table_entity_id` is stored but not verified, because the REST API does not return it."""
 
     table_entity_id: FilledText | None = None
     catalog_name: PathSegment
@@ -148,7 +148,7 @@ class TableIdentity(_Received):
 
 
 class TableMetadata(_Received):
-    """What is kept of the Iceberg table metadata; schemas, snapshots and the rest are accepted and dropped."""
+    """The members used of the Iceberg table metadata; the others are ignored."""
 
     location: Uri
     table_uuid: TableUuid = Field(alias="table-uuid")
@@ -156,16 +156,16 @@ class TableMetadata(_Received):
 
 
 class StorageCredential(_Received):
-    """One entry of LoadTableResult's `storage-credentials` (Iceberg REST specification)."""
+    """One entry of LoadTableResult's `storage-credentials` (Iceberg REST Catalog API)."""
 
     prefix: Annotated[StrictStr, Field(max_length=MAX_URI_LENGTH), _CLEAN]
     config: Secrets
 
 
 class PurgeTableOperationParameters(_Received):
-    """A LoadTableResult beside the table's identity (appendix), or the identity alone (§7, full example).
+    """The table's identity with a LoadTableResult (Delegation Service proposal, Appendix), or alone (Persistence).
 
-    `metadata_location`, `metadata` and `config` come together or not at all; credentials without them are incomplete.
+    `metadata_location`, `metadata` and `config` must be given together; `storage-credentials` require them.
     """
 
     table_identity: TableIdentity
@@ -183,17 +183,17 @@ class PurgeTableOperationParameters(_Received):
     @classmethod
     def _one_spelling(cls, value: Any) -> Any:
         if isinstance(value, Mapping) and "metadata_location" in value and "metadata-location" in value:
-            raise _refuse("has both metadata_location and metadata-location")
+            raise _refuse("must have one of metadata_location and metadata-location")
         return value
 
     def missing(self) -> tuple[str, ...]:
-        """The members that the full form needs and that are absent."""
+        """Return the missing members of a LoadTableResult."""
         needed = {"metadata_location": self.metadata_location, "metadata": self.metadata, "config": self.config}
         return tuple(name for name, value in needed.items() if value is None)
 
 
 class TaskPayload(_Received):
-    """The complete body of `POST /v1/tasks` and `POST /v1/tasks/execute/synchronous`."""
+    """The body of `POST /v1/tasks` and `POST /v1/tasks/execute/synchronous`."""
 
     common_payload: CommonPayload
     operation_parameters: PurgeTableOperationParameters

@@ -1,4 +1,4 @@
-"""The answers of delegation-service.txt's appendix; members of a newer service are kept by a client, never refused."""
+"""The answers of the API (Delegation Service proposal, Appendix)."""
 
 import json
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Answer(BaseModel):
-    """An answer; what it holds beside the declared members is kept. Errors never quote it."""
+    """Base of answers; a client keeps the unknown members of a newer service. Errors never quote it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
 
 class TaskAccepted(Answer):
-    """202: the task is stored (delegation-service.txt §10.1)."""
+    """202 (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
 
     delegation_task_id: str
     status: Literal["QUEUED"]
@@ -22,7 +22,7 @@ class TaskAccepted(Answer):
 
 
 class ExecutionResult(Answer):
-    """What a purge deleted."""
+    """The totals of a purge."""
 
     files_deleted: int = Field(ge=0)
     bytes_deleted: int = Field(ge=0)
@@ -38,7 +38,7 @@ class TaskSuccessResponse(Answer):
 
 
 class ErrorResponse(BaseModel):
-    """Every error; `status` is there only when a task failed for good."""
+    """An error; `status` is set only when the task's failure is terminal."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,10 +50,10 @@ class ErrorResponse(BaseModel):
 
 
 def render(model: BaseModel) -> bytes:
-    """A response's body: compact UTF-8 JSON in the order of the fields, absent ones left out."""
+    """Return a response's body: compact UTF-8 JSON in field order, without fields that are None."""
     return model.model_dump_json(exclude_none=True).encode()
 
 
 def render_json(value: Mapping[str, Any]) -> bytes:
-    """The same for a JSON object that has no model of its own: nothing is left out."""
+    """Return the same for a JSON object without a model, with every member."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""The record of a task as the API shows it: flat, under the names of delegation-service.txt §7 and DESIGN §2."""
+"""A task as the API returns it, with the names of the proposal's table (Delegation Service proposal, Persistence)."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 
 class PublishedSegment(BaseModel):
-    """A part of a purge's plan: where it lies in the plan bucket, and the SHA-256 (hex) of its index."""
+    """A segment of a plan: its folder in the plan bucket, and the hex SHA-256 of its index."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -17,7 +17,7 @@ class PublishedSegment(BaseModel):
 
 
 class TaskRecord(BaseModel):
-    """A task; timestamps are UTC. What a newer service adds is kept, and never refused."""
+    """A task; timestamps are UTC. A client keeps the unknown members of a newer service."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
@@ -66,17 +66,17 @@ class TaskRecord(BaseModel):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the task has an outcome."""
+        """Whether the task has ended."""
         return self.status in {"SUCCESS", "FAILURE"}
 
     @property
     def succeeded(self) -> bool:
-        """Whether that is SUCCESS."""
+        """Whether the task ended as SUCCESS."""
         return self.status == "SUCCESS"
 
     @property
     def table(self) -> str | None:
-        """The dotted name of the table that the payload names, None when it names none (another behavior's task)."""
+        """The dotted name of the payload's table, None for a task of another type."""
         match _object(self.task_payload):
             case {
                 "operation_parameters": {
@@ -93,12 +93,12 @@ class TaskRecord(BaseModel):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read a record as `shown` makes it."""
+        """Validate a record as made by `shown`."""
         return cls.model_validate(record)
 
 
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:
-    """What the API shows of a task's public record: every member of TaskRecord in its order, and nothing else."""
+    """Return the members of TaskRecord of a task's public record, all of them, in their order."""
     defaults = {name: [] if field.default == () else field.default for name, field in TaskRecord.model_fields.items()}
     return {name: public.get(name, default) for name, default in defaults.items()}
 

@@ -1,4 +1,4 @@
-"""The API, from the environment; built once a process by its handler."""
+"""The API."""
 
 import time
 from datetime import timedelta
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def api_dependencies() -> Dependencies:
-    """What the API works with on AWS."""
+    """Return the API's dependencies on AWS."""
     store = task_store()
     tasks = task_service(dispatch_queue(), store=store)
     return Dependencies(
@@ -39,7 +39,7 @@ def api_dependencies() -> Dependencies:
 
 
 def api(logger: Logger) -> ApiHandler:
-    """The API on AWS. Traces, if asked for, hold neither answers nor errors: both may show what a request held."""
+    """Return the API on AWS. Traces capture neither answers nor errors, because both may quote a request."""
     settings = ApiSettings.read()
     handle = create_app(api_dependencies(), logger=logger, metrics=Metrics(namespace=settings.metrics_namespace))
     if not settings.tracing:
@@ -49,7 +49,7 @@ def api(logger: Logger) -> ApiHandler:
 
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
-    """Accepting and running requests; the engine is imported by the first request that it has to run."""
+    """Return what accepts and runs requests; the first request that runs a purge imports the engine."""
     settings = RequestSettings.read()
     records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
 

@@ -1,4 +1,4 @@
-"""The authorizer, from the environment."""
+"""The authorizer."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from delegation.timestamps import utc_now
 
 
 def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
-    """The authorizer that the environment describes; pydantic's ValidationError names a setting that is wrong."""
+    """Return the authorizer; pydantic's ValidationError names a setting that is wrong."""
     settings = settings or AuthorizerSettings.read()
     revoked = None if settings.client_crl is None else load_revocation_list(settings.client_crl.encode())
     return Authorizer(

@@ -1,4 +1,4 @@
-"""AWS clients by the standard environment: endpoints and regions come from AWS' own variables."""
+"""boto3 clients; endpoints and regions come from AWS' environment variables."""
 
 from typing import Any, Final
 
@@ -6,11 +6,11 @@ import boto3
 from botocore.config import Config
 
 QUICK: Final = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
-"""For calls that answer in milliseconds: what hangs is dropped and tried again."""
+"""For calls that answer in milliseconds: one that hangs is soon retried."""
 PATIENT: Final = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
 
 
 def aws(service: str, config: Config = PATIENT) -> Any:
-    """A boto3 client."""
+    """Return a boto3 client of a service."""
     client: Any = boto3.client  # the stubs overload it for literal names only
     return client(service, config=config)

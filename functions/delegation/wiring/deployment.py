@@ -1,4 +1,4 @@
-"""Tasks with the behaviors that this deployment adds to the built-in ones."""
+"""The task service with the behaviors of this deployment."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,15 +16,12 @@ from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
 
 BUILT_IN_KINDS: Final = KINDS | {maintenance.KIND}
-"""The task types of this release."""
+"""The task types of the built-in behaviors."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedTasks:
-    """The tasks of this deployment, its task types, and the behaviors that it adds to the built-in ones.
-
-    A type that is not among `kinds` belongs to a newer deployment and is left to it.
-    """
+    """The tasks of this deployment, its task types, and the behaviors that it adds to the built-in ones."""
 
     store: DynamoDbTaskStore
     tasks: TaskService
@@ -34,13 +31,13 @@ class DeployedTasks:
 
 def deployment(
     queue: DispatchQueue | None = None,
-    external_jobs: ExternalJobs = LeftToSweeper(),  # noqa: B008 - it holds nothing
+    external_jobs: ExternalJobs = LeftToSweeper(),  # noqa: B008 - it has no state
     *,
     dispatch_grace: timedelta | None = None,
 ) -> DeployedTasks:
-    """Tasks with what DELEGATION_BEHAVIORS adds; without a queue, for processes that may not dispatch.
+    """Return the tasks with the behaviors of DELEGATION_BEHAVIORS; without `queue` the process cannot dispatch.
 
-    Who can end job runs says so by `external_jobs`; others leave lost attempts that may have any to the sweeper.
+    By default lost attempts that may have job runs are left to the sweeper; `external_jobs` ends them here.
     """
     settings = TaskSettings.read()
     policies = settings.policies()

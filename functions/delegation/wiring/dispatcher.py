@@ -1,4 +1,4 @@
-"""The dispatcher: from queue messages to executions."""
+"""The dispatcher."""
 
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.wiring.clients import aws
@@ -6,5 +6,5 @@ from delegation.wiring.settings import DispatcherSettings
 
 
 def dispatcher() -> Dispatcher:
-    """What turns messages into executions."""
+    """Return what starts executions for queue messages."""
     return Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)

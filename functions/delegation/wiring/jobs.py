@@ -6,16 +6,16 @@ from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import JobSettings, JobsStated, JobStartSettings
 
 _REST_SECONDS = 30
-"""For so long a job service that did not answer is not asked again by who looks at many tasks in a row."""
+"""How long a sweep makes no call to a job service that did not answer."""
 
 
 def watched_jobs() -> EmrServerless:
-    """Job runs to be looked at and cancelled."""
+    """Return the job service of a process that reads and cancels job runs."""
     return EmrServerless(aws("emr-serverless", QUICK), JobSettings.read().application_id)
 
 
 def started_jobs() -> EmrServerless:
-    """Job runs to be started."""
+    """Return the job service of a process that also starts job runs."""
     settings = JobStartSettings.read()
     configuration = JobConfiguration(
         application_id=settings.application_id,
@@ -27,10 +27,10 @@ def started_jobs() -> EmrServerless:
 
 
 def application_is_named() -> bool:
-    """Whether there is an EMR Serverless application."""
+    """Whether the environment names an EMR Serverless application."""
     return JobsStated.read().application_id is not None
 
 
 def ended_by(jobs: EmrServerless | None, otherwise: ExternalJobs) -> ExternalJobs:
-    """What ends the job runs of lost attempts: the job service if there is one."""
+    """Return what ends the job runs of lost attempts: the job service if there is one."""
     return otherwise if jobs is None else ExternalJobRuns(jobs, rest_seconds=_REST_SECONDS)

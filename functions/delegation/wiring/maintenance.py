@@ -1,4 +1,4 @@
-"""The sweeper's tasks, and the recurring task that tidies tasks and idempotency records."""
+"""The sweeper, and the recurring task that cleans up tasks and idempotency records."""
 
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.upkeep import RecordUpkeep
@@ -14,13 +14,13 @@ from delegation.wiring.tasks import dispatch_queue
 
 
 def swept_tasks() -> DeployedTasks:
-    """Tasks whose lost attempts' job runs are ended, if an application is named."""
+    """Return the sweeper's tasks; the job runs of lost attempts are ended if the environment names an application."""
     jobs = watched_jobs() if application_is_named() else None
     return deployment(dispatch_queue(), ended_by(jobs, NoExternalJobs()))
 
 
 def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, MaintenanceReport]:
-    """The behavior; a process that only submits it needs no access to records."""
+    """Return the behavior; a process that only submits its task needs no access to records."""
 
     def records() -> RecordUpkeep:
         store = DynamoDbIdempotencyStore(deployed.store, IdempotencySettings.read().idempotency_table)

@@ -1,4 +1,4 @@
-"""Purging as a behavior: table files with vended credentials, plans in the service's bucket with its own role."""
+"""The behavior of purges."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -23,24 +23,21 @@ from delegation.wiring.clients import PATIENT, aws
 from delegation.wiring.settings import PurgeEnvironment
 
 _CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
-"""For Polaris behind API Gateway's 29 s: one answer may take long, for large metadata does, but not two in a row."""
+"""For Polaris within API Gateway's 29 s: large metadata takes long, but two such answers do not fit."""
 
 
 def polaris(transport: Transport | None = None) -> PolarisClient:
-    """Polaris as the service's own principal."""
+    """Return a client of Polaris as the service's principal."""
     return PolarisSettings.read().client(aws("secretsmanager"), clock=utc_now, transport=transport)
 
 
 def polaris_for_a_caller() -> PolarisClient:
-    """The same where a caller waits: a Polaris that hangs has to be told as 502 before the caller's own time is up."""
+    """Return a client that fails before API Gateway's time-out, so that the caller gets a 502."""
     return polaris(Transport(httpx.Client(timeout=_CALLER_WAITS), backoff=RequestRetries(patience_seconds=5)))
 
 
 def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience | None = None) -> PurgeBehavior:
-    """Purging: table files with vended credentials, plans in the service's bucket with its own role.
-
-    `patience` is had with S3, wherever the files and the plans lie; without it as much as a background run can have.
-    """
+    """Return the behavior; `patience` bounds the calls to S3, by default for a background run."""
     settings = PurgeEnvironment.read()
     return PurgeBehavior(
         tasks=tasks,
@@ -53,12 +50,12 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience
 
 
 def purge_for_a_caller(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
-    """The same where a caller waits: less patience with S3, so that its failure is answered in time."""
+    """Return the behavior with short S3 time-outs, so that the caller gets an answer in time."""
     return purge_behavior(tasks, tables, WHILE_A_CALLER_WAITS)
 
 
 def vended_store(
     catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime], patience: Patience | None = None
 ) -> S3ObjectStore:
-    """A table's files with the credentials that Polaris vends for it, loaded again before they expire."""
+    """Return a table's files with credentials vended by Polaris, which are renewed before they expire."""
     return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock), patience=patience)

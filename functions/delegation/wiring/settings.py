@@ -1,4 +1,4 @@
-"""What entry points read from their environment, once: small frozen models, composed per handler in `wiring`."""
+"""The settings of entry points."""
 
 import json
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from delegation.environment import EnvironmentSettings
 from delegation.tasks.life.policy import Policies
 
 IDEMPOTENCY_LIFETIME: Final = timedelta(minutes=30)
-"""How long an answer is kept after its task is terminal; advertised as PT30M (idempotency-key.txt, Discovery)."""
+"""How long an answer is kept once its task is terminal (Idempotency-Key proposal, Discovery)."""
 
 
 class _Properties(EnvironmentSettings):
-    """`properties` is a JSON object of the proposal's property names and of our own."""
+    """`properties` is a JSON object of property names and values (docs/deployment.md)."""
 
     properties: Mapping[str, str] = Field(alias="DELEGATION_PROPERTIES", default_factory=dict)
 
@@ -31,18 +31,18 @@ class _Properties(EnvironmentSettings):
 
 
 class TaskSettings(_Properties):
-    """Where tasks are and how they are retried."""
+    """The task table and the policies of retries and leases."""
 
     tasks_table: str = Field(alias="DELEGATION_TASKS_TABLE", min_length=1)
 
     def policies(self) -> Policies:
-        """The policies; InvalidProperty names a property that is unknown or wrong, but for those of operations."""
+        """Return the policies; raises InvalidProperty, except for properties of operations."""
         own = {name: value for name, value in self.properties.items() if not name.startswith("delegation.purge.")}
         return Policies.from_properties(own)
 
 
 class BehaviorSettings(EnvironmentSettings):
-    """Behaviors beside those of this package: `module:function`, several separated by commas (`tasks.work.plugins`)."""
+    """Added behaviors as `module:function`, separated by commas (docs/workers.md)."""
 
     behaviors: tuple[str, ...] = Field(alias="DELEGATION_BEHAVIORS", default=())
 
@@ -55,51 +55,51 @@ class BehaviorSettings(EnvironmentSettings):
 
 
 class QueueSettings(EnvironmentSettings):
-    """Where dispatches go."""
+    """The dispatch queue."""
 
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
 class IdempotencySettings(EnvironmentSettings):
-    """Where idempotency records are."""
+    """The table of idempotency records."""
 
     idempotency_table: str = Field(alias="DELEGATION_IDEMPOTENCY_TABLE", min_length=1)
 
 
 class RequestSettings(IdempotencySettings):
-    """What accepting requests needs; the budget is in seconds."""
+    """The settings for accepting requests."""
 
     realm: str = Field(alias="DELEGATION_REALM", min_length=1)
     synchronous_budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
 
 
 class PurgeEnvironment(_Properties):
-    """Where plans are, which tables are small, and what requests may choose."""
+    """The settings of purges; up to `inline_max_files` files the inline engine deletes them."""
 
     plan_bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=3)
     inline_max_files: int = Field(1_000, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
 
 
 class DispatcherSettings(EnvironmentSettings):
-    """Which state machine runs tasks."""
+    """The state machine that runs tasks."""
 
     state_machine_arn: str = Field(alias="DELEGATION_STATE_MACHINE_ARN", min_length=1)
 
 
 class JobSettings(EnvironmentSettings):
-    """Which EMR Serverless application runs jobs."""
+    """The EMR Serverless application."""
 
     application_id: str = Field(alias="DELEGATION_EMR_APPLICATION_ID", min_length=1)
 
 
 class JobsStated(EnvironmentSettings):
-    """Whether there is an EMR Serverless application, for who can do without."""
+    """The EMR Serverless application of a process that can do without one."""
 
     application_id: str | None = Field(None, alias="DELEGATION_EMR_APPLICATION_ID")
 
 
 class JobStartSettings(JobSettings):
-    """What a job run is started with."""
+    """The settings for starting job runs."""
 
     role_arn: str = Field(alias="DELEGATION_EMR_JOB_ROLE_ARN", min_length=1)
     entry_point: str = Field(alias="DELEGATION_EMR_ENTRY_POINT", min_length=1)
@@ -107,7 +107,7 @@ class JobStartSettings(JobSettings):
 
 
 class ApiSettings(EnvironmentSettings):
-    """How the API reports."""
+    """The metrics and traces of the API."""
 
     metrics_namespace: str = Field(alias="POWERTOOLS_METRICS_NAMESPACE", min_length=1, max_length=256)
     tracing: bool = Field(False, alias="DELEGATION_TRACING")

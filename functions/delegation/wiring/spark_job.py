@@ -1,4 +1,4 @@
-"""What a Spark job works with: its driver and its executors."""
+"""The driver and the executors of a Spark job."""
 
 import functools
 from collections.abc import Callable
@@ -24,22 +24,22 @@ from delegation.wiring.tasks import task_service, task_store
 
 @functools.cache
 def service_polaris() -> PolarisClient:
-    """One client per process, with settings and secret of the environment; raises pydantic's ValidationError."""
+    """Return the process's client of Polaris; raises pydantic's ValidationError for its settings."""
     return PolarisSettings.read().client(new_session().client("secretsmanager"))
 
 
 @functools.cache
 def service_plans() -> S3PlanStore:
-    """The plan bucket named by the environment; raises pydantic's ValidationError."""
+    """Return the process's plan store; raises pydantic's ValidationError for its settings."""
     return S3PlanStore(new_session().client("s3"), PurgeEnvironment.read().plan_bucket)
 
 
 @dataclass(frozen=True, slots=True)
 class JobResources:
-    """ExecutorResources of a deployed job: executors read the task, and leave writing it to the driver.
+    """ExecutorResources of a deployed job: executors read the task, only the driver writes it.
 
-    Where tasks are and how long a lease is come from the driver, not from variables: StartJobRun's parameters, which
-    hold the variables of driver and executors, are themselves a variable of a Lambda function, which has room for 4 KB.
+    The driver sends the task table and the lease, to keep StartJobRun's parameters short: they are one environment
+    variable of a Lambda function, whose variables are limited to 4 KB.
     """
 
     tasks_table: str
@@ -61,11 +61,11 @@ class JobResources:
 
 
 def job_resources() -> JobResources:
-    """What the driver of a job gives its executors."""
+    """Return the resources that the driver sends to its executors."""
     settings = TaskSettings.read()
     return JobResources(settings.tasks_table, settings.policies().lease)
 
 
 def job_behavior() -> PurgeBehavior:
-    """What the driver of a job runs."""
+    """Return the behavior that the driver runs."""
     return purge_behavior(task_service(), polaris())

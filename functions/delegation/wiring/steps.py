@@ -1,4 +1,4 @@
-"""The steps of the state machine that do no work themselves, with as much around them as their roles allow."""
+"""The steps of the state machine that need no behavior, each with what its role permits."""
 
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns
 from delegation.orchestration.steps import Steps
@@ -9,17 +9,17 @@ from delegation.wiring.tasks import dispatch_queue
 
 
 def acquiring() -> Steps:
-    """For Acquire."""
+    """Return the steps for Acquire."""
     return _steps(None)
 
 
 def starting() -> Steps:
-    """For StartJob."""
+    """Return the steps for StartJob."""
     return _steps(started_jobs())
 
 
 def watching(*, dispatches: bool = False) -> Steps:
-    """For Heartbeat, Complete and MakeDue."""
+    """Return the steps for Heartbeat, Complete and MakeDue."""
     return _steps(watched_jobs(), dispatches=dispatches)
 
 

@@ -1,4 +1,4 @@
-"""Tasks over DynamoDB, as every kind of process needs them: which store, which queue, which kinds."""
+"""The task service over DynamoDB and SQS."""
 
 from typing import Final
 
@@ -16,23 +16,23 @@ from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import QueueSettings, TaskSettings
 
 DETAILS: Final = {KIND: PurgeDetailRules()}
-"""How the kinds that keep details carry them into another submission."""
+"""How task types with details carry them into another submission."""
 
 
 def task_service(queue: DispatchQueue | None = None, *, store: DynamoDbTaskStore | None = None) -> TaskService:
-    """Tasks for a process that runs none but purges, or only submits."""
+    """Return the task service of a process that only submits tasks or runs purges."""
     settings = TaskSettings.read()
     return tasks_over(store or task_store(settings.tasks_table), settings.policies(), queue, LeftToSweeper())
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:
-    """Tasks in a table, by default the one that the environment names."""
+    """Return the store of a table, by default the one that the environment names."""
     client = ConditionalTable(aws("dynamodb", client_config()))
     return DynamoDbTaskStore(client, table or TaskSettings.read().tasks_table)
 
 
 def dispatch_queue() -> DispatchQueue:
-    """The queue of dispatches."""
+    """Return the dispatch queue."""
     return SqsDispatchQueue(aws("sqs", QUICK), QueueSettings.read().queue_url)
 
 

@@ -1,4 +1,4 @@
-"""Everything that this deployment can run, for the steps and workers that run it."""
+"""The behaviors of this deployment, for steps and workers."""
 
 from delegation.orchestration.steps import Steps
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
@@ -8,13 +8,13 @@ from delegation.wiring.purge import polaris, purge_behavior
 
 
 def all_behaviors(deployed: DeployedTasks) -> Behaviors:
-    """The built-in behaviors and those that were added."""
+    """Return the built-in behaviors and the added ones."""
     maintains = FunctionBehavior(deployed.tasks, store_maintenance(deployed))
     return Behaviors([purge_behavior(deployed.tasks, polaris()), maintains, *deployed.added])
 
 
 def steps_with_behaviors() -> Steps:
-    """For Prepare and RunInline."""
+    """Return the steps for Prepare and RunInline."""
     deployed = deployment()
     behaviors = all_behaviors(deployed)
     return Steps(deployed.tasks, frozenset(behaviors), behaviors=behaviors)

@@ -1,4 +1,4 @@
-"""A plain process that runs tasks."""
+"""The worker."""
 
 import threading
 from datetime import timedelta
@@ -12,9 +12,9 @@ from delegation.wiring.work import all_behaviors
 
 
 def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
-    """Spark jobs run on EMR Serverless if an application is named, else all tasks inline.
+    """Return a worker; Spark jobs run on EMR Serverless if an application is named, else all tasks run inline.
 
-    What it gives back is due at once: no execution of the state machine waits for a task that a worker held.
+    A task that it hands over is due at once, because no execution waits for a worker's task.
     """
     jobs = started_jobs() if application_is_named() else None
     deployed = deployment(None, ended_by(jobs, LeftToSweeper()), dispatch_grace=timedelta(0))

@@ -1,4 +1,4 @@
-"""Every Lambda entry point run on its sample event, wired as deployed, against AWS inside moto."""
+"""Every Lambda entry point on its sample event, wired as deployed, against AWS in moto."""
 
 import importlib
 import json
@@ -41,7 +41,7 @@ MACHINE = '{"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}'
 
 @dataclass
 class Context:
-    """As much of a Lambda context as handlers ask for."""
+    """The members of a Lambda context that handlers read."""
 
     function_name: str = "function"
     memory_limit_in_mb: int = 512
@@ -54,7 +54,7 @@ class Context:
 
 
 class EmrWithoutRuns:
-    """moto's EMR Serverless, whose ListJobRuns knows no application once states are asked for."""
+    """moto's EMR Serverless, whose ListJobRuns fails with the parameter `states`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -67,7 +67,7 @@ class EmrWithoutRuns:
 
 
 class Deployed:
-    """The service's resources in moto, and one task in its table."""
+    """The service's resources in moto, and one table to purge."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -144,7 +144,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
 
 
 def entry(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The handler's module as a fresh process would have it, with its function's own variables and no others."""
+    """Load the handler's module as a new process would, with its function's variables."""
     for variable, value in environment(name, deployed.resources).items():
         monkeypatch.setenv(variable, value)
     return importlib.reload(importlib.import_module(f"delegation.handlers.{name}"))
@@ -215,7 +215,7 @@ def test_make_due(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tasks.get(TASK_ID).status is Status.RETRY_SCHEDULED
 
 
-def test_dispatcher_starts_an_execution_and_hands_back_what_is_no_dispatch(
+def test_dispatcher_starts_an_execution_and_reports_a_malformed_message(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = invoke("dispatcher", deployed, monkeypatch)
@@ -226,7 +226,7 @@ def test_dispatcher_starts_an_execution_and_hands_back_what_is_no_dispatch(
     assert json.loads(described["input"]) == {"task_id": TASK_ID, "n": 1}
 
 
-def test_sweeper_dispatches_what_is_due(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeper_dispatches_due_tasks(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 0}

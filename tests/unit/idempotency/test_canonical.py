@@ -1,4 +1,4 @@
-"""Payload identity: RFC 8785's own vectors, integers that JSON cannot carry, credentials left out."""
+"""The payload hash: RFC 8785's test vectors, large integers, credentials left out."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from delegation.idempotency.canonical import NotCanonicalizable, canonical_json, exact_integers, payload_hash
 
-# RFC 8785 appendix B: IEEE 754 bits and their ECMAScript form.
+# RFC 8785, Appendix B: IEEE 754 bits and their ECMAScript form.
 NUMBERS = {
     "0000000000000000": "0",
     "8000000000000000": "0",
@@ -40,13 +40,13 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize(("bits", "text"), NUMBERS.items())
-def test_numbers_of_appendix_b(bits: str, text: str) -> None:
+def test_numbers_of_rfc_8785_appendix_b(bits: str, text: str) -> None:
     value = struct.unpack(">d", bytes.fromhex(bits))[0]
     assert canonical_json(value).decode() == text
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_numbers_that_json_does_not_have(value: float) -> None:
+def test_nan_and_infinity_have_no_canonical_form(value: float) -> None:
     with pytest.raises(NotCanonicalizable):
         canonical_json({"n": value})
 
@@ -72,14 +72,14 @@ def test_members_sort_by_utf_16_code_units_as_in_section_3_2_3() -> None:
 
 
 @given(st.integers(min_value=-(2**70), max_value=2**70))
-def test_integers_beyond_2_53_are_told_apart(value: int) -> None:
+def test_integers_beyond_2_53_are_distinguished(value: int) -> None:
     other = value + 1
     assert canonical_json([value]) != canonical_json([other])
     if abs(value) > 2**53 - 1:
         assert exact_integers(value) == str(value)
 
 
-def test_booleans_are_no_integers() -> None:
+def test_booleans_are_not_integers() -> None:
     assert exact_integers([True, False, 1, 2**60]) == [True, False, 1, str(2**60)]
 
 

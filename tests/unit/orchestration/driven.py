@@ -1,4 +1,4 @@
-"""One task and the steps that drive it: a job service that remembers, and a clock moved by hand."""
+"""One task and the steps that run it, with a recording job service and a manual clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ KINDS = frozenset({"TABLE_PURGE"})
 
 @dataclass
 class Jobs:
-    """A JobService; `runs` may be changed by a test, `refuses` makes every start fail."""
+    """A JobService that records its calls; `refuses` makes every start fail."""
 
     runs: dict[str, JobRun] = field(default_factory=dict)
     started: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Jobs:
 
 @dataclass
 class Chooses:
-    """A TaskBehavior that always finds the same engine right."""
+    """A TaskBehavior that always chooses the same engine."""
 
     engine: str
     kinds: frozenset[str] = KINDS
@@ -66,7 +66,7 @@ class Chooses:
 class Driven:
     """One accepted task, its steps and a clock."""
 
-    trouble: Exception | None = None
+    send_error: Exception | None = None
 
     def __init__(self, **fields: Any) -> None:
         self.clock = Clock()
@@ -85,8 +85,8 @@ class Driven:
         self.step = Step(self.task_id, 1)
 
     def send(self, task_id: str, n: int) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.send_error is not None:
+            raise self.send_error
         self.sent.append((task_id, n))
 
     @property

@@ -1,4 +1,4 @@
-"""A worker sees a Spark job through by the steps of the state machine."""
+"""A worker runs a Spark job with the steps of the state machine."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 
 class Site(Driven):
-    """A held task, its job engine, and what happens at each wait of it."""
+    """A held task, its job engine, and a script of what happens at each wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def site() -> Site:
     return Site()
 
 
-def test_a_job_is_started_watched_and_its_outcome_read(site: Site) -> None:
+def test_a_job_is_started_polled_and_its_outcome_read(site: Site) -> None:
     def succeeds() -> None:
         site.tasks.succeed(site.task_id, 1, "purged")
         site.jobs.become(site.job, "SUCCESS")
@@ -53,10 +53,10 @@ def test_a_job_is_started_watched_and_its_outcome_read(site: Site) -> None:
 
 
 def test_the_lease_is_kept_while_the_job_waits_to_start(site: Site) -> None:
-    def waits_on() -> None:
+    def waits() -> None:
         site.clock.advance(50 * MINUTE)
 
-    site.script = [waits_on] * 4 + [site.stopping.set]
+    site.script = [waits] * 4 + [site.stopping.set]
     leases: list[object] = []
     ask = site.jobs.get
 
@@ -77,13 +77,13 @@ def test_a_job_that_ends_without_an_outcome_is_retried(site: Site) -> None:
     assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
 
 
-def test_a_hung_job_is_lost_and_its_worker_free_again(site: Site) -> None:
+def test_a_hung_job_is_lost_and_its_worker_released(site: Site) -> None:
     site.script = [lambda: site.jobs.become(site.job, "RUNNING"), lambda: site.clock.advance(HOUR)]
     after = site.drive()
     assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "LOST")
 
 
-def test_a_former_attempts_job_is_ended_before_this_ones_starts(site: Site) -> None:
+def test_a_former_attempts_job_ends_before_this_ones_starts(site: Site) -> None:
     former = f"{site.task_id}-0"
     site.jobs.become(former, "RUNNING")
 
@@ -104,35 +104,35 @@ def test_a_worker_that_stops_ends_the_job_and_hands_the_task_over(site: Site) ->
     assert site.jobs.cancelled == [site.job]
 
 
-def test_a_job_service_that_is_away_is_asked_again(site: Site) -> None:
-    class Away(Jobs):
+def test_a_call_to_an_unavailable_job_service_is_repeated(site: Site) -> None:
+    class Unavailable(Jobs):
         def get(self, run_id: str):
             raise JobServiceUnavailable("EMR Serverless answered ThrottlingException to get_job_run")
 
-    there = site.jobs.get
-    site.jobs.get = Away().get
+    available = site.jobs.get
+    site.jobs.get = Unavailable().get
 
     def back() -> None:
-        site.jobs.get = there
+        site.jobs.get = available
         site.jobs.become(site.job, "FAILED")
 
     site.script = [lambda: None, lambda: None, back]
     assert site.drive().error_code == "JOB_FAILED"
 
 
-def test_a_worker_that_stops_while_the_job_service_is_away_keeps_the_task(site: Site) -> None:
-    """The next attempt may look for no former job; who finds this one lost ends its job first."""
+def test_a_worker_that_stops_while_the_job_service_is_unavailable_keeps_the_task(site: Site) -> None:
+    """The sweeper cancels the job before it ends the lost attempt; the next attempt may run inline and cancel none."""
 
-    def away(_run_id: str) -> None:
-        raise JobServiceUnavailable("EMR Serverless: ReadTimeoutError")
+    def unavailable(_run_id: str) -> None:
+        raise JobServiceUnavailable("EMR Serverless could not be reached: ReadTimeoutError")
 
-    site.jobs.cancel = away
+    site.jobs.cancel = unavailable
     site.script = [site.stopping.set]
     after = site.drive()
     assert (after.is_held, after.attempt_count) == (True, 1)
 
 
-def test_a_worker_that_stops_and_may_not_end_the_job_hands_over_all_the_same(site: Site) -> None:
+def test_a_worker_that_stops_and_may_not_cancel_the_job_still_hands_over(site: Site) -> None:
     def refuses(_run_id: str) -> None:
         raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
 
@@ -147,7 +147,7 @@ def test_a_job_that_is_refused_fails_the_task(site: Site) -> None:
     assert (after.status, after.error_code) == (Status.FAILURE, "JOB_REFUSED")
 
 
-def test_a_task_that_somebody_else_holds_by_now_is_left_to_him(site: Site) -> None:
+def test_a_task_that_another_worker_holds_is_left_to_it(site: Site) -> None:
     site.clock.advance(2 * HOUR)
     site.tasks.acquire(site.task_id, "worker:b:1:1", site.steps._lasting)
     after = site.drive()

@@ -1,4 +1,4 @@
-"""For how long a job keeps its lease, and when it is hung."""
+"""How long a job keeps its lease, and when it counts as hung."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def test_a_job_that_waits_keeps_its_lease(driven: Driven, state: str) -> None:
     assert driven.task.lost_not_before == driven.clock() + HOUR
 
 
-def test_a_running_job_keeps_its_lease_as_far_as_it_shows_progress(driven: Driven) -> None:
+def test_a_running_jobs_lease_counts_from_its_last_progress(driven: Driven) -> None:
     driven.acquire()
     driven.start()
     driven.jobs.become(f"{driven.task_id}-1", "RUNNING")
@@ -39,8 +39,8 @@ def test_a_running_job_keeps_its_lease_as_far_as_it_shows_progress(driven: Drive
     assert driven.task.lost_not_before == shown + HOUR
 
 
-def test_a_lease_that_lasts_beyond_the_next_look_costs_no_write(driven: Driven) -> None:
-    """Renewed as a worker does it: at a quarter of the lease, so that three more quarters may fail to."""
+def test_a_lease_that_lasts_beyond_the_next_heartbeat_is_not_written(driven: Driven) -> None:
+    """It is renewed after a quarter of the lease, as a worker does, so that later renewals may fail."""
     driven.acquire()
     driven.start()
     job = f"{driven.task_id}-1"
@@ -58,7 +58,7 @@ def test_a_lease_that_lasts_beyond_the_next_look_costs_no_write(driven: Driven) 
 
 
 @pytest.mark.parametrize("seconds", [15, 30, 60, 150])
-def test_a_short_lease_is_renewed_before_a_sweeper_can_find_it_over(driven: Driven, seconds: int) -> None:
+def test_a_short_lease_is_renewed_before_a_sweeper_can_end_it(driven: Driven, seconds: int) -> None:
     lease = replace(driven.tasks._policies.lease, lost_timeout=seconds * SECOND)
     driven.tasks._policies = replace(driven.tasks._policies, lease=lease)
     driven.acquire()
@@ -74,7 +74,7 @@ def test_a_short_lease_is_renewed_before_a_sweeper_can_find_it_over(driven: Driv
 
 
 def test_a_job_has_a_whole_lease_from_its_start_to_show_progress(driven: Driven) -> None:
-    """However long it waited, and whenever the lease was last renewed while it did."""
+    """Whatever the time that it waited, and whenever the lease was last renewed meanwhile."""
     driven.acquire()
     driven.start()
     driven.jobs.become(f"{driven.task_id}-1", "PENDING")
@@ -92,7 +92,7 @@ def test_a_job_has_a_whole_lease_from_its_start_to_show_progress(driven: Driven)
     assert driven.task.error_code == "LOST"
 
 
-def test_a_start_that_the_job_services_clock_puts_ahead_is_no_later_than_now(driven: Driven) -> None:
+def test_a_start_time_in_the_future_counts_as_now(driven: Driven) -> None:
     driven.acquire()
     driven.start()
     ahead = driven.clock() + HOUR
@@ -102,7 +102,7 @@ def test_a_start_that_the_job_services_clock_puts_ahead_is_no_later_than_now(dri
     assert driven.task.lost_not_before == driven.clock() + HOUR
 
 
-def test_a_lease_too_short_for_the_pauses_is_renewed_at_each_look(driven: Driven) -> None:
+def test_a_lease_too_short_for_the_pauses_is_renewed_at_each_heartbeat(driven: Driven) -> None:
     short = LeasePolicy(lost_timeout=MINUTE, clock_drift=5 * SECOND)
     driven.tasks._policies = replace(driven.tasks._policies, lease=short)
     driven.acquire()
@@ -129,9 +129,7 @@ def test_a_hung_job_is_lost_and_its_task_retried(driven: Driven) -> None:
     assert driven.steps.complete(driven.step)["next"] == "wait"
 
 
-def test_a_hung_job_that_cannot_be_cancelled_is_lost_all_the_same(
-    driven: Driven, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hung_job_that_cannot_be_cancelled_is_still_lost(driven: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_run_id: str) -> None:
         raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
 
@@ -157,7 +155,7 @@ def test_a_killed_job_is_retried(driven: Driven) -> None:
 
 @pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])
 def test_a_cancelled_task_does_not_wait_for_its_job_to_start(driven: Driven, state: str) -> None:
-    """Where there is no capacity it may wait for hours, its lease renewed all the while."""
+    """Without capacity it may wait for hours, with its lease renewed."""
     driven.acquire()
     driven.start()
     job = f"{driven.task_id}-1"
@@ -172,8 +170,8 @@ def test_a_cancelled_task_does_not_wait_for_its_job_to_start(driven: Driven, sta
     assert driven.task.error_code == "CANCELLED"
 
 
-def test_a_cancelled_task_whose_job_runs_is_left_to_the_job(driven: Driven) -> None:
-    """It stops before its next batch and tells what it did."""
+def test_a_running_job_ends_a_cancelled_task_itself(driven: Driven) -> None:
+    """It stops before its next batch and reports what it deleted."""
     driven.acquire()
     driven.start()
     driven.jobs.become(f"{driven.task_id}-1", "RUNNING")

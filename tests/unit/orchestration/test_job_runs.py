@@ -1,4 +1,4 @@
-"""EMR Serverless behind the seam, over a client that answers from a script."""
+"""EmrServerless over a client with scripted answers."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ from tests.unit.tasks.builders import HOUR
 
 
 class Client:
-    """A boto3 client for one run that goes through `states`, one for each look; cancelling is refused if so told."""
+    """A boto3 client for one run, which has the next of `states` at each read; `refuses` refuses cancelling."""
 
     def __init__(self, *states: str, refuses: bool = False) -> None:
         self._states = list(states)
@@ -34,7 +34,7 @@ class Client:
 
 
 @pytest.mark.parametrize("started", [None, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)])
-def test_a_run_tells_when_it_started(started: datetime | None) -> None:
+def test_a_run_has_its_start_time(started: datetime | None) -> None:
     class Started(Client):
         def get_job_run(self, **arguments: Any) -> dict[str, Any]:
             answer = super().get_job_run(**arguments)
@@ -45,7 +45,7 @@ def test_a_run_tells_when_it_started(started: datetime | None) -> None:
     assert (run.started_at, run.state) == (started, "RUNNING")
 
 
-def test_a_job_begins_only_while_its_attempt_holds_the_task() -> None:
+def test_a_job_runs_only_while_its_attempt_holds_the_task() -> None:
     world = World()
     busy_table(world.lake, "orders")
     world.submit(world.body("orders"), None)
@@ -73,21 +73,21 @@ def test_a_live_run_is_cancelled(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["CANCELLING", "SUCCESS", "FAILED", "CANCELLED"])
-def test_a_run_that_is_ending_or_has_ended_is_left(state: str) -> None:
-    """Start looks every five seconds until a former attempt's run has ended: only its first look has to cancel it."""
+def test_a_run_that_is_ending_or_has_ended_is_not_cancelled(state: str) -> None:
+    """StartJob polls every five seconds until a former attempt's run has ended, and cancels it at the first poll."""
     client = Client(state, refuses=True)
     cancel(client)
     assert client.cancelled == 0
 
 
 @pytest.mark.parametrize("then", ["CANCELLING", "CANCELLED", "SUCCESS"])
-def test_a_refusal_because_somebody_else_was_faster_is_none(then: str) -> None:
+def test_a_refusal_is_ignored_when_the_run_is_ending_by_then(then: str) -> None:
     client = Client("RUNNING", then, refuses=True)
     cancel(client)
     assert client.cancelled == 1
 
 
-def test_a_refusal_of_a_run_that_goes_on_is_told() -> None:
+def test_a_refusal_for_a_run_that_continues_is_raised() -> None:
     with pytest.raises(JobRefused):
         cancel(Client("RUNNING", refuses=True))
 
@@ -113,23 +113,23 @@ def start(state: str, code: str = "ValidationException") -> None:
 
 @pytest.mark.parametrize("code", ["ValidationException", "ConflictException"])
 @pytest.mark.parametrize("state", ["CREATING", "STOPPING"])
-def test_an_application_on_its_way_to_another_state_is_asked_again(state: str, code: str) -> None:
-    """It stops by itself after minutes without a job: the next purge may come just then."""
+def test_a_start_is_repeated_while_the_application_changes_its_state(state: str, code: str) -> None:
+    """It stops after some minutes without a job, and the next purge may come at that moment."""
     with pytest.raises(JobServiceUnavailable):
         start(state, code)
 
 
 @pytest.mark.parametrize("state", ["STARTED", "STOPPED", "TERMINATED"])
-def test_any_other_refusal_is_for_a_person(state: str) -> None:
+def test_any_other_refusal_is_permanent(state: str) -> None:
     with pytest.raises(JobRefused):
         start(state)
 
 
-def test_who_may_not_ask_for_the_state_is_told_of_the_refusal_itself() -> None:
-    class Blind(Application):
+def test_without_permission_to_read_the_state_the_refusal_is_raised() -> None:
+    class WithoutPermission(Application):
         def get_application(self, **_arguments: Any) -> dict[str, Any]:
             raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetApplication")
 
     configuration = JobConfiguration("app", "arn:role", "s3://code/purge_table.py", "")
     with pytest.raises(JobRefused, match="start_job_run"):
-        EmrServerless(Blind("STOPPING", "ValidationException"), "app", configuration).start("task-1", [])
+        EmrServerless(WithoutPermission("STOPPING", "ValidationException"), "app", configuration).start("task-1", [])

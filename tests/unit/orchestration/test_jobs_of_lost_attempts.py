@@ -1,4 +1,4 @@
-"""The job of a lost attempt is ended before its loss is on record, whatever becomes of the task then."""
+"""The job of a lost attempt is cancelled before the loss is recorded, whatever the task becomes then."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -28,27 +28,27 @@ KIND = "TABLE_PURGE"
 
 @dataclass
 class WatchedJobs(Jobs):
-    """Calls `at_cancel` at each cancellation, and can be away or refuse."""
+    """Calls `at_cancel` at each cancellation; every call raises `error` if it is set."""
 
     at_cancel: Callable[[], object] = lambda: None
-    trouble: Exception | None = None
+    error: Exception | None = None
     listed: list[str] = field(default_factory=list)
 
     def active(self, prefix: str) -> list[JobRun]:
         self.listed.append(prefix)
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         return list(super().active(prefix))
 
     def cancel(self, run_id: str) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         self.at_cancel()
         super().cancel(run_id)
 
 
 class Site:
-    """One task whose first attempt has a job that hangs, a sweeper and a worker."""
+    """One task with an attempt that runs as a job, a sweeper and a worker."""
 
     def __init__(self, **fields: Any) -> None:
         self.clock = Clock()
@@ -111,7 +111,7 @@ def cancelled(site: Site) -> None:
     ],
     ids=["retried", "exhausted", "not-retried-when-lost", "cancelled"],
 )
-def test_the_sweeper_ends_the_job_of_a_lost_attempt_first(
+def test_the_sweeper_cancels_the_job_of_a_lost_attempt_first(
     site: Site, ends: Callable[[Site], None], status: Status, code: str
 ) -> None:
     held: list[bool] = []
@@ -124,8 +124,8 @@ def test_the_sweeper_ends_the_job_of_a_lost_attempt_first(
     assert held == [True]
 
 
-def test_a_worker_ends_the_job_before_it_takes_the_task_over(site: Site) -> None:
-    """Its own attempt may run inline, and look for no former job."""
+def test_a_worker_cancels_the_job_before_it_acquires_the_task(site: Site) -> None:
+    """The new attempt may run inline, and then cancels no former job."""
     held: list[int] = []
     site.jobs.at_cancel = lambda: held.append(site.task.attempt_count)
     site.hangs()
@@ -136,12 +136,12 @@ def test_a_worker_ends_the_job_before_it_takes_the_task_over(site: Site) -> None
     assert held == [1]
 
 
-def test_a_crash_between_the_cancellation_and_the_record_is_made_up_for(site: Site) -> None:
+def test_a_crash_between_the_cancellation_and_the_record_is_repaired(site: Site) -> None:
     site.hangs()
 
     def crashes(point: str) -> None:
         if point == "before apply":
-            raise StoreUnavailable("the process died here")
+            raise StoreUnavailable("the process crashed here")
 
     site.store.fault = crashes
     assert [type(one.error) for one in site.sweep()] == [StoreUnavailable]
@@ -153,7 +153,7 @@ def test_a_crash_between_the_cancellation_and_the_record_is_made_up_for(site: Si
 
 
 def test_a_job_whose_id_was_not_stored_is_found(site: Site) -> None:
-    """StartJob died after it had started the job, and before it could say so."""
+    """StartJob crashed after it had started the job, and before it stored the id."""
     site.jobs.start(site.job, [])
     site.clock.advance(2 * HOUR)
     last_attempt(site)
@@ -162,49 +162,49 @@ def test_a_job_whose_id_was_not_stored_is_found(site: Site) -> None:
     assert site.jobs.cancelled == [site.job]
 
 
-def test_while_the_job_service_is_away_no_loss_is_recorded_and_nobody_is_hidden(site: Site) -> None:
+def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is_hidden(site: Site) -> None:
     site.hangs()
     others = [site.store.apply(Create(submitted(dispatch_count=1))).task_id for _ in range(3)]
     site.clock.advance(HOUR)
-    site.jobs.trouble = JobServiceUnavailable("EMR Serverless answered ThrottlingException to list_job_runs")
+    site.jobs.error = JobServiceUnavailable("EMR Serverless answered ThrottlingException to list_job_runs")
     swept = site.sweep(limit=1)
     assert {one.after.task_id for one in swept if one.after} == {site.task_id, *others}
     assert [one.after.task_id for one in swept if one.after and one.unsettled] == [site.task_id]
     assert site.task.is_held
     assert site.lease() is None or site.task.is_held
     assert [site.tasks.get(task_id).dispatch_count for task_id in others] == [2, 2, 2]
-    site.jobs.trouble = None
+    site.jobs.error = None
     site.clock.advance(MINUTE)
     site.sweep()
     assert site.task.error_code == "LOST"
     assert site.jobs.cancelled == [site.job]
 
 
-def test_a_job_service_that_is_away_is_not_waited_for_once_per_lost_task(site: Site) -> None:
-    """Each of these waits is a time-out, and a few of them are all the time that a sweep has."""
+def test_an_unavailable_job_service_is_called_once_per_sweep(site: Site) -> None:
+    """Each call may end with a time-out, and a sweep has time for only a few."""
     site.hangs()
     for _ in range(5):
         other = site.store.apply(Create(submitted(dispatch_count=1))).task_id
         site.steps.acquire(Step(other, 1), site.clock() + MINUTE)
     site.clock.advance(2 * HOUR)
     site.jobs.listed.clear()
-    site.jobs.trouble = JobServiceUnavailable("EMR Serverless: ConnectTimeoutError")
+    site.jobs.error = JobServiceUnavailable("EMR Serverless could not be reached: ConnectTimeoutError")
     site.sweep()
     assert len(site.jobs.listed) == 1
     site.clock.advance(MINUTE)
-    site.jobs.trouble = None
+    site.jobs.error = None
     assert {one.after.error_code for one in site.sweep() if one.after} == {"LOST"}
     assert len(site.jobs.listed) == 1 + 6
 
 
-def test_what_the_job_service_refuses_stops_no_recovery(site: Site) -> None:
+def test_a_refused_cancellation_does_not_stop_the_recovery(site: Site) -> None:
     site.hangs()
-    site.jobs.trouble = JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
+    site.jobs.error = JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
     site.sweep()
     assert site.task.error_code == "LOST"
 
 
-def test_no_job_is_looked_for_where_none_can_be(site: Site) -> None:
+def test_an_inline_attempt_has_no_jobs_listed(site: Site) -> None:
     site.tasks.note(site.task_id, 1, engine=INLINE)
     site.clock.advance(2 * HOUR)
     site.sweep()
@@ -212,15 +212,15 @@ def test_no_job_is_looked_for_where_none_can_be(site: Site) -> None:
     assert site.jobs.listed == []
 
 
-def test_a_lease_that_is_renewed_at_the_last_moment_stands(site: Site) -> None:
+def test_a_lease_that_is_renewed_at_the_last_moment_is_kept(site: Site) -> None:
     site.hangs()
     site.jobs.at_cancel = lambda: site.tasks.heartbeat(site.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     site.sweep()
     assert (site.task.is_held, site.task.attempt_count) == (True, 1)
 
 
-def test_a_successor_that_is_lost_at_once_is_looked_at_anew(site: Site) -> None:
-    """The attempt that was ended is not the one that is lost by the time of the write: its job runs still."""
+def test_the_next_attempt_has_its_job_cancelled_before_its_loss_too(site: Site) -> None:
+    """At the time of the write a later attempt is lost, whose job was not cancelled."""
     site.hangs()
 
     def overtaken() -> None:
@@ -242,7 +242,7 @@ EXECUTION, WORKER = "{task_id}-1", "worker:a:1:1"
 
 
 @pytest.mark.parametrize(
-    ("outside", "owner", "engine", "run_id", "lost"),
+    ("external_jobs", "owner", "engine", "run_id", "lost"),
     [
         (NoExternalJobs(), EXECUTION, None, None, True),
         (NoExternalJobs(), EXECUTION, INLINE, None, True),
@@ -255,9 +255,9 @@ EXECUTION, WORKER = "{task_id}-1", "worker:a:1:1"
         (LeftToSweeper(), WORKER, None, "job", False),
     ],
 )
-def test_who_cannot_end_jobs_leaves_attempts_that_may_have_one(
+def test_a_process_that_cannot_end_jobs_leaves_attempts_that_may_have_one(
     site: Site,
-    outside: NoExternalJobs | LeftToSweeper,
+    external_jobs: NoExternalJobs | LeftToSweeper,
     owner: str,
     engine: str | None,
     run_id: str | None,
@@ -266,14 +266,14 @@ def test_who_cannot_end_jobs_leaves_attempts_that_may_have_one(
 ) -> None:
     owner = owner.format(task_id=site.task_id)
     site.tasks.note(site.task_id, 1, lease_owner=owner, engine=engine, job_run_id=run_id)
-    site.tasks._external_jobs = outside
+    site.tasks._external_jobs = external_jobs
     site.clock.advance(2 * HOUR)
     assert (site.lease() is not None) is lost
     assert site.task.attempt_count == (2 if lost else 1)
 
 
-def test_a_job_that_was_started_too_late_is_ended_by_who_started_it(site: Site) -> None:
-    """The step stood still between its look at the task and the start, and was found lost meanwhile."""
+def test_start_job_cancels_a_job_that_it_started_after_the_loss(site: Site) -> None:
+    """The step was paused between reading the task and starting the job, and its attempt was found lost meanwhile."""
     begin = site.jobs.start
 
     def starts_late(name: str, arguments: list[str]) -> str:
@@ -287,8 +287,8 @@ def test_a_job_that_was_started_too_late_is_ended_by_who_started_it(site: Site) 
     assert site.jobs.cancelled == [site.job]
 
 
-def test_a_repeated_start_of_a_lost_attempt_ends_its_job(site: Site) -> None:
-    """The call that started it died before it could end it, and Step Functions asks again."""
+def test_a_repeated_start_of_a_lost_attempt_cancels_its_job(site: Site) -> None:
+    """The invocation that started it crashed before it could cancel it, and Step Functions repeats the step."""
     site.clock.advance(2 * HOUR)
     site.sweep()
     site.jobs.start(site.job, [])
@@ -297,13 +297,13 @@ def test_a_repeated_start_of_a_lost_attempt_ends_its_job(site: Site) -> None:
     assert site.jobs.cancelled == [site.job]
 
 
-def test_make_due_ends_the_job_before_it_gives_the_task_back(site: Site) -> None:
+def test_make_due_cancels_the_job_before_it_ends_the_attempt(site: Site) -> None:
     site.steps.start_job(site.step)
-    site.jobs.trouble = JobServiceUnavailable("EMR Serverless: ReadTimeoutError")
+    site.jobs.error = JobServiceUnavailable("EMR Serverless could not be reached: ReadTimeoutError")
     with pytest.raises(JobServiceUnavailable):
         site.steps.make_due(site.step)
     assert site.task.is_held
-    site.jobs.trouble = None
+    site.jobs.error = None
     site.clock.advance(MINUTE)
     site.steps.make_due(site.step)
     assert site.task.error_code == "EXECUTION_INTERRUPTED"

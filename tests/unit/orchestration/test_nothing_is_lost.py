@@ -1,4 +1,4 @@
-"""A hung job, an execution that died before it began, a task that can never be dispatched: none loses a task."""
+"""No task is lost: hung jobs, executions that end before Acquire, tasks that cannot be dispatched."""
 
 import json
 from datetime import timedelta
@@ -24,7 +24,7 @@ KINDS = frozenset({"TABLE_PURGE"})
 
 
 class StepFunctions:
-    """StartExecution as documented: a running name with the same input answers as started, a closed one never."""
+    """StartExecution as documented: it succeeds for a running name with the same input, and fails for an ended one."""
 
     def __init__(self) -> None:
         self.running: dict[str, str] = {}
@@ -39,14 +39,14 @@ class StepFunctions:
         self.running[name] = input
         return {"executionArn": name}
 
-    def dies(self, name: str) -> None:
-        """Its name stays taken for 90 days."""
+    def end(self, name: str) -> None:
+        """End an execution; its name cannot be used again for 90 days."""
         del self.running[name]
         self.closed.add(name)
 
 
-class House:
-    """One accepted and dispatched task, a queue, a dispatcher, a sweeper, job runs; the clock is moved by hand."""
+class Deployment:
+    """One accepted and dispatched task, a queue, a dispatcher, a sweeper, job runs, and a manual clock."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -87,110 +87,110 @@ class House:
         assert answer["next"] == "prepare"
         return Step.of(answer)
 
-    def look_at_job(self, step: Step) -> str:
+    def heartbeat(self, step: Step) -> str:
         following: str = self.steps.heartbeat(step)["next"]
         return following
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def deployment() -> Deployment:
+    return Deployment()
 
 
-def test_a_hung_job_is_lost_after_the_time_out_cancelled_and_retried(house: House) -> None:
-    """EMR goes on saying RUNNING; the driver made progress once and never again."""
-    step = house.acquire(1)
-    house.steps.start_job(step)
-    job = f"{house.task_id}-1"
-    house.jobs.become(job, "RUNNING")
-    house.clock.advance(10 * MINUTE)
-    house.service.note(house.task_id, 1, progress_ts=house.clock())
-    house.clock.advance(HOUR - SECOND)
-    assert house.look_at_job(step) == "heartbeat"
-    house.clock.advance(SECOND)
-    assert house.look_at_job(step) == "complete"
-    assert (house.task.status, house.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
-    assert house.task.unexcused_attempts == 1
-    assert house.jobs.cancelled == [job]
+def test_a_hung_job_is_cancelled_at_the_end_of_its_lease_and_retried(deployment: Deployment) -> None:
+    """EMR continues to report RUNNING; the driver made progress once."""
+    step = deployment.acquire(1)
+    deployment.steps.start_job(step)
+    job = f"{deployment.task_id}-1"
+    deployment.jobs.become(job, "RUNNING")
+    deployment.clock.advance(10 * MINUTE)
+    deployment.service.note(deployment.task_id, 1, progress_ts=deployment.clock())
+    deployment.clock.advance(HOUR - SECOND)
+    assert deployment.heartbeat(step) == "heartbeat"
+    deployment.clock.advance(SECOND)
+    assert deployment.heartbeat(step) == "complete"
+    assert (deployment.task.status, deployment.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
+    assert deployment.task.unexcused_attempts == 1
+    assert deployment.jobs.cancelled == [job]
 
-    assert house.steps.complete(step)["next"] == "wait"
-    again = house.acquire(1)
+    assert deployment.steps.complete(step)["next"] == "wait"
+    again = deployment.acquire(1)
     assert again.attempt == 2
-    assert house.steps.start_job(again)["next"] == "start-again"
-    assert set(house.jobs.cancelled) == {job}
-    house.jobs.become(job, "CANCELLED")
-    assert house.steps.start_job(again)["next"] == "heartbeat"
-    assert [name for name, _ in house.jobs.started] == [job, f"{house.task_id}-2"]
-    # The hung driver wakes up: whatever it still writes is refused, and the record is that of its successor.
-    assert house.look_at_job(step) == "complete"
-    assert house.task.job_run_id == f"{house.task_id}-2"
+    assert deployment.steps.start_job(again)["next"] == "start-again"
+    assert set(deployment.jobs.cancelled) == {job}
+    deployment.jobs.become(job, "CANCELLED")
+    assert deployment.steps.start_job(again)["next"] == "heartbeat"
+    assert [name for name, _ in deployment.jobs.started] == [job, f"{deployment.task_id}-2"]
+    # The hung driver continues: its writes are refused, and the record is that of the next attempt.
+    assert deployment.heartbeat(step) == "complete"
+    assert deployment.task.job_run_id == f"{deployment.task_id}-2"
 
 
-def test_a_job_that_never_shows_progress_is_lost_too(house: House) -> None:
-    step = house.acquire(1)
-    house.steps.start_job(step)
-    house.jobs.runs[f"{house.task_id}-1"] = JobRun("r", f"{house.task_id}-1", "RUNNING")
-    house.clock.advance(HOUR)
-    assert house.look_at_job(step) == "complete"
-    assert (house.task.status, house.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
+def test_a_job_that_never_shows_progress_is_lost_too(deployment: Deployment) -> None:
+    step = deployment.acquire(1)
+    deployment.steps.start_job(step)
+    deployment.jobs.runs[f"{deployment.task_id}-1"] = JobRun("r", f"{deployment.task_id}-1", "RUNNING")
+    deployment.clock.advance(HOUR)
+    assert deployment.heartbeat(step) == "complete"
+    assert (deployment.task.status, deployment.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
 
 
-def test_an_execution_that_dies_before_acquire_does_not_lose_its_task(house: House) -> None:
-    """Its name is taken for 90 days, so the same message starts nothing; the sweeper dispatches under the next."""
-    first = list(house.messages)
-    assert house.deliver() == [True]
-    house.machine.dies(f"{house.task_id}-1")
-    house.messages = first
-    assert house.deliver() == [False]
-    assert house.task.status is Status.SUBMITTED
+def test_an_execution_that_ends_before_acquire_does_not_lose_its_task(deployment: Deployment) -> None:
+    """Its name cannot be used again: the same message starts nothing, the sweeper dispatches with the next number."""
+    first = list(deployment.messages)
+    assert deployment.deliver() == [True]
+    deployment.machine.end(f"{deployment.task_id}-1")
+    deployment.messages = first
+    assert deployment.deliver() == [False]
+    assert deployment.task.status is Status.SUBMITTED
 
-    house.sweep()
-    assert house.messages == []  # not due yet
-    house.clock.now = house.task.due_at or house.clock.now
-    house.sweep()
-    assert house.deliver() == [True]
-    assert list(house.machine.running) == [f"{house.task_id}-2"]
-    assert house.acquire(2).attempt == 1
-
-
-def test_an_execution_that_is_only_slow_is_not_doubled(house: House) -> None:
-    """The sweeper dispatched again, and then both executions ask for the task: one gets it."""
-    house.deliver()
-    house.clock.now = house.task.due_at or house.clock.now
-    house.sweep()
-    house.deliver()
-    assert house.acquire(2).attempt == 1
-    assert house.steps.acquire(Step(house.task_id, 1), house.clock() + MINUTE)["next"] == "stop"
+    deployment.sweep()
+    assert deployment.messages == []  # not due yet
+    deployment.clock.now = deployment.task.due_at or deployment.clock.now
+    deployment.sweep()
+    assert deployment.deliver() == [True]
+    assert list(deployment.machine.running) == [f"{deployment.task_id}-2"]
+    assert deployment.acquire(2).attempt == 1
 
 
-def test_a_task_that_can_never_be_dispatched_ends_as_dispatch_failed(house: House) -> None:
-    """Every execution dies before Acquire: 20 dispatches with growing pauses, then FAILURE, and never again."""
+def test_a_slow_execution_and_its_replacement_run_one_attempt(deployment: Deployment) -> None:
+    """The sweeper dispatches again, then both executions try to acquire the task: one does."""
+    deployment.deliver()
+    deployment.clock.now = deployment.task.due_at or deployment.clock.now
+    deployment.sweep()
+    deployment.deliver()
+    assert deployment.acquire(2).attempt == 1
+    assert deployment.steps.acquire(Step(deployment.task_id, 1), deployment.clock() + MINUTE)["next"] == "stop"
+
+
+def test_a_task_that_can_never_be_dispatched_ends_as_dispatch_failed(deployment: Deployment) -> None:
+    """Every execution ends before Acquire: 20 dispatches with backoff, then a terminal FAILURE."""
     pauses = []
-    while not house.task.is_terminal:
-        for message in house.messages:
-            house.dispatcher.start(message)
-            house.machine.dies("{task_id}-{n}".format(**json.loads(message)))
-        house.messages.clear()
-        due = house.task.due_at
+    while not deployment.task.is_terminal:
+        for message in deployment.messages:
+            deployment.dispatcher.start(message)
+            deployment.machine.end("{task_id}-{n}".format(**json.loads(message)))
+        deployment.messages.clear()
+        due = deployment.task.due_at
         assert due is not None
-        pauses.append(due - house.clock())
-        house.clock.now = due
-        house.sweep()
-    assert (house.task.status, house.task.error_code) == (Status.FAILURE, "DISPATCH_FAILED")
-    assert (house.task.dispatch_count, len(house.machine.closed)) == (20, 20)
+        pauses.append(due - deployment.clock())
+        deployment.clock.now = due
+        deployment.sweep()
+    assert (deployment.task.status, deployment.task.error_code) == (Status.FAILURE, "DISPATCH_FAILED")
+    assert (deployment.task.dispatch_count, len(deployment.machine.closed)) == (20, 20)
     assert (pauses[0], max(pauses), sorted(pauses)) == (MINUTE, HOUR, pauses)
-    assert house.task.attempt_count == 0
-    house.clock.advance(timedelta(days=1))
-    house.sweep()
-    assert (house.messages, house.task.version) == ([], 2)
+    assert deployment.task.attempt_count == 0
+    deployment.clock.advance(timedelta(days=1))
+    deployment.sweep()
+    assert (deployment.messages, deployment.task.version) == ([], 2)
 
 
-def test_dispatches_that_led_to_an_attempt_do_not_count_against_a_task(house: House) -> None:
-    """A task that is lost over and over has its dispatches counted from the last attempt on."""
+def test_dispatches_that_led_to_an_attempt_are_not_counted(deployment: Deployment) -> None:
+    """A task whose attempts are all lost has its dispatches counted from the last attempt on."""
     for n in range(1, 5):
-        house.deliver()
-        house.acquire(n)
-        house.clock.advance(HOUR)
-        house.sweep()
-    assert house.task.dispatch_count == 5
-    assert house.task.dispatch_count - house.task.dispatch_base == 1
+        deployment.deliver()
+        deployment.acquire(n)
+        deployment.clock.advance(HOUR)
+        deployment.sweep()
+    assert deployment.task.dispatch_count == 5
+    assert deployment.task.dispatch_count - deployment.task.dispatch_base == 1

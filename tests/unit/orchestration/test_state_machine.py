@@ -1,4 +1,4 @@
-"""The state machine's file against the steps: every answer has its way on, every failure ends in MakeDue."""
+"""The state machine's definition: it handles every answer of the steps, and every failure ends in MakeDue."""
 
 import json
 import re
@@ -37,36 +37,36 @@ def test_every_end_is_a_fail_or_succeed_state() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(TASKS) - {"MakeDue"}))
-def test_whatever_fails_makes_the_task_due_again(name: str) -> None:
+def test_every_failure_leads_to_make_due(name: str) -> None:
     assert TASKS[name]["Catch"] == [{"ErrorEquals": ["States.ALL"], "ResultPath": None, "Next": "MakeDue"}]
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
-def test_a_state_outlasts_its_function(name: str) -> None:
+def test_a_state_times_out_after_its_function(name: str) -> None:
     function = FUNCTIONS[re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()]
     assert TASKS[name]["Resource"] == f"${{{name}FunctionArn}}"
     assert TASKS[name]["TimeoutSeconds"] > function.timeout_seconds
 
 
-def test_a_purge_that_was_killed_is_not_started_beside_itself() -> None:
+def test_a_killed_inline_run_is_not_retried_within_its_lease() -> None:
     retried = {error for retry in TASKS["RunInline"]["Retry"] for error in retry["ErrorEquals"]}
     assert retried == {"Lambda.TooManyRequestsException"}
 
 
 @pytest.mark.parametrize("name", ["StartJob", "Heartbeat", "Complete"])
-def test_a_job_service_that_does_not_answer_is_asked_again(name: str) -> None:
-    """Each asks EMR; a throttled call must not cost a job, or a synchronous task that is untouched, its attempt."""
+def test_a_state_is_retried_while_the_job_service_is_unavailable(name: str) -> None:
+    """Each calls EMR; a throttled call must not end the attempt."""
     retried = {error for retry in TASKS[name]["Retry"] for error in retry["ErrorEquals"]}
     assert "JobServiceUnavailable" in retried
 
 
-def test_every_answer_of_the_steps_has_its_way_on() -> None:
+def test_every_answer_of_the_steps_has_a_choice() -> None:
     answers = set(re.findall(r'\.to\(\s*"([a-z-]+)"', STEPS)) - {"due"}
     chosen = {choice["StringEquals"] for state in STATES.values() for choice in state.get("Choices", [])}
     assert answers | {"inline", "spark"} == chosen
 
 
-def test_waits_are_read_from_the_state() -> None:
+def test_waits_are_read_from_the_input() -> None:
     waits = [state for state in STATES.values() if state["Type"] == "Wait"]
     assert {key for state in waits for key in state if key.endswith("Path")} == {"TimestampPath", "SecondsPath"}
     assert not any("Seconds" in state or "Timestamp" in state for state in waits)

@@ -1,4 +1,4 @@
-"""The steps of the state machine over the in-memory store, a job service that remembers, and a clock moved by hand."""
+"""The steps of the state machine over the in-memory store, a recording job service and a manual clock."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,15 +23,15 @@ def driven() -> Driven:
     return Driven()
 
 
-def test_acquire_takes_the_lease_until_after_the_deadline(driven: Driven) -> None:
+def test_acquire_gets_a_lease_beyond_the_deadline_of_prepare(driven: Driven) -> None:
     answer = driven.acquire()
     assert (answer["next"], answer["attempt"]) == ("prepare", 1)
     assert driven.task.lease_owner == f"{driven.task_id}-1"
     assert driven.task.lost_not_before == driven.clock() + 2 * MINUTE + 10 * SECOND
 
 
-def test_prepare_goes_on_with_the_lease_of_acquire(driven: Driven) -> None:
-    """Unless it comes so late that the lease would end before its own invocation."""
+def test_prepare_continues_with_the_lease_of_acquire(driven: Driven) -> None:
+    """Unless it starts so late that the lease would end before the invocation."""
     driven.acquire()
     steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([Chooses("inline")]), jobs=driven.jobs)
     acquired = driven.task
@@ -42,7 +42,7 @@ def test_prepare_goes_on_with_the_lease_of_acquire(driven: Driven) -> None:
     assert driven.task.lost_not_before == driven.clock() + MINUTE + 10 * SECOND
 
 
-def test_acquire_again_is_the_same_attempt(driven: Driven) -> None:
+def test_a_repeated_acquire_returns_the_same_attempt(driven: Driven) -> None:
     assert driven.acquire()["attempt"] == driven.acquire()["attempt"] == 1
     assert driven.task.version == 2
 
@@ -63,7 +63,7 @@ def test_acquire_waits_until_a_retry_is_due(driven: Driven) -> None:
 
 
 def test_a_wait_ends_on_a_whole_second_when_the_retry_is_due(driven: Driven) -> None:
-    """Step Functions truncates: told a fraction, it would come back too early, again and again."""
+    """Step Functions truncates fractions, and would resume too early."""
     driven.clock.advance(timedelta(microseconds=1))
     driven.acquire()
     driven.steps.make_due(driven.step)
@@ -73,13 +73,13 @@ def test_a_wait_ends_on_a_whole_second_when_the_retry_is_due(driven: Driven) -> 
     assert driven.acquire(n=2)["next"] == "prepare"
 
 
-def test_a_kind_of_a_newer_deployment_is_left_alone() -> None:
+def test_a_kind_of_a_newer_deployment_is_not_acquired() -> None:
     driven = Driven(task_type="TABLE_COMPACTION")
     assert driven.acquire()["next"] == "stop"
     assert driven.task.version == 1
 
 
-def test_a_task_that_is_gone_stops_the_execution(driven: Driven) -> None:
+def test_an_unknown_task_stops_the_execution(driven: Driven) -> None:
     unknown = Step("00000000-0000-4000-8000-000000000000", 1)
     assert driven.steps.acquire(unknown, driven.clock())["next"] == "stop"
     assert driven.steps.complete(unknown)["next"] == "stop"
@@ -100,7 +100,7 @@ def test_a_job_is_started_once_under_the_attempts_name(driven: Driven) -> None:
     assert driven.task.lost_not_before == driven.clock() + HOUR
 
 
-def test_a_former_attempts_job_is_ended_first_even_if_its_id_was_not_stored(driven: Driven) -> None:
+def test_a_former_attempts_job_is_cancelled_first_even_if_its_id_was_not_stored(driven: Driven) -> None:
     former = f"{driven.task_id}-1"
     driven.acquire()
     driven.jobs.become(former, "RUNNING")
@@ -121,7 +121,7 @@ def test_a_job_that_is_refused_fails_the_task(driven: Driven) -> None:
     assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "JOB_REFUSED")
 
 
-def test_an_outcome_that_the_job_recorded_stands(driven: Driven) -> None:
+def test_an_outcome_that_the_job_recorded_is_kept(driven: Driven) -> None:
     driven.acquire()
     driven.start()
     driven.tasks.start(driven.task_id, 1, effects=True)
@@ -136,20 +136,20 @@ def test_a_failure_fails_the_execution(driven: Driven) -> None:
     assert driven.steps.complete(driven.step)["next"] == "failed"
 
 
-def test_a_long_run_goes_on_in_the_next_execution_with_the_same_attempt(driven: Driven) -> None:
+def test_a_long_run_continues_in_the_next_execution_with_the_same_attempt(driven: Driven) -> None:
     driven.acquire()
     driven.start()
     driven.step = replace(driven.step, turn=MAX_TURNS - 1)
     assert driven.beat()["next"] == "continue"
     assert driven.sent == [(driven.task_id, 2)]
-    assert driven.beat()["next"] == "continue"  # the same message again: an execution of this name runs once
+    assert driven.beat()["next"] == "continue"  # the same message: an execution of this name runs once
     assert driven.sent == [(driven.task_id, 2)] * 2
     answer = driven.acquire(n=2)
     assert (answer["next"], answer["attempt"], answer["turn"]) == ("prepare", 1, 0)
 
 
 def test_heartbeats_are_counted_over_all_attempts_of_an_execution(driven: Driven) -> None:
-    """Four attempts of half a day each would use up Step Functions' 25,000 events as well as one of two days."""
+    """Several attempts together could otherwise exceed Step Functions' 25,000 events."""
     driven.acquire()
     driven.start()
     driven.step = replace(driven.step, turn=MAX_TURNS - 2)
@@ -164,8 +164,8 @@ def test_heartbeats_are_counted_over_all_attempts_of_an_execution(driven: Driven
 
 
 @pytest.mark.parametrize(("attempts", "following"), [(248, "wait"), (249, "stop")])
-def test_very_many_attempts_go_on_in_another_execution(attempts: int, following: str) -> None:
-    """A parent looks after its children for days, an attempt a minute."""
+def test_very_many_attempts_continue_in_another_execution(attempts: int, following: str) -> None:
+    """A parent may wait for its children for days, with an attempt per minute."""
     driven = Driven(attempt_count=attempts, attempts_excused=attempts)
     driven.acquire()
     waiting = AttemptError("CHILDREN_PENDING", "1 of 1 children are not done", ErrorClass.WAITING)
@@ -176,8 +176,8 @@ def test_very_many_attempts_go_on_in_another_execution(attempts: int, following:
     assert driven.sent == [(driven.task_id, 2)]
 
 
-def test_a_job_that_was_started_too_late_and_cannot_be_listed_is_left(driven: Driven) -> None:
-    """A worker whose steps raise anything but a passing error ends."""
+def test_a_stale_start_ends_although_its_jobs_cannot_be_listed(driven: Driven) -> None:
+    """A worker ends when a step raises an error that is not transient."""
     driven.acquire()
     stale = replace(driven.step, attempt=7)
 
@@ -188,16 +188,16 @@ def test_a_job_that_was_started_too_late_and_cannot_be_listed_is_left(driven: Dr
     assert driven.steps.start_job(stale)["next"] == "complete"
 
 
-def test_a_continuation_that_the_queue_did_not_take_is_sent_again(driven: Driven) -> None:
-    """Step Functions repeats the heartbeat; a healthy job must not be left to run into its lease."""
+def test_a_continuation_that_could_not_be_sent_is_sent_again(driven: Driven) -> None:
+    """Step Functions repeats the heartbeat, so that a healthy job does not lose its lease."""
     driven.acquire()
     driven.start()
     driven.step = replace(driven.step, turn=MAX_TURNS - 1)
     before = driven.step
-    driven.trouble = StoreUnavailable("the queue could not be reached")
+    driven.send_error = StoreUnavailable("the queue could not be reached")
     with pytest.raises(StoreUnavailable):
         driven.beat()
-    driven.trouble = None
+    driven.send_error = None
     driven.step = before
     assert driven.beat()["next"] == "continue"
     assert driven.sent == [(driven.task_id, 2)]
@@ -205,8 +205,8 @@ def test_a_continuation_that_the_queue_did_not_take_is_sent_again(driven: Driven
     assert driven.acquire(n=2)["attempt"] == 1
 
 
-def test_a_continuation_leaves_the_job_of_its_attempt_alone(driven: Driven) -> None:
-    """With little left of the plan the estimate says inline: two workers for one attempt."""
+def test_a_continuation_keeps_the_job_of_its_attempt(driven: Driven) -> None:
+    """For the rest of the plan the estimate would choose inline, and two processes would run one attempt."""
     driven.acquire()
     driven.start()
     behavior = Chooses("inline")
@@ -217,7 +217,7 @@ def test_a_continuation_leaves_the_job_of_its_attempt_alone(driven: Driven) -> N
     assert len(driven.jobs.started) == 1
 
 
-def test_the_next_attempt_is_no_continuation(driven: Driven) -> None:
+def test_the_next_attempt_is_not_a_continuation(driven: Driven) -> None:
     driven.acquire()
     driven.start()
     driven.jobs.become(f"{driven.task_id}-1", "FAILED")
@@ -230,7 +230,7 @@ def test_the_next_attempt_is_no_continuation(driven: Driven) -> None:
     assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "inline"
 
 
-def test_make_due_gives_back_only_what_its_execution_holds(driven: Driven) -> None:
+def test_make_due_ends_only_an_attempt_that_its_execution_holds(driven: Driven) -> None:
     driven.acquire()
     assert driven.steps.make_due(Step(driven.task_id, 2))["next"] == "due"
     assert driven.task.status is Status.ACQUIRING_RESOURCES
@@ -243,7 +243,7 @@ def test_steps_of_a_stale_attempt_write_nothing(driven: Driven) -> None:
     driven.acquire()
     stale = driven.step
     driven.clock.advance(3 * MINUTE)
-    driven.tasks.acquire(driven.task_id, "somebody", lambda now: Lease.lasting(HOUR, now))
+    driven.tasks.acquire(driven.task_id, "worker", lambda now: Lease.lasting(HOUR, now))
     before = driven.task
     assert before.attempt_count == 2
     for call in (
@@ -273,13 +273,13 @@ def test_waits_lengthen_with_age() -> None:
         ({"task_id": "00000000-0000-4000-8000-000000000000", "n": 1, "turn": True}, "turn"),
     ],
 )
-def test_a_malformed_input_is_named(event: dict[str, Any], field: str) -> None:
+def test_a_malformed_input_is_refused_naming_the_field(event: dict[str, Any], field: str) -> None:
     with pytest.raises(MalformedStep, match=field):
         Step.of(event)
 
 
 def test_an_execution_ends_with_its_run_of_a_recurring_task() -> None:
-    """Waiting for the next run would go on until Step Functions' 25,000 events are used up; the sweeper starts that."""
+    """The sweeper dispatches the next run, because the history of an execution is limited to 25,000 events."""
     driven = Driven(recurrence_seconds=3600)
     driven.acquire()
     driven.tasks.start(driven.task_id, 1, effects=False)

@@ -1,4 +1,4 @@
-"""Sweeping: what is due is looked at, whatever else is due."""
+"""The sweep reaches every due task of its kinds, however many others are due."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -23,7 +23,7 @@ def accepted(world: World, kind: str) -> Task:
     return world.store.apply(Create(task))
 
 
-def test_tasks_of_a_newer_release_hide_none_of_ours() -> None:
+def test_tasks_of_a_newer_release_do_not_hide_others() -> None:
     world = World()
     for _ in range(12):
         accepted(world, "NEWER")
@@ -34,7 +34,7 @@ def test_tasks_of_a_newer_release_hide_none_of_ours() -> None:
     assert [task_id for task_id, _ in world.queue.sent] == ours
 
 
-def test_only_tasks_of_a_newer_release() -> None:
+def test_a_sweep_of_only_unknown_kinds_ends() -> None:
     world = World()
     for _ in range(5):
         accepted(world, "NEWER")
@@ -42,7 +42,7 @@ def test_only_tasks_of_a_newer_release() -> None:
     assert list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5)) == []
 
 
-def test_records_that_cannot_be_read_hide_none_of_the_others(monkeypatch) -> None:
+def test_unreadable_records_do_not_hide_others(monkeypatch) -> None:
     world = World()
     unreadable = {accepted(world, "TABLE_PURGE").task_id for _ in range(12)}
     ours = [accepted(world, "TABLE_PURGE").task_id for _ in range(7)]

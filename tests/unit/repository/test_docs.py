@@ -1,4 +1,4 @@
-"""What the pages claim and a test can check."""
+"""Links, make targets and the status transitions in the documentation."""
 
 import re
 
@@ -12,19 +12,19 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_linked_files_exist(page):
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_make_target_named_exists(page):
+def test_named_make_targets_exist(page):
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert named - targets == set()
 
 
-def test_arrows_of_a_task_are_those_of_the_code():
+def test_the_transitions_of_a_task_are_those_of_the_code():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*) \| (`[^|]*) \|", text, re.MULTILINE)
     named = [[re.findall(r"`(\w+)`", cell) for cell in row] for row in rows]

@@ -1,4 +1,4 @@
-"""What a cold start loads: each handler within its budget of our modules, and none of a room that it has no use for."""
+"""Modules loaded at a cold start: each handler keeps its budget, and loads no package that it does not use."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from infra.local.processes.programs import import_path
 
-# Our modules at most; a handler that needs more is a decision to take, not an accident to notice in production.
+# The most modules of `delegation` per handler; raising a number is a decision about the cold start.
 BUDGETS = {
     "authorizer": 20,
     "dispatcher": 42,
@@ -22,7 +22,7 @@ BUDGETS = {
     "prepare": 132,
     "run_inline": 132,
 }
-NOBODYS = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
+UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (
     "delegation.iceberg",
     "delegation.storage",
@@ -44,24 +44,24 @@ FORBIDDEN = {
 
 
 def loaded(module: str) -> frozenset[str]:
-    """Every module that importing this one in a fresh interpreter loads."""
+    """Return the modules that a new interpreter loads for an import of `module`."""
     code = f"import sys, {module}; print('\\n'.join(sys.modules))"
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": import_path(), "AWS_DEFAULT_REGION": "us-east-1"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     return frozenset(done.stdout.split())
 
 
-def below(modules: frozenset[str], rooms: tuple[str, ...]) -> set[str]:
-    return {one for one in modules if any(one == room or one.startswith(f"{room}.") for room in rooms)}
+def below(modules: frozenset[str], packages: tuple[str, ...]) -> set[str]:
+    return {one for one in modules if any(one == package or one.startswith(f"{package}.") for package in packages)}
 
 
 @pytest.mark.parametrize("handler", BUDGETS)
-def test_a_handler_loads_what_it_uses(handler: str) -> None:
+def test_a_handler_keeps_its_import_budget(handler: str) -> None:
     modules = loaded(f"delegation.handlers.{handler}")
     ours = below(modules, ("delegation",))
     assert f"delegation.handlers.{handler}" in ours
     assert len(ours) <= BUDGETS[handler], sorted(ours)
-    assert below(modules, (*NOBODYS, *FORBIDDEN[handler])) == set()
+    assert below(modules, (*UNUSED_BY_ALL, *FORBIDDEN[handler])) == set()
 
 
 def test_settings_load_neither_an_engine_nor_a_client() -> None:

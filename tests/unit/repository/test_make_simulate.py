@@ -1,4 +1,4 @@
-"""`make simulate` ends as the simulator does, although make by itself knows only 0 and 2."""
+"""`make simulate` has the exit code of the simulator, although make itself ends with 0 or 2."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 
 def make(folder: Path, *arguments: str, ends: int) -> subprocess.CompletedProcess[str]:
-    """Run make with a Python that prints what it was asked for and ends like this."""
+    """Run make with a Python that prints its arguments and exits with `ends`."""
     python = folder / "bin" / "python"
     python.parent.mkdir(exist_ok=True)
     python.write_text(f'#!/bin/sh\ntouch "$0.ran"\necho "$@"\nexit {ends}\n')
@@ -30,14 +30,14 @@ def make(folder: Path, *arguments: str, ends: int) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize(("ends", "status"), [(0, 0), (1, 1), (2, 2), (137, 2)])
-def test_make_ends_as_the_simulator_does(tmp_path: Path, ends: int, status: int) -> None:
+def test_make_has_the_exit_code_of_the_simulator(tmp_path: Path, ends: int, status: int) -> None:
     done = make(tmp_path, "simulate", "SEEDS=7", "MUTATION=drift", ends=ends)
     assert done.returncode == status
     assert done.stdout.splitlines()[-1] == "-m tests.faults.simulator.simulate --seeds 7 --mutation drift"
 
 
 @pytest.mark.parametrize(("ends", "status"), [(0, 0), (1, 2), (2, 2)])
-def test_beside_another_goal_it_fails_like_any(tmp_path: Path, ends: int, status: int) -> None:
+def test_with_another_goal_a_failure_has_the_exit_code_2(tmp_path: Path, ends: int, status: int) -> None:
     assert make(tmp_path, "venv", "simulate", ends=ends).returncode == status
 
 

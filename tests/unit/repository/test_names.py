@@ -1,4 +1,4 @@
-"""A name means one thing: no class of the service, its jobs or its infrastructure is defined twice."""
+"""Class names are unique across the service, its jobs and its infrastructure."""
 
 import ast
 from collections import defaultdict
@@ -8,8 +8,8 @@ from tests.paths import ROOT
 
 def test_a_class_name_is_defined_once() -> None:
     found: dict[str, list[str]] = defaultdict(list)
-    for room in ("functions", "infra", "spark"):
-        for path in sorted((ROOT / room).rglob("*.py")):
+    for folder in ("functions", "infra", "spark"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef):
                     found[node.name].append(str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""What `make` says on a machine that lacks something."""
+"""`.ci/need`: what `make` prints on a machine without a required program."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ TOOLS = ("bash", "env", "sed", "head")
 
 @pytest.fixture
 def machine(tmp_path: Path):
-    """A PATH that holds what the script itself uses, and programs that answer as told."""
+    """A PATH with the programs that the script uses, and scripted ones."""
 
     class Machine:
         path = tmp_path / "bin"
@@ -43,7 +43,7 @@ def java(version: str) -> str:
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21"])
-def test_java_that_spark_runs_on_is_taken(machine, version):
+def test_java_that_spark_supports_is_used(machine, version):
     machine.install("java", java(version))
     machine.install("mvn", "")
     done = machine.need("java")
@@ -51,7 +51,7 @@ def test_java_that_spark_runs_on_is_taken(machine, version):
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "25"])
-def test_other_java_is_refused_with_what_to_install(machine, version):
+def test_other_java_is_refused_naming_what_to_install(machine, version):
     machine.install("java", java(version))
     done = machine.need("java")
     assert done.returncode == 1
@@ -81,7 +81,7 @@ def test_java_home_wins_over_the_path(machine, tmp_path):
     assert machine.need("java", JAVA_HOME=str(home)).stdout.strip() == str(home / "bin" / "java")
 
 
-def test_missing_maven_is_said_and_no_failure(machine):
+def test_missing_maven_is_reported_without_failure(machine):
     machine.install("java", java("17.0.15"))
     done = machine.need("java")
     assert done.returncode == 0
@@ -95,25 +95,25 @@ def test_old_node_is_refused(machine):
     assert "Node 20 or later" in done.stderr
 
 
-def test_node_20_is_taken(machine):
+def test_node_20_is_used(machine):
     machine.install("node", "echo v20.20.2")
     assert machine.need("node").stdout.strip() == str(machine.path / "node")
 
 
-def test_python_that_is_too_old_is_passed_over(machine):
+def test_an_old_python_is_skipped(machine):
     machine.install("python3", "exit 1")
     machine.install("python3.12", "exit 0")
     assert machine.need("python").stdout.strip() == str(machine.path / "python3.12")
 
 
-def test_only_old_pythons_are_refused_with_what_to_install(machine):
+def test_only_old_pythons_are_refused_naming_what_to_install(machine):
     machine.install("python3", "exit 1")
     done = machine.need("python")
     assert done.returncode == 1
     assert "Python 3.11 or later is needed" in done.stderr
 
 
-def test_python_without_venv_says_which_package_has_it(machine):
+def test_python_without_venv_is_refused_naming_its_package(machine):
     machine.install("python3", 'case "$2" in *ensurepip*) exit 1 ;; esac')
     done = machine.need("python")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The wire types of the proposal's appendix: what they take, what they refuse and how they name it."""
+"""The requests and answers of the proposal's Appendix: what is accepted, what is refused, and the field named."""
 
 import json
 import traceback
@@ -29,7 +29,6 @@ def test_a_load_table_result_is_read() -> None:
     payload = read(loaded())
     parameters = payload.operation_parameters
     assert payload.common_payload.request_timestamp_utc == datetime(2025, 6, 11, 16, 21, tzinfo=UTC)
-    assert parameters.metadata is not None
     assert parameters.metadata is not None
     assert parameters.metadata.table_uuid == "9c12d441-03fe-4693-9a96-a0705ddf69c1"
     assert parameters.metadata.format_version == 2
@@ -62,7 +61,7 @@ def test_the_identity_alone_is_not_enough_for_the_synchronous_endpoint() -> None
 
 @pytest.mark.parametrize("member", ["metadata_location", "metadata", "config"])
 @pytest.mark.parametrize("identity_enough", [False, True])
-def test_half_a_load_table_result_is_refused_everywhere(member: str, identity_enough: bool) -> None:
+def test_an_incomplete_load_table_result_is_refused_by_both_endpoints(member: str, identity_enough: bool) -> None:
     with pytest.raises(BadRequest, match=rf"^operation_parameters\.{member}: is required$"):
         read_payload(changed(loaded(), f"{PARAMETERS}/{member}", ABSENT), identity_only=identity_enough)
 
@@ -75,11 +74,11 @@ def test_credentials_without_a_table_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", OperationType)
-def test_each_name_of_the_purge_is_taken(name: str) -> None:
+def test_each_name_of_the_operation_is_accepted(name: str) -> None:
     assert read(changed(loaded(), f"{COMMON}/operation_type", name)).common_payload.operation_type == name
 
 
-def test_what_the_appendix_calls_optional_may_be_absent() -> None:
+def test_optional_members_may_be_absent() -> None:
     body = loaded()
     for path in ("request_timestamp_utc", "polaris_correlation_id"):
         body = changed(body, f"{COMMON}/{path}", ABSENT)
@@ -90,7 +89,7 @@ def test_what_the_appendix_calls_optional_may_be_absent() -> None:
     assert payload.operation_parameters.properties == {}
 
 
-def test_members_of_a_later_release_are_allowed_and_dropped() -> None:
+def test_unknown_members_are_ignored() -> None:
     body = loaded()
     for place in (body, body[COMMON], body[PARAMETERS], body[PARAMETERS]["table_identity"]):
         place["later"] = {"any": ["thing"]}
@@ -107,7 +106,7 @@ def test_members_of_a_later_release_are_allowed_and_dropped() -> None:
         ("2025-06-11T16:21:00.123456789Z", datetime(2025, 6, 11, 16, 21, 0, 123_456, tzinfo=UTC)),
     ],
 )
-def test_timestamps_are_kept_in_utc(given_text: str, moment: datetime) -> None:
+def test_timestamps_are_converted_to_utc(given_text: str, moment: datetime) -> None:
     common = read(changed(loaded(), f"{COMMON}/request_timestamp_utc", given_text)).common_payload
     assert common.request_timestamp_utc == moment
     assert common.request_timestamp_utc.tzinfo is UTC
@@ -119,9 +118,9 @@ NAMES = [
     (7, "must be a string"),
     ("", "must not be empty"),
     ("  ", "must not be empty"),
-    ("a\x1fb", "must not hold control characters"),
-    ("a\x00", "must not hold control characters"),
-    ("a\x85", "must not hold control characters"),
+    ("a\x1fb", "must not contain control characters"),
+    ("a\x00", "must not contain control characters"),
+    ("a\x85", "must not contain control characters"),
     ("..", "must not be a dot segment"),
     ("x" * (MAX_NAME_LENGTH + 1), "must not be longer than 1024 characters"),
 ]
@@ -131,7 +130,7 @@ REFUSED: list[tuple[str, Any, str, str]] = [
     *[(f"{IDENTITY}/namespace_levels", ["a", value], "[1]", reason) for value, reason in NAMES[1:]],
     (f"{IDENTITY}/namespace_levels", [], "", "must hold at least 1"),
     (f"{IDENTITY}/namespace_levels", ["a"] * 65, "", "must hold at most 64"),
-    (f"{IDENTITY}/namespace_levels", ["é" * 1000] * 9, "<", "must not be larger than 16384 bytes in all"),
+    (f"{IDENTITY}/namespace_levels", ["é" * 1000] * 9, "<", "must not be larger than 16384 bytes in total"),
     (f"{IDENTITY}/namespace_levels", "NS1", "", "must be an array"),
     (f"{IDENTITY}/namespace_levels", ABSENT, "", "is required"),
     (f"{IDENTITY}/table_entity_id", "", "", "must not be empty"),
@@ -147,16 +146,16 @@ REFUSED: list[tuple[str, Any, str, str]] = [
     (f"{COMMON}/operation_type", ["TABLE_PURGE"], "", "must be one of"),
     (f"{COMMON}/realm_identifier", ABSENT, "", "is required"),
     (f"{COMMON}/realm_identifier", " ", "", "must not be empty"),
-    (f"{COMMON}/polaris_correlation_id", "a\nb", "", "must not hold control characters"),
-    (f"{COMMON}/request_timestamp_utc", "2025-06-11T16:21:00", "", "must name its offset from UTC"),
+    (f"{COMMON}/polaris_correlation_id", "a\nb", "", "must not contain control characters"),
+    (f"{COMMON}/request_timestamp_utc", "2025-06-11T16:21:00", "", "must have an offset from UTC"),
     (f"{COMMON}/request_timestamp_utc", "2025-06-11", "", "must be an RFC 3339 date-time"),
-    (f"{COMMON}/request_timestamp_utc", "2025-02-30T00:00:00Z", "", "is no moment of the calendar"),
-    (f"{COMMON}/request_timestamp_utc", "0001-01-01T00:00:00+23:59", "", "is no moment of the calendar"),
+    (f"{COMMON}/request_timestamp_utc", "2025-02-30T00:00:00Z", "", "must be a valid date and time"),
+    (f"{COMMON}/request_timestamp_utc", "0001-01-01T00:00:00+23:59", "", "must be a valid date and time"),
     (f"{COMMON}/request_timestamp_utc", 1749658860, "", "must be an RFC 3339 date-time"),
     (f"{PARAMETERS}/metadata_location", "00002-aa.metadata.json", "", "must be an absolute URI"),
-    (f"{PARAMETERS}/metadata_location", "s3://lake/\u0007", "", "must not hold control characters"),
+    (f"{PARAMETERS}/metadata_location", "s3://lake/\u0007", "", "must not contain control characters"),
     (f"{PARAMETERS}/metadata_location", "s3://lake/" + "x" * 4096, "", "must not be longer than 4096 characters"),
-    (f"{PARAMETERS}/metadata-location", "s3://lake/x", "<", "has both metadata_location and metadata-location"),
+    (f"{PARAMETERS}/metadata-location", "s3://lake/x", "<", "must have one of metadata_location and metadata-location"),
     (METADATA, [], "", "must be an object"),
     (f"{METADATA}/location", ABSENT, "", "is required"),
     (f"{METADATA}/location", "", "", "must not be empty"),
@@ -178,15 +177,15 @@ REFUSED: list[tuple[str, Any, str, str]] = [
     (f"{PARAMETERS}/storage-credentials", [{"config": {"a": SECRET}}], "[0].prefix", "is required"),
     (f"{PARAMETERS}/properties", {"a": 1}, ".a", "must be a string"),
     (f"{PARAMETERS}/properties", {"": "1"}, '[""]', "must not be empty"),
-    (f"{PARAMETERS}/properties", {"a": "\x00"}, ".a", "must not hold control characters"),
+    (f"{PARAMETERS}/properties", {"a": "\x00"}, ".a", "must not contain control characters"),
     (f"{PARAMETERS}/properties", {f"p{n}": "x" * 1000 for n in range(40)}, "", "must not be larger than 32768 bytes"),
     (f"{PARAMETERS}/properties", ["a"], "", "must be an object"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "value", "suffix", "reason"), REFUSED)
-def test_a_broken_field_is_named_by_its_path(path: str, value: Any, suffix: str, reason: str) -> None:
-    """`suffix` is the place within the value; `<` means that the object around it is named."""
+def test_an_invalid_field_is_named_by_its_path(path: str, value: Any, suffix: str, reason: str) -> None:
+    """`suffix` is the path within the value; `<` means that the enclosing object is named."""
     with pytest.raises(BadRequest) as refused:
         read(changed(loaded(), path, value))
     place = path.rpartition("/")[0] if suffix == "<" else path + suffix
@@ -194,7 +193,7 @@ def test_a_broken_field_is_named_by_its_path(path: str, value: Any, suffix: str,
     assert refused.value.reason.startswith(reason)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_invalid_fields_are_reported_at_once() -> None:
     body = changed(changed(loaded(), f"{IDENTITY}/table_name", ""), f"{METADATA}/table-uuid", "x")
     with pytest.raises(BadRequest) as refused:
         read(body)
@@ -205,7 +204,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "}", "{reason}", "{0}", "%s", "{max_length!r}"])
-def test_braces_in_names_are_only_characters(text: str) -> None:
+def test_braces_in_names_are_not_placeholders(text: str) -> None:
     with pytest.raises(BadRequest) as refused:
         read(changed(loaded(), f"{PARAMETERS}/properties", {text: 1}))
     assert refused.value.field == f'operation_parameters.properties["{text}"]'
@@ -220,7 +219,7 @@ PATHS = sorted({path for path, *_ in REFUSED})
 
 
 @given(st.sampled_from(PATHS), anything)
-def test_whatever_a_field_holds_it_is_read_or_refused_by_name_and_never_shown(path: str, value: Any) -> None:
+def test_any_value_is_accepted_or_refused_by_field_name_and_no_secret_is_shown(path: str, value: Any) -> None:
     body = changed(loaded(), path, value)
     refusal: BadRequest | None = None
     try:
@@ -252,23 +251,23 @@ def test_a_payload_shows_none_of_its_credentials() -> None:
 
 
 @pytest.mark.parametrize("key", ["a", "0", "550e8400-e29b-41d4-a716-446655440000", "A.b_c-9", "x" * 255])
-def test_a_key_of_the_proposals_pattern_is_taken(key: str) -> None:
+def test_a_key_of_the_proposals_pattern_is_accepted(key: str) -> None:
     assert read_idempotency_key([key]) == key
 
 
 @pytest.mark.parametrize("key", ["", "-a", ".a", "_a", "a b", "a\n", "é", "a/b", "x" * 256, "a,b"])
-def test_any_other_key_is_refused_by_the_headers_name(key: str) -> None:
+def test_any_other_key_is_refused_naming_the_header(key: str) -> None:
     with pytest.raises(BadRequest, match=r"^Idempotency-Key: must be 1 to 255 characters"):
         read_idempotency_key([key])
 
 
-def test_no_key_is_no_key_and_two_are_refused() -> None:
+def test_a_missing_key_is_accepted_and_two_are_refused() -> None:
     assert read_idempotency_key([]) is None
     with pytest.raises(BadRequest, match=r"^Idempotency-Key: must not be repeated$"):
         read_idempotency_key(["a", "a"])
 
 
-def test_responses_have_the_proposals_shape() -> None:
+def test_responses_have_the_members_of_the_proposal() -> None:
     task = "0d4c6d3e-8f2a-5c67-9f0e-3f5f0e1d2c3b"
     accepted = TaskAccepted(
         delegation_task_id=task, status="QUEUED", status_query_url=f"/delegation-service/api/v1/tasks/{task}"

@@ -1,4 +1,4 @@
-"""Behaviors as a deployment would bring them along."""
+"""Behaviors as a deployment would add them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -26,7 +26,7 @@ ONCE = Behavior("ONCE", Word, shout, result=Word, on_lost=OnLost.FAIL)
 
 
 class Whole:
-    """A TaskBehavior that does everything itself."""
+    """A TaskBehavior that is not built from a function."""
 
     kinds = frozenset({"WHOLE"})
 

@@ -1,4 +1,4 @@
-"""Behaviors that DELEGATION_BEHAVIORS names."""
+"""The behaviors that DELEGATION_BEHAVIORS names."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def tasks() -> TaskService:
     return TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=Clock())
 
 
-def test_what_a_function_answers_is_run_whatever_its_shape(tasks):
+def test_a_function_may_return_any_form_of_behavior(tasks):
     added = load([f"{EXAMPLES}:behaviors"], tasks, taken=frozenset())
     assert added.kinds == KINDS
     assert added.fail_when_lost == {"ONCE"}
@@ -36,13 +36,13 @@ def test_what_a_function_answers_is_run_whatever_its_shape(tasks):
         (f"{EXAMPLES}:purges", "the kind TABLE_PURGE is there already"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(tasks, name, reason):
+def test_an_unusable_plugin_is_refused_by_name(tasks, name, reason):
     with pytest.raises(BadPlugin, match=reason) as refused:
         load([name], tasks, taken=BUILT_IN_KINDS)
     assert name in str(refused.value)
 
 
-def test_two_plugins_cannot_both_run_a_kind(tasks):
+def test_two_plugins_cannot_have_the_same_kind(tasks):
     with pytest.raises(BadPlugin, match="the kind SHOUT is there already"):
         load([f"{EXAMPLES}:behaviors"] * 2, tasks, taken=frozenset())
 
@@ -56,7 +56,7 @@ def _environment(monkeypatch):
 
 
 @pytest.mark.usefixtures("_environment")
-def test_every_process_of_a_deployment_knows_what_is_named(monkeypatch):
+def test_a_deployment_has_the_named_behaviors(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
     assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
@@ -67,7 +67,7 @@ def test_every_process_of_a_deployment_knows_what_is_named(monkeypatch):
 
 
 @pytest.mark.usefixtures("_environment")
-def test_without_any_there_are_those_of_this_release(monkeypatch):
+def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     monkeypatch.delenv("DELEGATION_BEHAVIORS", raising=False)
     deployed = deployment()
     assert deployed.kinds == {"TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE"}

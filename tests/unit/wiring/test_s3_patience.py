@@ -1,4 +1,4 @@
-"""An S3 that accepts connections and never answers: every try costs a whole time-out of somebody's Lambda."""
+"""S3 accepts connections and never answers: every try lasts a whole time-out."""
 
 import io
 from collections.abc import Callable
@@ -20,7 +20,7 @@ FILE: ObjectLocation = parse("s3://bucket/metadata/snap-1.avro")
 
 
 class Hung:
-    """Stands in for the sockets: seconds that a real one would have waited, by the client's own time-outs."""
+    """Replaces the sockets, and counts the seconds until the client's time-outs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waited = 0.0
@@ -48,37 +48,39 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Hung:
 @pytest.mark.parametrize(
     "call", [lambda store: store.read(FILE, limit=10), lambda store: store.exists(FILE)], ids=["read", "exists"]
 )
-def test_a_hung_store_is_told_before_the_caller_is_gone(hung: Hung, call: Callable[[S3ObjectStore], Any]) -> None:
-    """Also when the call was the last to begin before the purge is handed over."""
+def test_a_call_to_a_hung_store_fails_before_the_callers_time_out(
+    hung: Hung, call: Callable[[S3ObjectStore], Any]
+) -> None:
+    """Also for the last call that starts before the purge is handed over."""
     with pytest.raises(ObjectStoreUnavailable):
         call(S3ObjectStore(patience=WHILE_A_CALLER_WAITS))
     assert hung.tries == WHILE_A_CALLER_WAITS.tries
     assert BUDGET * HAND_OVER_AFTER + hung.waited < INTEGRATION_TIMEOUT_SECONDS
 
 
-def test_a_hung_delete_is_told_before_the_caller_is_gone(hung: Hung) -> None:
+def test_a_hung_delete_fails_before_the_callers_time_out(hung: Hung) -> None:
     result = S3ObjectStore(patience=WHILE_A_CALLER_WAITS).delete("bucket", ["a", "b"])
     assert {failure.code for failure in result.failed} == {"ConnectionFailed"}
     assert hung.tries == 1
     assert BUDGET * HAND_OVER_AFTER + hung.waited < INTEGRATION_TIMEOUT_SECONDS
 
 
-def test_a_job_has_more_patience(hung: Hung) -> None:
+def test_a_job_makes_more_tries(hung: Hung) -> None:
     with pytest.raises(ObjectStoreUnavailable):
         S3ObjectStore().read(FILE, limit=10)
     assert hung.tries == Patience().tries
 
 
-def test_a_body_that_breaks_off_is_asked_for_as_often_as_its_reader_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_body_is_read_as_often_as_the_patience_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(io.BytesIO):
         def read(self, *_: Any) -> bytes:
             raise ReadTimeoutError(endpoint_url="https://s3")
 
     class Client:
-        asked = 0
+        calls = 0
 
         def get_object(self, **_: Any) -> dict[str, Any]:
-            self.asked += 1
+            self.calls += 1
             return {"ContentLength": 3, "Body": Broken()}
 
     client = Client()
@@ -86,10 +88,10 @@ def test_a_body_that_breaks_off_is_asked_for_as_often_as_its_reader_may(monkeypa
     monkeypatch.setattr(store, "_client", lambda _credential: client)
     with pytest.raises(ObjectStoreUnavailable):
         store.read(FILE, limit=10)
-    assert client.asked == WHILE_A_CALLER_WAITS.tries
+    assert client.calls == WHILE_A_CALLER_WAITS.tries
 
 
-def test_requests_are_run_with_a_callers_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_run_with_the_time_outs_of_a_waiting_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     behavior = wiring.purge_for_a_caller(None, None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Where executors get their stores from: from their own environment, never from what was sent to them."""
+"""Executors build their stores from the environment, never from values that the driver sends."""
 
 import pickle
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 class Catalog:
-    """Vends another key at every load, good for ten minutes."""
+    """Vends another key at every load, which expires after ten minutes."""
 
     def __init__(self) -> None:
         self.loads: list[TableIdentifier] = []
@@ -64,7 +64,7 @@ class Catalog:
         return LoadedTable(identifier, "s3://lake/t/m", {"location": "s3://lake/t"}, config, (credential,))
 
 
-def test_a_tables_files_are_reached_with_what_polaris_vends_refreshed(aws: Any) -> None:
+def test_a_tables_files_are_reached_with_vended_credentials_that_are_renewed(aws: Any) -> None:
     aws.put_object(Bucket="lake", Key="t/a", Body=b"x")
     catalog, now = Catalog(), [NOW]
     store = vended_store(catalog, TABLE, clock=lambda: now[0])
@@ -79,12 +79,12 @@ def test_a_tables_files_are_reached_with_what_polaris_vends_refreshed(aws: Any) 
     assert {client.meta.region_name for client in store._clients.values()} == {"eu-central-1"}
 
 
-def test_plans_lie_in_the_bucket_that_the_environment_names(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_are_stored_in_the_bucket_that_the_environment_names(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
-    place = JobResources("tasks", LeasePolicy())
-    place.plans().put("a/b", b"x")
+    resources = JobResources("tasks", LeasePolicy())
+    resources.plans().put("a/b", b"x")
     assert aws.get_object(Bucket="plans", Key="a/b")["Body"].read() == b"x"
-    assert place.plans() is JobResources("tasks", LeasePolicy()).plans()
+    assert resources.plans() is JobResources("tasks", LeasePolicy()).plans()
 
 
 def test_a_missing_setting_is_named(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,9 @@ def test_a_missing_setting_is_named(aws: Any, monkeypatch: pytest.MonkeyPatch) -
         JobResources("tasks", LeasePolicy()).store(TABLE)
 
 
-def test_executors_ask_the_task_where_the_driver_says_it_is(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_read_the_task_from_the_table_that_the_driver_names(
+    aws: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dynamodb = boto3.client("dynamodb")
     table = create_task_table(dynamodb)
     with monkeypatch.context() as driver:
@@ -107,27 +109,27 @@ def test_executors_ask_the_task_where_the_driver_says_it_is(aws: Any, monkeypatc
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     task_id = tasks._store.apply(Create(submitted(next_scheduled_run_ts=long_ago))).task_id
     attempt = tasks.acquire(task_id, "execution", lambda now: Lease.lasting(timedelta(hours=1), now)).attempt_count
-    place = pickle.loads(sent)
-    assert place.lease.clock_drift == timedelta(seconds=2)
-    place.checkpoint(task_id, attempt)()
-    tasks.give_back(task_id, attempt, AttemptError("JOB_FAILED", "gone", ErrorClass.TRANSIENT))
+    resources = pickle.loads(sent)
+    assert resources.lease.clock_drift == timedelta(seconds=2)
+    resources.checkpoint(task_id, attempt)()
+    tasks.give_back(task_id, attempt, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
     with pytest.raises(AttemptLost):
-        place.checkpoint(task_id, attempt)()
+        resources.checkpoint(task_id, attempt)()
 
 
-def test_an_operators_own_credentials(aws: Any) -> None:
+def test_a_direct_purge_uses_the_credentials_of_the_environment(aws: Any) -> None:
     aws.put_object(Bucket="lake", Key="t/a", Body=b"x")
-    place = DirectResources("s3://plans/here", S3Settings(region="us-east-1"))
-    assert place.store(TABLE).delete("lake", ["t/a"]).deleted == ("t/a",)
-    place.plans().put("x", b"1")
+    resources = DirectResources("s3://plans/here", S3Settings(region="us-east-1"))
+    assert resources.store(TABLE).delete("lake", ["t/a"]).deleted == ("t/a",)
+    resources.plans().put("x", b"1")
     assert [one["Key"] for one in aws.list_objects_v2(Bucket="plans")["Contents"]] == ["here/x"]
-    place.checkpoint("task", 1)()
+    resources.checkpoint("task", 1)()
 
 
-def test_what_travels_to_executors_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_sent_to_executors_contain_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
-    for place in (JobResources("tasks", LeasePolicy()), DirectResources("s3://plans")):
-        sent = pickle.dumps(place)
+    for resources in (JobResources("tasks", LeasePolicy()), DirectResources("s3://plans")):
+        sent = pickle.dumps(resources)
         assert b"very-secret" not in sent
-        assert pickle.loads(sent) == place
-        assert hash(pickle.loads(sent)) == hash(place)
+        assert pickle.loads(sent) == resources
+        assert hash(pickle.loads(sent)) == hash(resources)
