@@ -1,4 +1,4 @@
-"""Who asks for tasks: plain clients, clients with idempotency keys, parents' submitters, and a person who meddles."""
+"""Callers: clients with and without idempotency keys, submitters of parents, and an operator."""
 
 import uuid
 from collections.abc import Callable
@@ -22,13 +22,12 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
-from tests.faults.simulator import labour
-from tests.faults.simulator.labour import PURGE, Size
 from tests.faults.simulator.ledger import answer_of
 from tests.faults.simulator.scheduler import Actor
+from tests.faults.simulator.work import PURGE, Size, family
 
 if TYPE_CHECKING:
-    from tests.faults.simulator.house import House
+    from tests.faults.simulator.deployment import Deployment
 
 T = TypeVar("T")
 PASSING = (StoreUnavailable, OutcomeUnknown)
@@ -36,59 +35,59 @@ GRACE = timedelta(seconds=10)
 
 
 class Callers:
-    """All of them; `waiting` says how many have not got what they want yet."""
+    """All callers; `waiting` counts those without an answer."""
 
-    def __init__(self, house: "House") -> None:
-        self.house = house
-        self.world = house.world
+    def __init__(self, deployment: "Deployment") -> None:
+        self.deployment = deployment
+        self.world = deployment.world
         self.waiting = 0
 
-    def come(self) -> None:
+    def start(self) -> None:
         dice = self.world.dice
         for number in range(1 + dice.randrange(3)):
             task_id = str(uuid.UUID(int=number + 1))
             for _ in range(1 + dice.randrange(2)):
                 caller = self.keyed if self.world.chance(0.4) else self.plain
                 key = f"key-{dice.randrange(3)}"
-                self._comes("client", lambda actor, i=task_id, k=f"{key}/{task_id}", c=caller: c(actor, i, k))
+                self._start("client", lambda actor, i=task_id, k=f"{key}/{task_id}", c=caller: c(actor, i, k))
         if self.world.chance(0.3):
-            self._comes("parent", self.parent)
+            self._start("parent", self.parent)
         if self.world.chance(0.5):
-            self.world.spawn("person", self.person, after=self.world.seconds(5, 60))
+            self.world.spawn("operator", self.operator, after=self.world.seconds(5, 60))
 
-    def _comes(self, kind: str, work: Callable[[Actor], None]) -> None:
+    def _start(self, kind: str, work: Callable[[Actor], None]) -> None:
         self.waiting += 1
 
-        def waits(actor: Actor) -> None:
+        def counted(actor: Actor) -> None:
             try:
                 work(actor)
             finally:
                 self.waiting -= 1
 
-        self.world.spawn(kind, waits)
+        self.world.spawn(kind, counted)
 
     # ---- without a key
 
     def plain(self, actor: Actor, task_id: str, _key: str) -> None:
-        """Submits a task, waits for its outcome, and perhaps wants it again."""
-        service = self.house.service(actor)
+        """Submit a task, wait for its outcome, and perhaps submit it again."""
+        service = self.deployment.service(actor)
         if self._create(actor, service, first_version(task_id, actor, synchronous=self.world.chance(0.5))) is None:
             return
-        self.house.ledger.accepted.add(task_id)
+        self.deployment.ledger.accepted.add(task_id)
         attempted(lambda: service.dispatch(task_id))
         cancels = self.world.dice.choice((0, 0, 0, 0.02, 0.3))
         for _ in range(self.world.dice.randrange(4)):
             outcome = self._outcome(actor, service, task_id, cancels)
-            if outcome is None or not self.house.chaos:
+            if outcome is None or not self.deployment.chaos:
                 return
-            self.house.ledger.told(outcome)
-            again = patiently(actor, lambda: service.change(task_id, resubmitted))
+            self.deployment.ledger.reported(outcome)
+            again = with_retries(actor, lambda: service.change(task_id, resubmitted))
             if again is None:
                 return
             attempted(lambda: service.dispatch(task_id))
         outcome = self._outcome(actor, service, task_id, cancels=0)
         if outcome is not None:
-            self.house.ledger.told(outcome)
+            self.deployment.ledger.reported(outcome)
 
     def _create(self, actor: Actor, service: TaskService, first: Task) -> Task | None:
         for _ in range(20):
@@ -110,7 +109,7 @@ class Callers:
             except PASSING:
                 continue
             except TaskNotFound:
-                return None  # past retention
+                return None  # removed after its retention
             if task.is_terminal:
                 return task
         return None
@@ -118,19 +117,19 @@ class Callers:
     # ---- with a key
 
     def keyed(self, actor: Actor, task_id: str, key: str) -> None:
-        """One request, repeated with its key until it is answered for good, and perhaps once more."""
-        service = self.house.service(actor)
-        acceptance = self.house.acceptance(actor)
+        """Repeat a request with its key until it has a final answer, and perhaps once more."""
+        service = self.deployment.service(actor)
+        acceptance = self.deployment.acceptance(actor)
         synchronous = self.world.chance(0.5)
         path = "/execute" if synchronous else "/tasks"
         scope = Scope("caller", "realm", "POST", path, key)
-        goes_on = 1 + self.world.dice.randrange(3)
+        repeats = 1 + self.world.dice.randrange(3)
         for _ in range(400):
             request = self._request(actor, scope, task_id, synchronous=synchronous)
             try:
                 accepted = acceptance.accept(request)
                 if isinstance(accepted, Accepted):
-                    self.house.ledger.accepted.add(task_id)
+                    self.deployment.ledger.accepted.add(task_id)
                     if accepted.submitted:
                         attempted(lambda: service.dispatch(task_id))
                 answer = self._answer(actor, acceptance, accepted, synchronous=synchronous)
@@ -141,16 +140,16 @@ class Callers:
                 actor.sleep(self.world.seconds(0.1, 20))
                 continue
             if answer is not None and answer.is_final:
-                self.house.ledger.answered(scope.id, task_id, answer, terminal=synchronous)
-                goes_on -= 1
-            if goes_on == 0 or (not self.house.chaos and answer is not None):
+                self.deployment.ledger.answered(scope.id, task_id, answer, terminal=synchronous)
+                repeats -= 1
+            if repeats == 0 or (not self.deployment.chaos and answer is not None):
                 return
             actor.sleep(self.world.seconds(1, 90))
 
     def _answer(
         self, actor: Actor, acceptance: Acceptance, accepted: Accepted | Replayed, *, synchronous: bool
     ) -> StoredAnswer | None:
-        """What this call answers; None when the time of a synchronous request is over first."""
+        """Return the answer of this request; None when a synchronous request times out."""
         if isinstance(accepted, Replayed):
             return accepted.answer
         if not synchronous:
@@ -174,21 +173,21 @@ class Callers:
             answer_of=answer_of,
         )
 
-    # ---- parents and persons
+    # ---- parents and operators
 
     def parent(self, actor: Actor) -> None:
-        """Submits a task that has children, and waits for it."""
-        service = self.house.service(actor)
+        """Submit a task with children, and wait for its outcome."""
+        service = self.deployment.service(actor)
         size = Size(name="the family", children=self.world.dice.randrange(1, 4))
         for _ in range(20):
             try:
-                submitted = Tasks(service).submit(labour.family(self.house, actor, service), size)
+                submitted = Tasks(service).submit(family(self.deployment, actor, service), size)
                 break
             except PASSING:
                 actor.sleep(self.world.seconds(0.1, 5))
         else:
             return
-        self.house.ledger.accepted.add(submitted.task_id)
+        self.deployment.ledger.accepted.add(submitted.task_id)
         for _ in range(2000):
             actor.sleep(self.world.seconds(1, 60))
             try:
@@ -198,15 +197,15 @@ class Callers:
             except TaskNotFound:
                 return
             if outcome is not None:
-                self.house.ledger.told(outcome)
+                self.deployment.ledger.reported(outcome)
                 return
 
-    def person(self, actor: Actor) -> None:
-        """Cancels and retries what happens to be there."""
-        service = self.house.service(actor)
-        while self.house.chaos:
+    def operator(self, actor: Actor) -> None:
+        """Cancel and retry tasks at random."""
+        service = self.deployment.service(actor)
+        while self.deployment.chaos:
             actor.sleep(self.world.seconds(10, 240))
-            ids = sorted(self.house.memory._heads)
+            ids = sorted(self.deployment.memory._heads)
             if not ids:
                 continue
             task_id = self.world.dice.choice(ids)
@@ -251,15 +250,15 @@ def retried_by_hand(task: Task, now: datetime) -> Task:
 
 
 def attempted(act: Callable[[], T]) -> T | None:
-    """Once; None when the store or the queue did not play along, or the task is a newer release's."""
+    """Call once; return None when the store or the queue failed, or the task cannot be read."""
     try:
         return act()
     except (*PASSING, TaskNotFound, MalformedRecord):
         return None
 
 
-def patiently(actor: Actor, act: Callable[[], T]) -> T | None:
-    """Some tries, as a client would."""
+def with_retries(actor: Actor, act: Callable[[], T]) -> T | None:
+    """Call with a few retries, as a client would."""
     for n in range(5):
         try:
             return act()

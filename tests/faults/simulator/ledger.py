@@ -1,4 +1,4 @@
-"""Everything that was written and done, and the invariants that hold after each of it."""
+"""The record of all writes and deletes, and the invariants checked after each."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY
 from delegation.tasks.work.maintenance import MaintenanceReport
-from tests.faults.simulator.labour import Job
 from tests.faults.simulator.scheduler import World
+from tests.faults.simulator.work import Job
 
 ARROWS = {
     "SUBMITTED": {"ACQUIRING_RESOURCES", "RUNNING", "FAILURE"},
@@ -24,7 +24,7 @@ ARROWS = {
     "SUCCESS": {"SUBMITTED"},
     "FAILURE": {"SUBMITTED"},
 }
-"""DESIGN §2, written down once more: the simulator does not trust the table of the code it watches."""
+"""The transitions of docs/architecture.md, "Tasks and their life", independent of the code under test."""
 
 HELD = (Status.ACQUIRING_RESOURCES, Status.RUNNING)
 LONGEST_UNSEEN = timedelta(minutes=15)
@@ -35,7 +35,7 @@ class Violation(AssertionError):
 
 
 class Ledger:
-    """Watches one store from beside it."""
+    """Checks one store."""
 
     def __init__(self, store: MemoryTaskStore, policies: Policies, world: World, jobs: Mapping[str, Job]) -> None:
         self.store = store
@@ -50,7 +50,7 @@ class Ledger:
         self.accepted: set[str] = set()
         self.seen: list[Task] = []
         self.moved_at: dict[str, datetime] = {}
-        self.gone: set[str] = set()
+        self.removed_ids: set[str] = set()
         self.final: dict[str, StoredAnswer] = {}
         self.lives: list[list[Task]] = []
         self.happened: set[str] = set()
@@ -59,7 +59,7 @@ class Ledger:
     # ---- writes
 
     def applied(self, change: TaskChange, now: datetime) -> None:
-        """A change was applied just now, unless it was recognised as a repetition."""
+        """Check a change that was applied, unless it is a repetition."""
         if isinstance(change, Expect):
             return
         task = change.task if isinstance(change, Create) else change.after
@@ -69,7 +69,7 @@ class Ledger:
         former = self.written[task.task_id]
         before = former[-1] if former else None
         revision = before.revision + 1 if before else 1
-        self._require(task.revision == revision, task, f"revision {task.revision} where {revision} was to follow")
+        self._require(task.revision == revision, task, f"revision {task.revision} instead of {revision}")
         former.append(task)
         steps = change.rows if isinstance(change, Advance) else (task,)
         if not isinstance(change, Revise):
@@ -80,29 +80,29 @@ class Ledger:
             self._check_jobs(step)
             self._check_budget(step)
             self._check_family(step)
-            self._check_upkeep(step)
+            self._check_maintenance(step)
             before = step
         self._check_stored(task, now)
 
     def refused(self, change: TaskChange, error: Exception) -> None:
-        """A change was answered as a lost race."""
+        """Check a change that was refused."""
         task = change.after if hasattr(change, "after") else change.task
         if isinstance(change, Expect) or task.nonce not in self.nonces:
             return
         if isinstance(change, Revise) and self.written[task.task_id][-1].nonce != task.nonce:
-            return  # written over since; its author reads again and decides again
+            return  # overwritten since; the writer reads the task again
         if isinstance(error, TaskExists | StaleTask | RevisionConflict):
             raise Violation(f"write {task.nonce} was applied and answered as {type(error).__name__}")
 
     def _check_step(self, before: Task | None, after: Task) -> None:
         if before is None:
-            self._require(after.version == 1, after, "begins at another version than 1")
+            self._require(after.version == 1, after, "the first version is not 1")
             return
         moved = after.version != before.version
         self._require(after.version - before.version in (0, 1), after, f"version {before.version} → {after.version}")
         if moved:
             legal = after.status.value in ARROWS[before.status.value]
-            self._require(legal, after, f"{before.status} → {after.status} is no arrow")
+            self._require(legal, after, f"{before.status} → {after.status} is not a legal transition")
         else:
             self._require(after.status is before.status, after, f"{before.status} → {after.status} without a version")
             self._require(not after.is_terminal, after, "an outcome was rewritten")
@@ -113,17 +113,17 @@ class Ledger:
         acquired = moved and after.status is Status.ACQUIRING_RESOURCES
         grown = after.attempt_count - before.attempt_count
         self._require(grown == (1 if acquired else 0), after, f"attempt {before.attempt_count} → {after.attempt_count}")
-        self._require(after.dispatch_count >= before.dispatch_count, after, "dispatch count fell")
+        self._require(after.dispatch_count >= before.dispatch_count, after, "the dispatch count decreased")
         if before.is_terminal and moved:
             self.deletes[after.task_id] = 0 if after.effects_began_ts is None else self.deletes[after.task_id]
 
     def _check_jobs(self, task: Task) -> None:
-        """The job of an attempt that others gave up was asked to end before they said so."""
+        """The job of a lost attempt was cancelled before its loss was recorded."""
         if task.is_held or task.error_code not in {"LOST", "EXECUTION_INTERRUPTED"}:
             return
         job = self.jobs.get(f"{task.task_id}-{task.attempt_count}")
-        left = job is not None and job.goes_on and not job.late
-        self._require(not left, task, f"{task.error_code}, and job run {job and job.name} goes on")
+        is_left = job is not None and job.is_active and not job.late
+        self._require(not is_left, task, f"{task.error_code}, and job run {job and job.name} is active")
         if job is not None and job.state == "CANCELLING":
             self.happened.add("job ended")
 
@@ -133,21 +133,21 @@ class Ledger:
 
     def _check_stored(self, task: Task, now: datetime) -> None:
         if task.status is Status.SUCCESS and task.task_type == "TABLE_PURGE":
-            told = f"attempt {task.attempt_count}"
-            self._require(task.result_summary == told, task, f"success of attempt {task.attempt_count} says otherwise")
+            summary = f"attempt {task.attempt_count}"
+            self._require(task.result_summary == summary, task, f"success without the summary of {summary}")
         if task.status is Status.FAILURE and task.effects_began_ts is None:
-            self._require(self.deletes[task.task_id] == 0, task, "failed as untouched after deletes")
+            self._require(self.deletes[task.task_id] == 0, task, "failed without effects, after deletes")
         if not task.is_terminal:
             seen = task.due_at is not None and task.due_at <= now + LONGEST_UNSEEN
-            self._require(seen, task, f"nobody will look at it again before {task.due_at}")
+            self._require(seen, task, f"not due before {task.due_at}")
         self.check_store(task.task_id)
 
     def check_store(self, task_id: str) -> None:
-        """Head, rows and index of a task are what was written to them."""
+        """Check that the head and the rows of a task are those written last."""
         first = self.forgotten[task_id] + 1
         written, rows = self.written[task_id], self.rows[task_id][first - 1 :]
         head = self.store._heads[task_id]
-        self._require(head == written[-1], head, "the head is not what was written last")
+        self._require(head == written[-1], head, "the head is not the last write")
         stored = [row for _, row in sorted(self.store._rows[task_id].items())]
         self._require(stored == rows, head, "rows were lost or rewritten")
         versions = [row.version for row in stored]
@@ -156,7 +156,7 @@ class Ledger:
         self._require(head.status is stored[-1].status, head, "the head and its row have two statuses")
 
     def _check_family(self, task: Task) -> None:
-        """A parent ends after its children, and by them."""
+        """A parent ends after its children, with their result."""
         if not task.children or task.error_code not in {None, "CHILD_FAILED", "CANCELLED"} or not task.is_terminal:
             return
         children = [self.store._heads[child] for child in task.children if child in self.store._heads]
@@ -165,34 +165,34 @@ class Ledger:
         failed = any(child.status is Status.FAILURE for child in children)
         self.happened.add("reunited")
         if task.error_code != "CANCELLED":
-            self._require(failed == (task.status is Status.FAILURE), task, "ended otherwise than its children")
+            self._require(failed == (task.status is Status.FAILURE), task, "its result is not its children's")
 
-    def _check_upkeep(self, task: Task) -> None:
-        """Maintenance tells what it could not read, and does its work all the same."""
+    def _check_maintenance(self, task: Task) -> None:
+        """Maintenance reports the tasks that it could not read, and succeeds."""
         if task.task_type == maintenance.KIND and task.status is Status.SUCCESS:
             report = MaintenanceReport.model_validate_json(task.result_extended or "")
-            there = () if self.newer is None else (self.newer.task_id,)
-            self._require(report.unreadable_ids == there, task, f"told {report.unreadable_ids} as unreadable")
-            self.happened.update({"passed over"} if there else ())
+            unreadable = () if self.newer is None else (self.newer.task_id,)
+            self._require(report.unreadable_ids == unreadable, task, f"reported {report.unreadable_ids} as unreadable")
+            self.happened.update({"passed over"} if unreadable else ())
 
     def removed(self, task: Task, now: datetime) -> None:
-        """A task was removed for good: it had an outcome for long enough, and nobody is to be told by it any more."""
+        """Check a removed task: it had ended before its retention began, and its parent has read the outcome."""
         task_id = task.task_id
-        self._require(task == self.written[task_id][-1], task, "removed although it had moved on")
+        self._require(task == self.written[task_id][-1], task, "removed although it had changed")
         self._require(task.is_terminal, task, "removed without an outcome")
         age = now - task.last_status_change_ts + self.world.drift
         self._require(age >= self.policies.maintenance.retention, task, f"removed after {age}")
         parent = None if task.parent_id is None else self.store._heads.get(task.parent_id)
-        told = parent is None or parent.is_terminal or task_id not in parent.children
-        self._require(told, task, "removed before its parent was told")
-        self._require(task_id not in self.store._rows, task, "removed but for its rows")
+        is_read = parent is None or parent.is_terminal or task_id not in parent.children
+        self._require(is_read, task, "removed before its parent read the outcome")
+        self._require(task_id not in self.store._rows, task, "removed without its rows")
         self.lives.append(self.rows.pop(task_id))
         self.nonces -= {version.nonce for version in self.written.pop(task_id)}
-        self.gone.add(task_id)
+        self.removed_ids.add(task_id)
         self.happened.add("removed")
 
     def forgot(self, task_id: str, below: int, now: datetime) -> None:
-        """Old rows of a task went: one that recurs, each of them past retention, the newest never."""
+        """Check removed rows: only of a recurring task, past retention, and never the newest."""
         for row in self.rows[task_id][self.forgotten[task_id] : below - 1]:
             self._require(row.recurrence_seconds is not None, row, "forgotten although it does not recur")
             age = now - row.last_status_change_ts + self.world.drift
@@ -204,65 +204,65 @@ class Ledger:
     # ---- work and answers
 
     def works(self, task_id: str, attempt: int, who: str) -> Task:
-        """A holder works: it has to be the only one, and nobody may presume it lost while it believes in its lease.
+        """Check work for a task: by the one lease holder, and never after its attempt was found lost.
 
-        Of an attempt that was ended otherwise it may learn a second later.
+        A holder may notice another end of its attempt a second later.
         """
         head = self.store._heads.get(task_id)
         if head is None:
-            raise Violation(f"{who} works for {task_id}, which is gone")
+            raise Violation(f"{who} works for {task_id}, which was removed")
         self._require(head.attempt_count == attempt, head, f"{who} works as attempt {attempt}: two holders")
-        self._require(head.status in HELD or head.error_code != "LOST", head, f"{who} works on though presumed lost")
+        self._require(head.status in HELD or head.error_code != "LOST", head, f"{who} works for a lost attempt")
         late = self.world.now - self.moved_at[task_id]
         self._require(head.status in HELD or late <= CHECK_EVERY, head, f"{who} works {late} after its attempt ended")
         return head
 
     def delete(self, task_id: str, attempt: int, who: str) -> None:
-        """A holder deletes something: it has to have said so first."""
+        """Check a delete: the task recorded the beginning of deletes before."""
         head = self.works(task_id, attempt, who)
         self._require(head.effects_began_ts is not None, head, f"{who} deletes before effects_began_ts")
         self.deletes[task_id] += 1
 
-    def told(self, outcome: Task) -> None:
-        """A caller was told this outcome."""
-        self._require(outcome.is_terminal, outcome, "told as an outcome")
-        self._on_record(outcome)
+    def reported(self, outcome: Task) -> None:
+        """Check an outcome that a caller read."""
+        self._require(outcome.is_terminal, outcome, "reported as an outcome")
+        self._require_stored(outcome)
         self.seen.append(outcome)
 
     def answered(self, key: str, task_id: str, answer: StoredAnswer, *, terminal: bool) -> None:
-        """A request with a key was answered for good: once and for all, and as the record says."""
+        """Check a final answer of a key: always the same, and that of an outcome of the task."""
         self.happened.add("replayed" if key in self.final else "answered")
         former = self.final.setdefault(key, answer)
         if former != answer:
             raise Violation(f"key {key[:8]} was answered {former} and then {answer}")
         rows = self.rows.get(task_id, [])
         recorded = {answer_of(row) for row in rows if row.is_terminal}
-        if terminal and answer not in recorded and task_id not in self.gone:
-            raise Violation(f"key {key[:8]} was answered {answer}, which is no outcome of {task_id}")
+        if terminal and answer not in recorded and task_id not in self.removed_ids:
+            raise Violation(f"key {key[:8]} was answered {answer}, which is not an outcome of {task_id}")
 
     # ---- at the end
 
     def check_end(self) -> None:
-        """Nothing that was accepted is lost, and every outcome that was told is on record."""
+        """Check that no accepted task is lost, and that every reported outcome is stored."""
         for task_id in sorted(self.accepted):
-            if task_id in self.gone and task_id not in self.written:
+            if task_id in self.removed_ids and task_id not in self.written:
                 continue
-            self._require(bool(self.written[task_id]), None, f"{task_id} was accepted and is not there")
+            self._require(bool(self.written[task_id]), None, f"{task_id} was accepted and is not stored")
             head = self.store._heads[task_id]
-            self._require(head.is_terminal, head, "never came to an end")
+            self._require(head.is_terminal, head, "did not end")
             self.check_store(task_id)
         for outcome in self.seen:
-            self._on_record(outcome)
+            self._require_stored(outcome)
         if self.newer is not None:
             kept = self.store._heads.get(self.newer.task_id)
-            self._require(kept is self.newer, kept, "what nobody here can read was not left alone")
+            self._require(kept is self.newer, kept, "the unreadable task was changed")
 
-    def _on_record(self, outcome: Task) -> None:
-        if outcome.task_id in self.gone or outcome.version <= self.forgotten[outcome.task_id]:
+    def _require_stored(self, outcome: Task) -> None:
+        if outcome.task_id in self.removed_ids or outcome.version <= self.forgotten[outcome.task_id]:
             return
         row = self.store._rows[outcome.task_id].get(outcome.version)
         same = row is not None and row == outcome.evolve(due_at=None)
-        self._require(same, row, f"the outcome {outcome.status} told at version {outcome.version} is not on record")
+        self._require(same, row, f"the outcome {outcome.status} of version {outcome.version} is not stored")
 
     @staticmethod
     def _require(holds: bool, task: Task | None, what: str) -> None:
@@ -272,7 +272,7 @@ class Ledger:
 
 
 def answer_of(outcome: Task) -> StoredAnswer:
-    """How an outcome is told in HTTP, in short: what passes is 5xx and never stored."""
+    """Return the HTTP answer of an outcome; a transient error is a 5xx, which is not stored."""
     body = f"{outcome.task_id} v{outcome.version} {outcome.error_code}"
     if outcome.status is Status.SUCCESS:
         return StoredAnswer(200, body)

@@ -1,7 +1,6 @@
-"""Actors that run one at a time, switched at every call by a seed, under a clock that only the scheduler moves.
+"""Actors that run one at a time in an order made from a seed, with a simulated clock.
 
-Each actor has a thread of its own, but only the one that was handed the baton runs: the same seed leads to the same
-steps, whatever the machine does.
+Each actor has a thread, but only the one with the baton runs, so that a seed always leads to the same steps.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Killed(BaseException):
-    """The process of an actor is gone; no code may catch it."""
+    """The process of an actor was killed; no code of the service may catch it."""
 
 
 class Actor:
@@ -38,7 +37,7 @@ class Actor:
         self._nonces = 0
 
     def clock(self) -> datetime:
-        """This process's idea of the time."""
+        """Return the time of this process's clock."""
         return self.world.now + self.skew
 
     def nonce(self) -> str:
@@ -46,11 +45,11 @@ class Actor:
         return f"{self.name}/{self._nonces}"
 
     def pause(self) -> None:
-        """Let others run."""
+        """Let other actors run."""
         self.sleep(timedelta(0))
 
     def sleep(self, duration: timedelta) -> None:
-        """Let others run for at least this long."""
+        """Let other actors run for at least this time."""
         self.wake = self.world.now + duration
         self.world.baton.release()
         self._turn.acquire()
@@ -58,7 +57,7 @@ class Actor:
             raise Killed
 
     def kill(self) -> None:
-        """End the process the next time it would run."""
+        """Kill the process when it would run next."""
         self._kill = True
         self.wake = self.world.now
 
@@ -66,7 +65,7 @@ class Actor:
         self._thread.start()
 
     def turn(self) -> None:
-        """Run until the actor pauses or ends; called by the scheduler alone."""
+        """Run until the actor pauses or ends; only the scheduler calls this."""
         self._turn.release()
         self.world.baton.acquire()
         if self.done:
@@ -86,7 +85,7 @@ class Actor:
 
 
 class World:
-    """The time, the actors and the dice of one simulation."""
+    """The clock, the actors and the random numbers of one simulation."""
 
     def __init__(self, seed: int, drift: timedelta) -> None:
         self.dice = random.Random(seed)
@@ -101,7 +100,7 @@ class World:
         self.log: list[str] | None = None
 
     def note(self, what: str) -> None:
-        """Add a line to the trace, whose digest tells whether two runs were the same."""
+        """Add a line to the trace; equal runs have equal digests."""
         line = f"{self.steps} {(self.now - START).total_seconds():.3f} {what}"
         self._trace.update(line.encode())
         if self.log is not None:
@@ -118,9 +117,9 @@ class World:
         return timedelta(milliseconds=round(1000 * self.dice.uniform(low, high)))
 
     def spawn(self, kind: str, work: Callable[[Actor], None], *, after: timedelta = timedelta(0)) -> Actor:
-        """A new process; no two clocks differ by more than `drift`."""
+        """Start a process; no two clocks differ by more than `drift`."""
         self._names[kind] = self._names.get(kind, 0) + 1
-        # Often as far apart as two clocks may be.
+        # Often the largest difference allowed.
         skew = self.dice.choice((-0.5, self.dice.random() - 0.5, 0.5)) * self.drift
         actor = Actor(self, f"{kind}.{self._names[kind]}", work, skew)
         actor.wake = self.now + after
@@ -129,7 +128,7 @@ class World:
         return actor
 
     def step(self) -> None:
-        """One actor takes one turn; if all sleep, time passes until one wakes up."""
+        """Run one actor until it pauses; if all sleep, advance the clock to the next wake-up."""
         self.steps += 1
         earliest = min(actor.wake for actor in self.actors)
         self.now = max(self.now, earliest) + timedelta(milliseconds=self.dice.randrange(20))
@@ -142,7 +141,7 @@ class World:
             raise actor.error
 
     def close(self) -> None:
-        """End every process that is left."""
+        """Kill every process."""
         for actor in self.actors:
             actor.kill()
         while self.actors:

@@ -1,7 +1,7 @@
 """Run the simulator: `python -m tests.faults.simulator.simulate --seeds 1000 [--mutation NAME] [--replay SEED]`.
 
-Exit 0 when no seed violates an invariant, 1 with the first seed that does. With a mutation the other way round: 0 and
-a last line `caught at seed N`, 1 when it survives every seed, 2 when there is no such mutation.
+Exit 0 when no seed violates an invariant, 1 at the first seed that does. With a mutation: 0 and the last line `caught
+at seed N`, 1 when no seed detects it, 2 for an unknown mutation.
 """
 
 import argparse
@@ -19,15 +19,15 @@ from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, Task
 from delegation.tasks.life import transitions
 from delegation.tasks.life.model import HELD, Task
 from delegation.tasks.stores.memory import MemoryTaskStore
-from tests.faults.simulator.house import DRIFT, END, MAX_STEPS, House, Mutation
+from tests.faults.simulator.deployment import DRIFT, END, MAX_STEPS, Deployment, Mutation
 from tests.faults.simulator.ledger import Violation
 from tests.faults.simulator.scheduler import START, World
 
-SURVIVES = 500
+DEFAULT_SEEDS = 500
 
 
 class StoreWithoutNonces(MemoryTaskStore):
-    """Does not recognise a repeated write as its own."""
+    """Does not recognize a repeated write by its nonce."""
 
     def _create(self, task: Task) -> Task:
         if task.task_id in self._heads:
@@ -43,15 +43,15 @@ class StoreWithoutNonces(MemoryTaskStore):
         return super()._move(before, after, row=row)
 
 
-class JobsForgotten:
-    """Ends no job of a lost attempt."""
+class JobsIgnored:
+    """Cancels no job of a lost attempt."""
 
     def end(self, task: Task) -> bool:
         return True
 
 
 def held_by_anyone(task: Task, attempt: int) -> Task:
-    """The fencing check without the fence: any holder will do."""
+    """The check of the fencing token without the token: any lease holder passes."""
     if task.status not in HELD:
         raise LeaseLost(task.task_id, attempt=attempt, current=task.attempt_count, status=task.status)
     return task
@@ -69,7 +69,7 @@ def without_fencing() -> Iterator[Mutation]:
 
 @contextlib.contextmanager
 def short_executions() -> Iterator[None]:
-    """Long runs go on in a new execution after a few heartbeats, not after 1,500."""
+    """Make long runs continue in a new execution after 4 heartbeats instead of 1,500."""
     turns = steps.MAX_TURNS
     steps.MAX_TURNS = 4
     try:
@@ -83,13 +83,13 @@ MUTATIONS: dict[str, Callable[[], contextlib.AbstractContextManager[Mutation]]] 
     "drift": lambda: contextlib.nullcontext(Mutation(drift_margin=timedelta(0))),
     "nonce": lambda: contextlib.nullcontext(Mutation(store=StoreWithoutNonces)),
     "fencing": without_fencing,
-    "jobs": lambda: contextlib.nullcontext(Mutation(external_jobs=lambda _jobs: JobsForgotten())),
+    "jobs": lambda: contextlib.nullcontext(Mutation(external_jobs=lambda _jobs: JobsIgnored())),
 }
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one seed led to; `digest` is the same for the same steps."""
+    """The result of one seed; equal runs have equal digests."""
 
     seed: int
     steps: int
@@ -102,27 +102,27 @@ class Run:
 
 
 def run(seed: int, mutation: str = "none", *, keep_log: bool = False) -> Run:
-    """Play one seed to its end or to its first violation."""
+    """Run one seed to its end or to its first violation."""
     with MUTATIONS[mutation]() as changed, short_executions():
         world = World(seed, DRIFT)
         world.log = [] if keep_log else None
-        house = House(world, changed)
+        deployment = Deployment(world, changed)
         violation = None
         try:
-            house.open()
-            while not house.is_quiet() and world.now - START < END and world.steps < MAX_STEPS:
+            deployment.start()
+            while not deployment.is_quiet() and world.now - START < END and world.steps < MAX_STEPS:
                 world.step()
-            house.ledger.check_end()
+            deployment.ledger.check_end()
         except Violation as found:
             violation = str(found)
         finally:
-            house.closing = True
+            deployment.closing = True
             world.close()
-        lives = [*house.ledger.lives, *house.ledger.rows.values()]
+        lives = [*deployment.ledger.lives, *deployment.ledger.rows.values()]
         arrows = {(one.status.value, other.status.value) for rows in lives for one, other in pairwise(rows)}
         errors = {row.error_code for rows in lives for row in rows if row.error_code}
         log = tuple(world.log or ())
-        happened = frozenset(house.ledger.happened)
+        happened = frozenset(deployment.ledger.happened)
         return Run(seed, world.steps, world.digest, violation, frozenset(arrows), frozenset(errors), happened, log)
 
 
@@ -130,32 +130,32 @@ def _run_one(job: tuple[int, str]) -> Run:
     return run(*job)
 
 
-def play(seeds: Iterable[int], mutation: str, processes: int) -> Generator[Run, None, None]:
-    """Play seeds in several processes, in their order."""
-    quiet = (logging.WARNING,)  # what processes warn of under faults is many lines a seed
+def run_seeds(seeds: Iterable[int], mutation: str, processes: int) -> Generator[Run, None, None]:
+    """Run seeds in several processes, in their order."""
+    quiet = (logging.WARNING,)  # without the many warnings under faults
     with multiprocessing.get_context("spawn").Pool(processes, logging.disable, quiet) as pool:
         yield from pool.imap(_run_one, ((seed, mutation) for seed in seeds), chunksize=4)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="simulate", description="Simulate the task system under faults.")
-    parser.add_argument("--seeds", type=int, default=SURVIVES)
+    parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--mutation", default="none")
-    parser.add_argument("--replay", type=int, help="play one seed and show its steps")
+    parser.add_argument("--replay", type=int, help="run one seed and print its steps")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
     if options.mutation not in MUTATIONS:
         known = ", ".join(name for name in sorted(MUTATIONS) if name != "none")
-        sys.stdout.write(f"there is no mutation {options.mutation}; there are {known}\n")
+        sys.stdout.write(f"unknown mutation {options.mutation}; choose one of {known}\n")
         return 2
     if options.replay is not None:
-        played = run(options.replay, options.mutation, keep_log=True)
-        sys.stdout.write("\n".join((*played.log, played.violation or "no violation")) + "\n")
-        return 1 if played.violation else 0
+        replayed = run(options.replay, options.mutation, keep_log=True)
+        sys.stdout.write("\n".join((*replayed.log, replayed.violation or "no violation")) + "\n")
+        return 1 if replayed.violation else 0
     mutated = options.mutation != "none"
     seeds = range(options.first, options.first + options.seeds)
-    for done in play(seeds, options.mutation, options.processes):
+    for done in run_seeds(seeds, options.mutation, options.processes):
         if done.violation is None:
             continue
         sys.stdout.write(f"seed {done.seed}, step {done.steps}: {done.violation}\n")

@@ -1,4 +1,4 @@
-"""Some seeds of the simulator; `python -m tests.faults.simulator.simulate --seeds 10000` plays as many as one likes."""
+"""Some seeds of the simulator; `python -m tests.faults.simulator.simulate --seeds 10000` runs more."""
 
 import contextlib
 import os
@@ -12,16 +12,16 @@ from tests.faults.simulator.ledger import ARROWS
 from tests.paths import ROOT
 
 SEEDS = 150
-"""The first 32 see everything that is asked for below; `make simulate` plays 500."""
+"""The first 32 reach everything that is asserted below; `make simulate` runs 500."""
 
 
 def test_no_seed_violates_an_invariant() -> None:
-    """And between them they see every arrow that the service takes, and every reason to fail."""
-    runs = list(simulate.play(range(SEEDS), "none", processes=2))
+    """Together they reach every transition of the service, and every error code."""
+    runs = list(simulate.run_seeds(range(SEEDS), "none", processes=2))
     assert len(runs) == SEEDS
     assert [(run.seed, run.violation) for run in runs if run.violation] == []
     seen = {arrow for run in runs for arrow in run.arrows}
-    # Straight to RUNNING goes only what its submitter runs at once.
+    # A task goes directly to RUNNING only if its submitter runs it at once.
     direct = {("SUBMITTED", "RUNNING"), ("RETRY_SCHEDULED", "RUNNING")}
     assert seen | direct == {(source, target) for source, targets in ARROWS.items() for target in targets}
     reasons = {error for run in runs for error in run.errors}
@@ -41,11 +41,11 @@ def test_no_seed_violates_an_invariant() -> None:
     }
 
 
-# Where to begin to look: any seed will do that is caught, and the first that needs a fence comes late.
+# The seed to begin with: the first one that detects the missing fencing token comes late.
 @pytest.mark.parametrize(("mutation", "first"), [("fencing", 344), ("nonce", 0), ("drift", 0), ("jobs", 0)])
-def test_the_invariants_catch_a_house_without(mutation: str, first: int) -> None:
-    seeds = [*range(first, simulate.SURVIVES), *range(first)]
-    with contextlib.closing(simulate.play(seeds, mutation, processes=2)) as runs:
+def test_the_invariants_detect_a_removed_safety_measure(mutation: str, first: int) -> None:
+    seeds = [*range(first, simulate.DEFAULT_SEEDS), *range(first)]
+    with contextlib.closing(simulate.run_seeds(seeds, mutation, processes=2)) as runs:
         found = next(run for run in runs if run.violation)
     assert simulate.run(found.seed, mutation) == found
     assert simulate.run(found.seed).violation is None
@@ -69,7 +69,9 @@ def test_a_seed_replays_exactly_in_another_process() -> None:
 
 
 def first_seed(mutation: str, *, violates: bool) -> int:
-    return next(seed for seed in range(simulate.SURVIVES) if bool(simulate.run(seed, mutation).violation) == violates)
+    return next(
+        seed for seed in range(simulate.DEFAULT_SEEDS) if bool(simulate.run(seed, mutation).violation) == violates
+    )
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +81,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seeds", "4"], 0, "4 seeds, 0 violations"),
         (["--mutation", "nonce"], 0, f"caught at seed {caught}"),
         (["--mutation", "drift", "--first", str(survives), "--seeds", "1"], 1, "drift survived 1 seeds"),
-        (["--mutation", "gravity"], 2, "there is no mutation gravity; there are drift, fencing, jobs, nonce"),
+        (["--mutation", "gravity"], 2, "unknown mutation gravity; choose one of drift, fencing, jobs, nonce"),
         (["--mutation", "nonce", "--replay", str(caught)], 1, simulate.run(caught, "nonce").violation),
         (["--replay", "0"], 0, "no violation"),
     ):

@@ -1,4 +1,4 @@
-"""The simulated deployment: dispatcher, executions, workers, sweepers over one store; what befalls them."""
+"""The simulated deployment: dispatcher, executions, workers and sweepers over one store, and their faults."""
 
 import uuid
 from collections.abc import Callable
@@ -27,9 +27,7 @@ from delegation.tasks.work.claim import Lookout, lease_next_available_task
 from delegation.tasks.work.external_jobs import ExternalJobs, LeftToSweeper
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
 from delegation.tasks.work.service import TaskService
-from tests.faults.simulator import labour
 from tests.faults.simulator.callers import Callers
-from tests.faults.simulator.clockwork import execute
 from tests.faults.simulator.faulty import (
     LATE_REFUSALS,
     InvocationDied,
@@ -37,9 +35,10 @@ from tests.faults.simulator.faulty import (
     SimulatedRecords,
     SimulatedStore,
 )
-from tests.faults.simulator.labour import CHILD, FAMILY, PURGE, Job, Purge, SimulatedJobs, monotonic_of
 from tests.faults.simulator.ledger import Ledger
 from tests.faults.simulator.scheduler import START, Actor, World
+from tests.faults.simulator.state_machine import execute
+from tests.faults.simulator.work import CHILD, FAMILY, PURGE, Job, Purge, SimulatedJobs, child, family, monotonic_of
 
 DRIFT = timedelta(seconds=10)
 LEASE = timedelta(seconds=60)
@@ -57,19 +56,19 @@ POLICIES = Policies(
     maintenance=MaintenancePolicy(retention=timedelta(minutes=10), interval=timedelta(minutes=4)),
 )
 T = TypeVar("T")
-BROKE = AttemptError("WORK_BROKE", "the worker's work broke", ErrorClass.TRANSIENT)
+BROKEN = AttemptError("WORK_BROKE", "the work failed", ErrorClass.TRANSIENT)
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """What is taken out of the house, to see whether the invariants notice."""
+    """A safety measure that is removed, to test whether the invariants detect it."""
 
     drift_margin: timedelta = DRIFT
     store: type[MemoryTaskStore] = MemoryTaskStore
     external_jobs: Callable[[JobService], ExternalJobs] = ExternalJobRuns
 
 
-class House:
+class Deployment:
     """One deployment in one world."""
 
     def __init__(self, world: World, mutation: Mutation) -> None:
@@ -86,14 +85,14 @@ class House:
         self.queue_is_dead = world.chance(0.05)
         self.closing = False
 
-    # ---- what befalls processes
+    # ---- faults
 
     @property
     def chaos(self) -> bool:
         return self.world.now - START < CHAOS
 
     def disturb(self, actor: Actor) -> None:
-        """At a call: crash, pause for longer than a lease, or be cut off from the store for a while."""
+        """At a call: crash, pause for longer than a lease, or lose the connection to the store for a while."""
         self._expire(actor)
         if not self.chaos or actor.spared:
             return
@@ -104,9 +103,9 @@ class House:
                 raise InvocationDied
             actor.kill()
         elif dice < 0.018:
-            self.world.note(f"{actor.name} stands still")
-            still = self.world.seconds(1, 150)
-            actor.sleep(still if actor.deadline is None else min(still, actor.deadline - self.world.now))
+            self.world.note(f"{actor.name} pauses")
+            pause = self.world.seconds(1, 150)
+            actor.sleep(pause if actor.deadline is None else min(pause, actor.deadline - self.world.now))
             self._expire(actor)
         elif dice < 0.034:
             self.world.note(f"{actor.name} is cut off")
@@ -160,7 +159,7 @@ class House:
         return forgotten
 
     def apply_later(self, write: Callable[[], object]) -> None:
-        """A write whose sender gave up waiting arrives after all."""
+        """Apply a write later, after its sender has stopped waiting."""
 
         def arrive(_actor: Actor) -> None:
             try:
@@ -174,17 +173,17 @@ class House:
         copies = 0 if self.queue_is_dead else 1
         if self.chaos and not self.queue_is_dead:
             if self.world.chance(0.1):
-                raise StoreUnavailable("the queue did not take the message")
+                raise StoreUnavailable("the queue did not accept the message")
             copies = self.world.dice.choice((0, 1, 1, 1, 1, 1, 2, 3))
         self.messages += [(task_id, n)] * copies
 
-    # ---- what processes are made of
+    # ---- parts of processes
 
     def monotonic(self) -> float:
         return monotonic_of(self.world.now)
 
-    def is_over(self, job: str) -> bool:
-        """Whether the attempt of a job is over by somebody's clock."""
+    def has_ended(self, job: str) -> bool:
+        """Whether the attempt of a job has ended by the clock of some process."""
         task_id, _, attempt = job.rpartition("-")
         head = self.memory.get(task_id)
         if head is None or not head.is_held or head.attempt_count != int(attempt) or head.lost_not_before is None:
@@ -210,16 +209,16 @@ class House:
 
     def behaviors(self, actor: Actor, service: TaskService) -> Behaviors:
         declared: list[Behavior] = [
-            labour.family(self, actor, service),
-            labour.child(self, actor),
-            self.upkeep(actor, service),
+            family(self, actor, service),
+            child(self, actor),
+            self.maintenance_behavior(actor, service),
         ]
         functions = [
             FunctionBehavior(service, one, children_wait=CHILDREN_WAIT, monotonic=self.monotonic) for one in declared
         ]
         return Behaviors([Purge(self, actor, service), *functions])
 
-    def upkeep(self, actor: Actor, service: TaskService) -> Behavior[TaskMaintenance, MaintenanceReport]:
+    def maintenance_behavior(self, actor: Actor, service: TaskService) -> Behavior[TaskMaintenance, MaintenanceReport]:
         records = SimulatedRecords(self, actor)
         return store_maintenance(
             service,
@@ -237,32 +236,32 @@ class House:
 
     # ---- processes
 
-    def for_ever(self, kind: str, work: Callable[[Actor], None], after: timedelta = timedelta(0)) -> None:
-        """A process that is started again whenever it crashed, as any service manager would."""
+    def keep_running(self, kind: str, work: Callable[[Actor], None], after: timedelta = timedelta(0)) -> None:
+        """Start a process, and again whenever it crashed, as a service manager would."""
 
         def supervised(actor: Actor) -> None:
             try:
                 work(actor)
             finally:
-                self.for_ever(kind, work, self.world.seconds(1, 60))
+                self.keep_running(kind, work, self.world.seconds(1, 60))
 
         if not self.closing:
             self.world.spawn(kind, supervised, after=after)
 
-    def open(self) -> None:
+    def start(self) -> None:
         """Start every process of the deployment, and its callers."""
-        self.for_ever("sweeper", self.sweeper)
-        self.for_ever("sweeper", self.sweeper)
-        self.for_ever("dispatcher", self.dispatcher)
+        self.keep_running("sweeper", self.sweeper)
+        self.keep_running("sweeper", self.sweeper)
+        self.keep_running("dispatcher", self.dispatcher)
         if not self.queue_is_dead:
             for _ in range(1 + self.world.dice.randrange(2)):
-                self.for_ever("worker", self.worker, self.world.seconds(0, 120))
-        self.callers.come()
+                self.keep_running("worker", self.worker, self.world.seconds(0, 120))
+        self.callers.start()
         if self.world.chance(0.5):
             self.a_newer_release_writes()
 
     def a_newer_release_writes(self) -> None:
-        """A task that nobody here can read, in everybody's way: it is due, and old enough to go."""
+        """Write a task that this release cannot read, due and old enough for its removal."""
         task = Task(
             task_id=task_id_of("newer"),
             task_type=PURGE,
@@ -278,11 +277,11 @@ class House:
 
     def sweeper(self, actor: Actor) -> None:
         service = self.service(actor, self.external_jobs(actor))
-        upkept = self.world.chance(0.5)
+        maintains = self.world.chance(0.5)
         while True:
             actor.sleep(self.world.seconds(4, 15))
-            if upkept:
-                attempted(lambda: ensure_submitted(service, self.upkeep(actor, service)))
+            if maintains:
+                attempted(lambda: ensure_submitted(service, self.maintenance_behavior(actor, service)))
             until = actor.clock() + timedelta(minutes=1)
             attempted(lambda until=until: list(sweep(service, KINDS, deadline=until, clock=actor.clock)))
 
@@ -295,14 +294,14 @@ class House:
                 self.disturb(actor)
                 actor.pause()
                 name = f"{task_id}-{n}"
-                if name not in self.started:  # running or closed: the name is taken
+                if name not in self.started:  # a name can be used once
                     self.started.add(name)
                     self.world.spawn("execution", lambda a, task_id=task_id, n=n: execute(self, a, task_id, n))
                 if (task_id, n) in self.messages:
                     self.messages.remove((task_id, n))
 
     def worker(self, actor: Actor) -> None:
-        """The driver without Step Functions: a process that leases what is due."""
+        """A worker: leases due tasks and runs them."""
         service = self.service(actor, self.external_jobs(actor) if self.world.chance(0.5) else LeftToSweeper())
         behaviors = self.behaviors(actor, service)
         lookout = Lookout()
@@ -318,17 +317,17 @@ class House:
             except LeaseLost:
                 continue
             except TaskError:
-                self.give_back(service, task)
+                self.end_attempt(service, task)
 
     @staticmethod
-    def give_back(service: TaskService, task: Task) -> None:
+    def end_attempt(service: TaskService, task: Task) -> None:
         try:
-            service.give_back(task.task_id, task.attempt_count, BROKE)
+            service.give_back(task.task_id, task.attempt_count, BROKEN)
         except (LeaseLost, StoreUnavailable, OutcomeUnknown, TaskNotFound):
             return
 
     def is_quiet(self) -> bool:
-        """Whether nothing can happen any more: no client waits, every task has an outcome."""
+        """Whether the simulation is complete: no caller waits, and every task has ended."""
         heads = self.memory._heads.values()
         return (
             not self.chaos
@@ -340,7 +339,7 @@ class House:
 
 
 def attempted(act: Callable[[], T]) -> T | None:
-    """Once; None when the store or the queue did not play along."""
+    """Call once; return None when the store or the queue failed."""
     try:
         return act()
     except (StoreUnavailable, OutcomeUnknown, TaskNotFound):

@@ -1,4 +1,4 @@
-"""Step Functions and Lambda in the simulation: the state machine's own file, played over the real steps."""
+"""Simulated Step Functions and Lambda: interprets the state machine's definition over the real steps."""
 
 import json
 from collections import Counter
@@ -13,25 +13,25 @@ from tests.faults.simulator.scheduler import Actor
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
-    from tests.faults.simulator.house import House
+    from tests.faults.simulator.deployment import Deployment
 
 FILE = ROOT / "functions/delegation/handlers/purge.asl.json"
 MACHINE: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 STATES: dict[str, dict[str, Any]] = MACHINE["States"]
 LAMBDA = timedelta(seconds=20)
 INLINE = timedelta(seconds=120)
-DEATHS = ("Lambda.AWSLambdaException", "Lambda.Unknown", "Sandbox.Timedout")
+CRASH_ERRORS = ("Lambda.AWSLambdaException", "Lambda.Unknown", "Sandbox.Timedout")
 
 
-def execute(house: "House", actor: Actor, task_id: str, n: int) -> None:
-    """One execution from start to end; only the process that plays it may die in the middle."""
+def execute(deployment: "Deployment", actor: Actor, task_id: str, n: int) -> None:
+    """Run one execution; only its actor may be killed before its end."""
     name: str = MACHINE["StartAt"]
     state: dict[str, Any] = {"task_id": task_id, "n": n}
     while True:
         definition = STATES[name]
         match definition["Type"]:
             case "Task":
-                following, state = invoke(house, actor, name, state)
+                following, state = invoke(deployment, actor, name, state)
                 if following is None:
                     return
                 name = following
@@ -54,26 +54,28 @@ def pause(definition: dict[str, Any], state: dict[str, Any], now: datetime) -> t
     return max(until - now, timedelta(0))
 
 
-def invoke(house: "House", actor: Actor, name: str, state: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """A Task state: the step, its Retry and its Catch; the next state, None when the execution fails here."""
+def invoke(
+    deployment: "Deployment", actor: Actor, name: str, state: dict[str, Any]
+) -> tuple[str | None, dict[str, Any]]:
+    """Run a Task state with its Retry and Catch; return the next state, None when the execution fails here."""
     definition = STATES[name]
     tried: Counter[int] = Counter()
     while True:
         try:
-            answer = run(house, actor, name, state)
+            answer = run(deployment, actor, name, state)
         except DelegationError as error:
             error_name = type(error).__name__
         except InvocationDied:
-            error_name = house.world.dice.choice(DEATHS)
+            error_name = deployment.world.dice.choice(CRASH_ERRORS)
         else:
             return definition["Next"], answer
-        house.world.note(f"{actor.name} {name}: {error_name}")
+        deployment.world.note(f"{actor.name} {name}: {error_name}")
         fits = (at for at, one in enumerate(definition.get("Retry", [])) if matches(one, error_name))
         at = next(fits, None)
         if at is None or tried[at] >= definition["Retry"][at]["MaxAttempts"]:
             caught = next((one for one in definition.get("Catch", []) if matches(one, error_name)), None)
             return (caught["Next"], state) if caught else (None, state)
-        actor.sleep(backoff(definition["Retry"][at], tried[at]) * house.world.dice.random())
+        actor.sleep(backoff(definition["Retry"][at], tried[at]) * deployment.world.dice.random())
         tried[at] += 1
 
 
@@ -85,13 +87,13 @@ def backoff(rule: dict[str, Any], tried: int) -> timedelta:
     return timedelta(seconds=min(rule["IntervalSeconds"] * rule["BackoffRate"] ** tried, rule["MaxDelaySeconds"]))
 
 
-def run(house: "House", actor: Actor, name: str, state: dict[str, Any]) -> dict[str, Any]:
-    """One invocation, which ends at its deadline whatever it does."""
+def run(deployment: "Deployment", actor: Actor, name: str, state: dict[str, Any]) -> dict[str, Any]:
+    """Run one invocation, which ends at its deadline."""
     lasts = INLINE if name == "RunInline" else LAMBDA
-    actor.deadline = house.world.now + lasts
+    actor.deadline = deployment.world.now + lasts
     try:
         actor.pause()
-        return act(house.steps(actor), name, Step.of(state), actor.clock() + lasts)
+        return act(deployment.steps(actor), name, Step.of(state), actor.clock() + lasts)
     finally:
         actor.deadline = None
 
