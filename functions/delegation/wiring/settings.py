@@ -15,7 +15,7 @@ IDEMPOTENCY_LIFETIME: Final = timedelta(minutes=30)
 
 
 class _Properties(EnvironmentSettings):
-    """`properties` is a JSON object of property names and values (docs/deployment.md)."""
+    """`properties` is a JSON object of property names and values (docs/workers.md)."""
 
     properties: Mapping[str, str] = Field(alias="DELEGATION_PROPERTIES", default_factory=dict)
 

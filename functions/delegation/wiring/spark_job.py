@@ -46,7 +46,7 @@ class JobResources:
     lease: LeasePolicy
 
     def store(self, identifier: TableIdentifier) -> ObjectStore:
-        """See ExecutorResources.store; the table is loaded as the service's own principal."""
+        """See ExecutorResources.store; the table is loaded as the service's principal."""
         return vended_store(service_polaris(), identifier, clock=utc_now)
 
     def plans(self) -> PlanStore:
