@@ -24,7 +24,7 @@ HAND_OVER_BEFORE: Final = timedelta(seconds=60)
 """An inline run hands over this long before its deadline, or a fifth of its time if that is less."""
 MAX_TURNS: Final = 1_500
 """Heartbeats of one execution, over all its attempts: about nine events each, of Step Functions' 25,000."""
-ATTEMPTS_AN_EXECUTION: Final = 250
+ATTEMPTS_PER_EXECUTION: Final = 250
 """Attempts of one execution, for a parent that waits for its children: about 28 events each."""
 _SHORTEST_WAIT: Final = 5
 _LONGEST_WAIT: Final = 60
@@ -178,7 +178,7 @@ class Steps:
                 return step.to("failed")
             case Status.SUBMITTED if task.recurrence_seconds is not None:
                 return step.to("stop")  # the sweeper starts the next run, because an execution's history is limited
-            case Status.RETRY_SCHEDULED if task.attempt_count % ATTEMPTS_AN_EXECUTION == 0:
+            case Status.RETRY_SCHEDULED if task.attempt_count % ATTEMPTS_PER_EXECUTION == 0:
                 return step.to("stop")
             case _:
                 return self._wait_or_stop(step, task)

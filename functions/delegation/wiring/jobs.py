@@ -3,7 +3,7 @@
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
 from delegation.tasks.work.external_jobs import ExternalJobs
 from delegation.wiring.clients import QUICK, aws
-from delegation.wiring.settings import JobSettings, JobsStated, JobStartSettings
+from delegation.wiring.settings import JobSettings, JobStartSettings, OptionalJobSettings
 
 _REST_SECONDS = 30
 """How long a sweep makes no call to a job service that did not answer."""
@@ -28,7 +28,7 @@ def started_jobs() -> EmrServerless:
 
 def application_is_named() -> bool:
     """Whether the environment names an EMR Serverless application."""
-    return JobsStated.read().application_id is not None
+    return OptionalJobSettings.read().application_id is not None
 
 
 def ended_by(jobs: EmrServerless | None, otherwise: ExternalJobs) -> ExternalJobs:

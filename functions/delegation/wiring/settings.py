@@ -92,7 +92,7 @@ class JobSettings(EnvironmentSettings):
     application_id: str = Field(alias="DELEGATION_EMR_APPLICATION_ID", min_length=1)
 
 
-class JobsStated(EnvironmentSettings):
+class OptionalJobSettings(EnvironmentSettings):
     """The EMR Serverless application of a process that can do without one."""
 
     application_id: str | None = Field(None, alias="DELEGATION_EMR_APPLICATION_ID")

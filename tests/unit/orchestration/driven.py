@@ -48,7 +48,7 @@ class Jobs:
 
 
 @dataclass
-class Chooses:
+class FixedEngine:
     """A TaskBehavior that always chooses the same engine."""
 
     engine: str

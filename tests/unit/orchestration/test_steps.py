@@ -14,7 +14,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import Behaviors
-from tests.unit.orchestration.driven import KINDS, Chooses, Driven
+from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 
@@ -33,7 +33,7 @@ def test_acquire_gets_a_lease_beyond_the_deadline_of_prepare(driven: Driven) -> 
 def test_prepare_continues_with_the_lease_of_acquire(driven: Driven) -> None:
     """Unless it starts so late that the lease would end before the invocation."""
     driven.acquire()
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([Chooses("inline")]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
     acquired = driven.task
     for after, renewed in ((30 * SECOND, False), (31 * SECOND, True)):
         driven.clock.advance(after)
@@ -209,7 +209,7 @@ def test_a_continuation_keeps_the_job_of_its_attempt(driven: Driven) -> None:
     """For the rest of the plan the estimate would choose inline, and two processes would run one attempt."""
     driven.acquire()
     driven.start()
-    behavior = Chooses("inline")
+    behavior = FixedEngine("inline")
     steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([behavior]), jobs=driven.jobs)
     assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "spark"
     assert behavior.asked == 0
@@ -226,7 +226,7 @@ def test_the_next_attempt_is_not_a_continuation(driven: Driven) -> None:
     driven.clock.advance(HOUR)
     driven.acquire()
     assert driven.task.job_run_id is None
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([Chooses("inline")]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
     assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "inline"
 
 
