@@ -11,8 +11,7 @@ from moto import mock_aws
 
 from delegation.storage.base import BatchResult, FileTooLarge, ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
-from delegation.storage.file_plans import FilePlanStore
-from delegation.storage.file_system import FileObjectStore
+from delegation.storage.file_system import FileObjectStore, FilePlanStore
 from delegation.storage.locations import LOCAL, ObjectLocation
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore

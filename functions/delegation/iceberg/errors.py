@@ -1,13 +1,5 @@
 """What can be wrong with the files that say what a table reaches.
 
-IcebergError
-├── CorruptMetadata         metadata.json does not say what the Iceberg specification demands
-├── ManifestMissing         a manifest or manifest list is not there, and no earlier purge accounts for it
-├── CorruptManifestError    the bytes are not what they claim to be
-└── ManifestMismatchError   the bytes decode, but are not the manifest the manifest list described
-GuardRefused
-└── UnsupportedFormat       an Iceberg format version this release does not know
-
 None is retryable: the object store would answer with the same bytes again. Nothing was deleted when they are raised
 during planning (DESIGN §5).
 """
@@ -33,13 +25,10 @@ class CorruptManifestError(IcebergError):
     code: ClassVar[str] = "CORRUPT_MANIFEST"
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
-        super().__init__(path, offset, reason)
+        super().__init__(f"{printable(path)} is corrupt at byte {offset}: {reason}")
         self.path = path
         self.offset = offset
         self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{printable(self.path)} is corrupt at byte {self.offset}: {self.reason}"
 
 
 class ManifestMismatchError(IcebergError):
@@ -48,14 +37,7 @@ class ManifestMismatchError(IcebergError):
     code: ClassVar[str] = "MANIFEST_MISMATCH"
 
     def __init__(self, path: str, what: str, expected: int, actual: int) -> None:
-        super().__init__(path, what, expected, actual)
-        self.path = path
-        self.what = what
-        self.expected = expected
-        self.actual = actual
-
-    def __str__(self) -> str:
-        return f"{printable(self.path)} has {self.actual} {self.what}, its manifest list says {self.expected}"
+        super().__init__(f"{printable(path)} has {actual} {what}, its manifest list says {expected}")
 
 
 class MalformedError(Exception):

@@ -34,6 +34,5 @@ class FileType(StrEnum):
 
 
 TYPES = tuple(FileType)
-RANK = {file_type: rank for rank, file_type in enumerate(TYPES)}
-RANK_OF = {file_type.value: rank for file_type, rank in RANK.items()}
+RANK: dict[str, int] = {file_type: rank for rank, file_type in enumerate(TYPES)}
 FIRST_DATA = RANK[FileType.POSITION_DELETES]

@@ -67,7 +67,7 @@ class ParsedMetadata:
     @property
     def locations(self) -> tuple[str, ...]:
         """The table's location and every path it is told to write to."""
-        return (self.location, *(self.properties[name] for name in WRITE_LOCATIONS if self.properties.get(name)))
+        return _locations(self.location, self.properties)
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
@@ -100,7 +100,6 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
 class FormerMetadata:
     """What a superseded metadata file still tells: whose it was, where the table was, what came before."""
 
-    path: str
     table_uuid: str | None
     locations: tuple[str, ...]
     former: tuple[str, ...]
@@ -112,14 +111,16 @@ def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
     Version 1 wrote files without table-uuid, so it may be None here.
     """
     fields = _Fields(path, decode_metadata(path, data))
-    properties = fields.properties()
     table_uuid = fields.source.get("table-uuid")
     return FormerMetadata(
-        path=path,
         table_uuid=None if table_uuid is None else fields.text("table-uuid").lower(),
-        locations=(fields.text("location"), *(properties[name] for name in WRITE_LOCATIONS if properties.get(name))),
+        locations=_locations(fields.text("location"), fields.properties()),
         former=tuple(one.text("metadata-file") for one in fields.objects("metadata-log")),
     )
+
+
+def _locations(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    return (location, *(properties[name] for name in WRITE_LOCATIONS if properties.get(name)))
 
 
 def decode_metadata(path: str, data: bytes) -> Mapping[str, Any]:

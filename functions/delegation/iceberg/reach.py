@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
 from delegation.iceberg.errors import CorruptManifestError
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
-from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, ParsedMetadata, parse_former_metadata
 from delegation.storage.base import ObjectNotFound, ObjectStore
 from delegation.storage.locations import canonical, canonical_all, parse
 
@@ -38,26 +38,24 @@ class Fetcher:
         Raises what the store raises, and what `checkpoint` raises before each read.
         """
         with ThreadPoolExecutor(self._threads, thread_name_prefix="read") as pool:
-            ahead: deque[tuple[str, Future[bytes | None]]] = deque()
+            ahead: deque[Future[tuple[str, bytes | None]]] = deque()
             try:
                 for path, limit in paths:
                     self._checkpoint()
-                    ahead.append((path, pool.submit(self._read, path, limit)))
+                    ahead.append(pool.submit(self._read, path, limit))
                     if len(ahead) >= self._threads:
-                        at, future = ahead.popleft()
-                        yield at, future.result()
+                        yield ahead.popleft().result()
                 while ahead:
-                    at, future = ahead.popleft()
-                    yield at, future.result()
+                    yield ahead.popleft().result()
             finally:
-                for _, future in ahead:
+                for future in ahead:
                     future.cancel()
 
-    def _read(self, path: str, limit: int) -> bytes | None:
+    def _read(self, path: str, limit: int) -> tuple[str, bytes | None]:
         try:
-            return self._store.read(parse(path), limit=limit)
+            return path, self._store.read(parse(path), limit=limit)
         except ObjectNotFound:
-            return None
+            return path, None
 
 
 @dataclass(slots=True)
@@ -80,7 +78,7 @@ def read_history(metadata: ParsedMetadata, fetcher: Fetcher, covers: Callable[[s
     seen = {canonical(metadata.path)}
     level = _unseen(metadata.former, seen)
     while level:
-        found: list[FormerMetadata] = []
+        further: list[str] = []
         readable = [path for path in level if covers(path)]
         history.files.extend(TableFile(path, rank, 0) for path in level if not covers(path))
         for path, data in fetcher.fetch((path, MAX_METADATA_BYTES) for path in readable):
@@ -93,8 +91,8 @@ def read_history(metadata: ParsedMetadata, fetcher: Fetcher, covers: Callable[[s
                 history.foreign.add(path)
                 continue
             history.locations.extend(former.locations)
-            found.append(former)
-        level = _unseen((path for former in found for path in former.former), seen)
+            further.extend(former.former)
+        level = _unseen(further, seen)
     return history
 
 

@@ -1,14 +1,7 @@
 """The object store as a purge needs it: read one object, delete many, and store what is the service's own.
 
 Two seams, for two identities that are never mixed: `ObjectStore` reaches the table's files with vended credentials,
-`PlanStore` the service's own bucket with the service's role. Implementations: `s3`, `memory`; `local` for a person's
-table files and `files` for a person's plans, both on this machine.
-
-ObjectStoreError
-├── ObjectNotFound        the object is not there
-├── FileTooLarge        more bytes than the reader can believe
-├── ObjectStoreDenied     the credentials do not allow it
-└── ObjectStoreUnavailable  not reached, throttled or a server error, after retries
+`PlanStore` the service's own bucket with the service's role. Implementations: `s3`, `memory`, `file_system`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TypeVar
 
 from delegation.backoff import exponential
@@ -74,7 +73,7 @@ class Deleter:
     def __enter__(self) -> "Deleter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     @property
@@ -108,7 +107,9 @@ class Deleter:
                     for future in wait(running, timeout=timeout, return_when=FIRST_COMPLETED).done:
                         waiting.put(self._account(running.pop(future), future.result()))
                     if self._now() - self._taken_at > self._policy.patience:
-                        self._leave(waiting)
+                        # At the lowest rate the rest would take hours, only to be refused.
+                        for batch in waiting.give_up(self._policy.batch):
+                            batch.failed(dict.fromkeys(batch.sizes, self._refusal))
                     yield from waiting.finished()
                     continue
                 while delay > 0:
@@ -138,8 +139,9 @@ class Deleter:
         throttled = any(code in THROTTLED for code in answered.values())
         now = self._now()
         self._adapt(len(batch.sizes) - len(left), codes, throttled=throttled, now=now)
-        may_repeat = self._may_repeat(batch, throttled=throttled)
-        again = {key: size for key, size in left.items() if may_repeat and codes[key] in PASSING}
+        policy = self._policy
+        tries, most = (batch.throttled, policy.throttled_tries) if throttled else (batch.tries, policy.tries)
+        again = {key: size for key, size in left.items() if tries + 1 < most and codes[key] in PASSING}
         batch.failed({key: codes[key] for key in left if key not in again})
         return self._repeated(batch, again, throttled=throttled, now=now) if again else None
 
@@ -152,11 +154,6 @@ class Deleter:
         else:
             self._taken_at = now
 
-    def _may_repeat(self, batch: Batch[T], *, throttled: bool) -> bool:
-        if throttled:
-            return batch.throttled + 1 < self._policy.throttled_tries
-        return batch.tries + 1 < self._policy.tries
-
     def _repeated(self, batch: Batch[T], sizes: dict[str, int], *, throttled: bool, now: float) -> Batch[T]:
         # The rate already slows down what is throttled.
         failures = 1 if throttled else batch.tries + 1
@@ -168,8 +165,3 @@ class Deleter:
             throttled=batch.throttled + throttled,
             not_before=now + pause,
         )
-
-    def _leave(self, waiting: WaitingBatches[T]) -> None:
-        """Count all that waits as refused: at the lowest rate the rest would take hours, only to be refused."""
-        for batch in waiting.give_up(self._policy.batch):
-            batch.failed(dict.fromkeys(batch.sizes, self._refusal))

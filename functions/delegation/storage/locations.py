@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from delegation.errors import GuardRefused, printable
 
-S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 # No bucket of S3 has a colon.
 LOCAL = "file:"
 
@@ -32,8 +31,6 @@ class AmbiguousPath(GuardRefused):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{reason}: {printable(path)}")
-        self.path = path
-        self.reason = reason
 
 
 class UnsupportedLocation(GuardRefused):
@@ -43,8 +40,6 @@ class UnsupportedLocation(GuardRefused):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{reason}: {printable(path)}")
-        self.path = path
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -138,11 +133,6 @@ class Root:
         """With a trailing slash: a canonical path lies under this root exactly when it starts with this and goes on."""
         return uri_of(self.bucket, f"{self.prefix}/" if self.prefix else "")
 
-    def contains(self, path: str) -> bool:
-        """Whether a canonical path lies below, by whole components: `…/t` contains `…/t/a`, not `…/t2/a` nor `…/t`."""
-        uri = self.uri
-        return path.startswith(uri) and len(path) > len(uri)
-
     def overlaps(self, other: "Root") -> bool:
         """Whether one lies at or below the other."""
         return self.uri.startswith(other.uri) or other.uri.startswith(self.uri)
@@ -183,8 +173,19 @@ def _split(path: str) -> tuple[str, str]:
         raise UnsupportedLocation(path, "not an object URI")
     scheme, bucket, key = found[1].lower(), found[2], found[3] or ""
     if scheme == "file":
-        return LOCAL, _checked_file(path, bucket, key)
-    if scheme not in S3_SCHEMES:
+        _check_file(path, bucket, key)
+        bucket = LOCAL
+    else:
+        _check_s3(path, scheme, bucket, key)
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise AmbiguousPath(path, "not valid Unicode") from error
+    return bucket, key
+
+
+def _check_s3(path: str, scheme: str, bucket: str, key: str) -> None:
+    if scheme not in {"s3", "s3a", "s3n"}:
         raise UnsupportedLocation(path, f"{scheme} is not supported")
     if not bucket:
         raise AmbiguousPath(path, "no bucket")
@@ -197,23 +198,13 @@ def _split(path: str) -> tuple[str, str]:
         raise UnsupportedLocation(path, "S3 Tables delete their own files")
     if ".." in key.split("/"):
         raise AmbiguousPath(path, "holds .. as a component")
-    try:
-        key.encode()
-    except UnicodeEncodeError as error:
-        raise AmbiguousPath(path, "not valid Unicode") from error
-    return bucket, key
 
 
-def _checked_file(path: str, host: str, key: str) -> str:
-    """The key of a local file; a file system takes several spellings for one file, so all but one are refused."""
+def _check_file(path: str, host: str, key: str) -> None:
+    """Check the key of a local file: a file system takes several spellings for one file, so all but one are refused."""
     if host:
         raise UnsupportedLocation(path, "files of another host")
     if any(part in {"", ".", ".."} for part in key.removesuffix("/").split("/")) and key:
         raise AmbiguousPath(path, "holds . or .. or nothing as a component")
     if "#" in path or "?" in path or "\x00" in path:
         raise AmbiguousPath(path, "holds # or ? or NUL")
-    try:
-        key.encode()
-    except UnicodeEncodeError as error:
-        raise AmbiguousPath(path, "not valid Unicode") from error
-    return key

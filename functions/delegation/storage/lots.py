@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
@@ -14,19 +14,11 @@ T = TypeVar("T")
 THROTTLED: Final = frozenset(
     {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded", "503"}
 )
-PASSING: Final = THROTTLED | frozenset(
-    {
-        "InternalError",
-        "OperationAborted",
-        "RequestTimeout",
-        "ExpiredToken",
-        "ConnectionFailed",
-        "NoAnswer",
-        "500",
-    }
-)
-TROUBLE: Final = PASSING - {"ExpiredToken"}
-"""Codes of a store that is overloaded or out of order; an expired token is ours to renew."""
+# Codes of a store that is overloaded or out of order; an expired token is ours to renew.
+TROUBLE: Final = THROTTLED | {
+    "InternalError", "OperationAborted", "RequestTimeout", "ConnectionFailed", "NoAnswer", "500",
+}  # fmt: skip
+PASSING: Final = TROUBLE | {"ExpiredToken"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +155,3 @@ class WaitingBatches(Generic[T]):
             self._step()
         lot.unknown += len(batch.sizes)
         return batch
-
-
-def sample(failures: Sequence[Failure], limit: int) -> tuple[tuple[str, str], ...]:
-    return tuple((failure.path, failure.code) for failure in failures[:limit])

@@ -102,7 +102,7 @@ class MemoryObjectStore:
 
     def probe_delete(self, prefix: str) -> str | None:
         with self.faults.call("probe"):
-            return "AccessDenied" if self._is_denied(prefix) else None
+            return "AccessDenied" if prefix.startswith(self._denied) else None
 
     def versioned(self, bucket: str) -> bool | None:
         with self.faults.call("versioned"):
@@ -110,12 +110,9 @@ class MemoryObjectStore:
 
     def _verdict(self, bucket: str, key: str) -> str | None:
         self.tries[bucket, key] += 1
-        if self._is_denied(uri_of(bucket, key)):
+        if uri_of(bucket, key).startswith(self._denied):
             return "AccessDenied"
         return None if self._refuse is None else self._refuse(bucket, key, self.tries[bucket, key])
-
-    def _is_denied(self, uri: str) -> bool:
-        return uri.startswith(self._denied) if self._denied else False
 
 
 class MemoryPlanStore:

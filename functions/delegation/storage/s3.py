@@ -95,14 +95,11 @@ class S3ObjectStore:
         )
 
     def exists(self, location: ObjectLocation) -> bool:
-        def head(client: "S3Client") -> bool:
-            client.head_object(Bucket=location.bucket, Key=location.key)
-            return True
-
         try:
-            return self._call(location.uri, head)
+            self._call(location.uri, lambda client: client.head_object(Bucket=location.bucket, Key=location.key))
         except ObjectNotFound:
             return False
+        return True
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         if bucket == LOCAL:
@@ -119,27 +116,21 @@ class S3ObjectStore:
                 deleted.extend(result.deleted)
                 failed.extend(result.failed)
                 markers = markers or result.delete_markers
-                if credential is not None and any(failure.code == EXPIRED for failure in result.failed):
-                    self._replace(f"s3://{bucket}/{group[0]}", credential)
+                if self._credentials and credential and any(failure.code == EXPIRED for failure in result.failed):
+                    self._credentials.replace(f"s3://{bucket}/{group[0]}", credential)
         return BatchResult(tuple(deleted), tuple(failed), markers)
 
     def probe_delete(self, prefix: str) -> str | None:
         uri = f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}"
         bucket, key = split(uri)
 
-        def probe(client: "S3Client") -> None:
-            # If-Match keeps a versioned bucket from adding a marker for the absent key; authorisation is checked first.
-            client.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG)
-
-        def plain_probe(client: "S3Client") -> None:
-            client.delete_object(Bucket=bucket, Key=key)
-
-        verdict = self._refusal(uri, probe)
+        # If-Match keeps a versioned bucket from adding a marker for the absent key; authorisation is checked first.
+        verdict = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG))
         if verdict == "NotImplemented" and not self.versioned(bucket):
-            verdict = self._refusal(uri, plain_probe)
+            verdict = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key))
         return verdict
 
-    def _refusal(self, uri: str, delete: "Callable[[S3Client], None]") -> str | None:
+    def _refusal(self, uri: str, delete: "Callable[[S3Client], object]") -> str | None:
         """The code with which a delete of an absent key is refused; None when it is allowed."""
         try:
             self._call(uri, delete)
@@ -153,16 +144,16 @@ class S3ObjectStore:
         return None
 
     def versioned(self, bucket: str) -> bool | None:
-        def ask(client: "S3Client") -> bool:
-            return client.get_bucket_versioning(Bucket=bucket).get("Status") is not None
-
         try:
-            return self._call(uri_of(bucket, "") if bucket == LOCAL else self._somewhere_in(bucket), ask)
+            answer = self._call(self._somewhere_in(bucket), lambda s3: s3.get_bucket_versioning(Bucket=bucket))
+            return answer.get("Status") is not None
         except (ObjectStoreError, CredentialsUnavailable):
             return None
 
     def _somewhere_in(self, bucket: str) -> str:
         """A URI in the bucket that the credentials cover, for questions about the bucket itself."""
+        if bucket == LOCAL:
+            return uri_of(bucket, "")
         known = [] if self._credentials is None else [one.prefix for one in self._credentials.table().credentials]
         covered = (f"{prefix.rstrip('/')}/" for prefix in known if prefix.partition("://")[2])
         return next((uri for uri in covered if uri.partition("://")[2].startswith(f"{bucket}/")), f"s3://{bucket}/")
@@ -183,10 +174,6 @@ class S3ObjectStore:
             return action(self._client(self._credentials.replace(uri, credential)))
         except FAILED as error:
             translate(uri, error)
-
-    def _replace(self, uri: str, refused: S3Credential) -> None:
-        if self._credentials is not None:
-            self._credentials.replace(uri, refused)
 
     def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[S3Credential | None, Sequence[str]]]:
         """Keys grouped by the credential that reaches them; nearly always one group."""
@@ -268,12 +255,8 @@ def _by_wire(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
     try:
         answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]})
-    except ClientError as error:
+    except FAILED as error:
         return _all_failed(keys, delete_code_of(error))
-    except BotoCoreError:
-        return _all_failed(keys, "ConnectionFailed")
-    except ResponseParserError:  # an answer cut short by something in between: what it confirmed is not known
-        return _all_failed(keys, "NoAnswer")
     asked = set(keys)
     confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in asked]
     markers = any(one.get("DeleteMarker") for one in confirmed)
@@ -283,23 +266,23 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchR
     codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in asked}
     deleted.update(key for key, code in codes.items() if code in ABSENT)
     left = {key: codes.get(key, "NoAnswer") for key in keys if key not in deleted}
-    failed = tuple(KeyFailure(key, EXPIRED if code in EXPIRED_CODES else code) for key, code in left.items())
+    failed = tuple(_failure(key, code) for key, code in left.items())
     return BatchResult(tuple(deleted), failed, delete_markers=markers)
 
 
 def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
     try:
         answer = client.delete_object(Bucket=bucket, Key=key)
-    except ClientError as error:
+    except FAILED as error:
         return _all_failed([key], delete_code_of(error))
-    except BotoCoreError:
-        return _all_failed([key], "ConnectionFailed")
-    except ResponseParserError:
-        return _all_failed([key], "NoAnswer")
     return BatchResult((key,), delete_markers=bool(answer.get("DeleteMarker")))
 
 
 def _all_failed(keys: Sequence[str], code: str) -> BatchResult:
     if code in ABSENT:  # the key, or the bucket itself
         return BatchResult(tuple(keys))
-    return BatchResult((), tuple(KeyFailure(key, EXPIRED if code in EXPIRED_CODES else code) for key in keys))
+    return BatchResult((), tuple(_failure(key, code) for key in keys))
+
+
+def _failure(key: str, code: str) -> KeyFailure:
+    return KeyFailure(key, EXPIRED if code in EXPIRED_CODES else code)

@@ -13,18 +13,11 @@ ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound", "4
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
 # What all of them are called in a BatchResult: to be tried again with another credential (`delete.PASSING`).
 EXPIRED = "ExpiredToken"
-DENIED = frozenset(
-    {
-        "AccessDenied",
-        "AllAccessDisabled",
-        "InvalidAccessKeyId",
-        "SignatureDoesNotMatch",
-        "InvalidToken",
-        "403",
-        "Forbidden",
-    }
-)
-
+_DENIED = frozenset({
+    "AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "403",
+    "Forbidden",
+})  # fmt: skip
+_Failure = ClientError | BotoCoreError | ResponseParserError
 
 # What boto3's clients raise; the last is an answer that something in between cut short, or gave itself.
 FAILED = (ClientError, BotoCoreError, ResponseParserError)
@@ -34,14 +27,17 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code") or "Unknown")
 
 
-def delete_code_of(error: ClientError) -> str:
+def delete_code_of(error: _Failure) -> str:
     """The store's code for a delete, which says in words what is absent; a bare status may be a proxy's own.
 
     An ingress without a store behind it answers 404 or 502 to everything: that says nothing of any key, and passes.
     """
-    code, status = code_of(error), _status(error)
-    if _is_bare_404(error):
+    if isinstance(error, BotoCoreError):
+        return "ConnectionFailed"
+    # An answer that something in between cut short confirms nothing that could be known.
+    if isinstance(error, ResponseParserError) or _is_bare_404(error):
         return "NoAnswer"
+    code, status = code_of(error), _status(error)
     if status == 429:
         return "SlowDown"
     if status == 503:
@@ -62,7 +58,7 @@ def cause_of(error: ObjectStoreError) -> str:
     return code_of(cause) if isinstance(cause, ClientError) else error.code
 
 
-def translate(uri: str, error: ClientError | BotoCoreError | ResponseParserError) -> NoReturn:
+def translate(uri: str, error: _Failure) -> NoReturn:
     """Raise our own error for boto3's; the text names the store's code, never what it quotes of the request."""
     if isinstance(error, ClientError):
         code = code_of(error)
@@ -71,7 +67,7 @@ def translate(uri: str, error: ClientError | BotoCoreError | ResponseParserError
             raise ObjectStoreUnavailable(f"404 without a word from the store for {uri}") from error
         if code in ABSENT:
             raise ObjectNotFound(f"no object {uri}") from error
-        if code in DENIED or code in EXPIRED_CODES:
+        if code in _DENIED or code in EXPIRED_CODES:
             raise ObjectStoreDenied(f"{code} for {uri}") from error
         passing = _status(error) == 429 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}
         if passing or (_status(error) >= 500 and code != "NotImplemented"):

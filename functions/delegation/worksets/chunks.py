@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.iceberg.files import FIRST_DATA, RANK_OF, TYPES, Row, TableFile
+from delegation.iceberg.files import FIRST_DATA, RANK, TYPES, Row, TableFile
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.worksets.errors import PlanTampered
 
@@ -131,28 +131,28 @@ class ChunkWriter:
         self._bytes = 0
 
 
-def read_verified(store: PlanStore, plan_id: str, chunk: Chunk) -> bytes:
-    """A chunk as it is stored; raises PlanTampered unless it is byte for byte what the index names."""
+def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
+    """Return a stored object of a plan; raise PlanTampered if it is missing or does not have the given hash."""
     try:
-        data = store.get(f"{plan_id}/{chunk.name}")
+        data = store.get(key)
     except ObjectNotFound as error:
-        raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk is missing") from error
-    if hashlib.sha256(data).hexdigest() != chunk.sha256:
-        raise PlanTampered(f"{plan_id}/{chunk.name}", "chunk differs from what was published")
+        raise PlanTampered(key, "the object is missing") from error
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise PlanTampered(key, "the object differs from what was published")
     return data
 
 
 def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
     """The paths of a chunk; raises PlanTampered."""
-    data = read_verified(store, plan_id, chunk)
+    data = stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256)
     # JSON escapes newlines, so each one here ends a line; the lines are read as one list, at once.
     lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
-    return [TableFile(one["path"], RANK_OF[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
+    return [TableFile(one["path"], RANK[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
 
 
 def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[str]:
     for chunk in chunks:
-        stored = io.BytesIO(read_verified(store, plan_id, chunk))
+        stored = io.BytesIO(stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256))
         with gzip.open(stored, "rt", encoding="utf-8", newline="\n") as lines:
             for line in lines:
                 # Nearly every line needs no JSON reader: without an escape the path is what stands between the quotes.

@@ -1,12 +1,4 @@
-"""What working off a set of files can end in, split by what the caller can do next.
-
-WorksetError
-├── PlanTampered                a stored plan is not what was published
-├── EngineFailed                the engine itself broke down; the same again may do
-└── FilesNotDeleted             some keys cannot be deleted; a person has to look
-    └── FilesNotDeletedYet      some keys were not deleted, all for passing reasons; the same again may do
-        └── FilesThrottled      all because the store asked us to slow down
-"""
+"""What working off a set of files can end in, split by what the caller can do next."""
 
 from collections.abc import Sequence
 from typing import ClassVar

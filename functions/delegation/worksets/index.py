@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import ValidationError
 
-from delegation.storage.base import ObjectNotFound, PlanStore
+from delegation.storage.base import PlanStore
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase, Stored, Total, paths_of
+from delegation.worksets.chunks import Chunk, Phase, Stored, Total, paths_of, stored_part
 from delegation.worksets.errors import PlanTampered
 
 FORMAT = 1
@@ -89,11 +89,7 @@ def store_index(store: PlanStore, index: PlanIndex) -> PlanSegment:
 
 def segment_of(store: PlanStore, plan_id: str) -> PlanSegment:
     """Name a plan made before, as it is stored now; raises PlanTampered when there is none."""
-    try:
-        data = store.get(f"{plan_id}/{INDEX}")
-    except ObjectNotFound as error:
-        raise PlanTampered(plan_id, "there is no such plan") from error
-    return PlanSegment(plan_id, hashlib.sha256(data).hexdigest())
+    return PlanSegment(plan_id, hashlib.sha256(stored_part(store, f"{plan_id}/{INDEX}")).hexdigest())
 
 
 def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
@@ -106,12 +102,7 @@ def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
 
 def read_index(store: PlanStore, plan_id: str, *, sha256: str | None = None) -> PlanIndex:
     """An index by its plan's id, verified only if a hash is given; raises PlanTampered."""
-    try:
-        data = store.get(f"{plan_id}/{INDEX}")
-    except ObjectNotFound as error:
-        raise PlanTampered(plan_id, "index is missing") from error
-    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise PlanTampered(plan_id, "index differs from what was published")
+    data = stored_part(store, f"{plan_id}/{INDEX}", sha256)
     try:
         index = PlanIndex.model_validate_json(data)
     except ValidationError as error:

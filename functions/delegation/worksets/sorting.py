@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, starmap
 from operator import eq
 from pathlib import Path
-from types import TracebackType
 
 from delegation.iceberg.files import Row, TableFile
 
@@ -38,7 +37,7 @@ class Sorter:
     def __enter__(self) -> "Sorter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
@@ -63,15 +62,12 @@ class Sorter:
             for path in self._spilled[:_FAN_IN]:
                 path.unlink()
             self._spilled = [*self._spilled[_FAN_IN:], fresh]
-        return merged([*(_read(path) for path in self._spilled), self._last_run()])
+        self._run.sort()
+        return merged([*(_read(path) for path in self._spilled), _lines(self._run)])
 
     def sorted(self) -> Iterator[TableFile]:
         """The same one by one; instead of `batches`."""
         return starmap(TableFile, chain.from_iterable(self.batches()))
-
-    def _last_run(self) -> Iterator[list[Row]]:
-        self._run.sort()
-        return _lines(self._run)
 
     def _spill(self) -> None:
         self._run.sort()

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from delegation.cli.main import build
 from delegation.errors import DelegationError
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
-from delegation.storage.file_plans import FilePlanStore
-from delegation.storage.file_system import FileObjectStore
+from delegation.storage.file_system import FileObjectStore, FilePlanStore
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, parse
 from delegation.storage.s3 import S3ObjectStore
 from tests.unit.operations.purge.lake import SCHEMA, SPEC, rows

@@ -4,12 +4,42 @@ import io
 import json
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
+from delegation.iceberg.avro import manifests
+
 CODECS = ["null", "deflate", "snappy", "zstandard"]
 SYNC = b"0123456789abcdef"
+
+
+class ManifestEntry(NamedTuple):
+    """A manifest entry with every type of field that the decoder can read; a purge needs only the first four."""
+
+    status: int
+    content: int
+    file_path: str
+    file_size_in_bytes: int
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+    referenced_data_file: str | None = None
+
+
+ENTRY_FIELDS = (
+    *manifests._PATH_FIELDS,
+    manifests.Wanted((manifests._DATA_FILE, (144, ("content_offset",))), least=0),
+    manifests.Wanted((manifests._DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
+    manifests.Wanted((manifests._DATA_FILE, (143, ("referenced_data_file",))), text=True),
+)
+
+
+def read_manifest(
+    data: bytes, path: str, *, max_block_bytes: int = manifests.MAX_BLOCK_BYTES
+) -> Iterator[ManifestEntry]:
+    """Decode all entries of a manifest, in file order; raise CorruptManifestError while iterating."""
+    for rows in manifests._read(data, path, ENTRY_FIELDS, max_block_bytes):
+        yield from map(ManifestEntry._make, rows)
 
 
 def bounds(name: str, key: int, value: int, kind: str) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from tests.unit.iceberg.manifest_files import (
     CODECS,
     LISTED,
     SYNC,
+    ManifestEntry,
     container,
     entry,
     entry_schema,
     list_schema,
+    read_manifest,
     text,
     written,
     zigzag,
@@ -39,10 +41,10 @@ from tests.unit.operations.purge.hostile_files import (
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_file_cut_anywhere_is_corrupt_or_ends_between_two_blocks(codec: str) -> None:
     data = FILES[2, codec]
-    whole = outcome(avro.read_manifest, data)
+    whole = outcome(read_manifest, data)
     complete = []
     for length in range(len(data)):
-        result = outcome(avro.read_manifest, data[:length])
+        result = outcome(read_manifest, data[:length])
         if isinstance(result, list):
             assert data[:length].endswith(SYNC)
             assert result == whole[: len(result)]
@@ -94,7 +96,7 @@ def test_a_compressed_stream_that_goes_on_or_stops_short(codec: str) -> None:
 def test_deflate_with_the_rest_of_a_zlib_checksum_as_python_writers_leave_it() -> None:
     block = PACKED["deflate"](BLOCKS[2]) + b"abc"
 
-    assert len(list(avro.read_manifest(container(entry_schema(2), (12, block), codec="deflate"), PATH))) == 12
+    assert len(list(read_manifest(container(entry_schema(2), (12, block), codec="deflate"), PATH))) == 12
 
 
 def test_an_unknown_codec() -> None:
@@ -214,7 +216,7 @@ def test_two_to_the_62nd_values_without_bytes_take_no_time() -> None:
     schema = stranger({"type": "array", "items": empty}, {"type": "array", "items": "null"})
     block = zigzag(1 << 62) + zigzag(0) + zigzag(-(1 << 62)) + zigzag(0) + zigzag(0) + ENTRY
 
-    assert list(avro.read_manifest(container(schema, (1, block)), PATH)) == [avro.ManifestEntry(1, 0, "s3://b/k", 9)]
+    assert list(read_manifest(container(schema, (1, block)), PATH)) == [ManifestEntry(1, 0, "s3://b/k", 9)]
 
 
 def doubling(levels: int, leaf: Any) -> list[Any]:
@@ -230,7 +232,7 @@ def doubling(levels: int, leaf: Any) -> list[Any]:
     "leaf", ["null", "int", "double", ["null", "int"], LONGS, {"type": "fixed", "name": "f", "size": 0}]
 )
 def test_a_schema_that_doubles_forty_times(leaf: Any) -> None:
-    result = outcome(avro.read_manifest, container(stranger(*doubling(40, leaf)), (1, ENTRY * 1000)))
+    result = outcome(read_manifest, container(stranger(*doubling(40, leaf)), (1, ENTRY * 1000)))
 
     assert isinstance(result, tuple)
 
@@ -294,7 +296,7 @@ def test_fields_without_ids_are_found_by_name_and_ids_win_over_names() -> None:
     schema["fields"] = [{"name": "status", "type": "int"}, {"name": "data_file", "type": inner}]
     block = zigzag(2) + text("s3://decoy/k") + text("s3://b/k") + zigzag(9)
 
-    assert list(avro.read_manifest(container(schema, (1, block)), PATH)) == [avro.ManifestEntry(2, 0, "s3://b/k", 9)]
+    assert list(read_manifest(container(schema, (1, block)), PATH)) == [ManifestEntry(2, 0, "s3://b/k", 9)]
 
 
 def test_a_name_is_no_match_for_a_field_with_another_id() -> None:
@@ -313,7 +315,7 @@ def test_names_are_resolved_in_their_namespace() -> None:
     schema = stranger(short, spaced, "f", dotted, {"type": "array", "items": "else.where.r"})
     block = b"1" + b"333" * 2 + b"1" + b"333" + zigzag(2) + b"333" * 2 + zigzag(0) + ENTRY
 
-    assert list(avro.read_manifest(container(schema, (1, block)), PATH)) == [avro.ManifestEntry(1, 0, "s3://b/k", 9)]
+    assert list(read_manifest(container(schema, (1, block)), PATH)) == [ManifestEntry(1, 0, "s3://b/k", 9)]
 
 
 def test_the_last_skipped_value_ends_beyond_the_block() -> None:
@@ -330,7 +332,7 @@ def test_header_metadata_in_blocks_with_their_size(size: int, right: bool) -> No
     data = b"Obj\x01" + zigzag(-2) + zigzag(len(pairs) + size) + pairs + zigzag(0) + SYNC + body
 
     if right:
-        assert len(list(avro.read_manifest(data, PATH))) == 1
+        assert len(list(read_manifest(data, PATH))) == 1
     else:
         corrupt(data, "a block of the header's metadata differs from its size")
 
@@ -338,6 +340,6 @@ def test_header_metadata_in_blocks_with_their_size(size: int, right: bool) -> No
 def test_a_header_without_a_codec_is_not_compressed() -> None:
     head = b"Obj\x01" + zigzag(1) + text("avro.schema") + text(json.dumps(stranger())) + zigzag(0) + SYNC
 
-    assert len(list(avro.read_manifest(head + zigzag(1) + zigzag(len(ENTRY)) + ENTRY + SYNC, PATH))) == 1
+    assert len(list(read_manifest(head + zigzag(1) + zigzag(len(ENTRY)) + ENTRY + SYNC, PATH))) == 1
     corrupt(head[:-1], "the file ends inside its header")
     corrupt(b"Obj\x01" + zigzag(0) + SYNC, "the header has no schema")

@@ -6,19 +6,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delegation.iceberg.avro import (
-    decoder as avro_decoder,
+from delegation.iceberg.avro import decoder as avro_decoder
+from delegation.iceberg.avro import manifests as avro
+from delegation.iceberg.avro import schema as avro_schema
+from delegation.iceberg.avro import shapes as avro_shapes
+from tests.unit.iceberg.manifest_files import (
+    CODECS,
+    LISTED,
+    ManifestEntry,
+    container,
+    entry_schema,
+    list_schema,
+    read_manifest,
+    written,
+    zigzag,
 )
-from delegation.iceberg.avro import (
-    manifests as avro,
-)
-from delegation.iceberg.avro import (
-    schema as avro_schema,
-)
-from delegation.iceberg.avro import (
-    shapes as avro_shapes,
-)
-from tests.unit.iceberg.manifest_files import CODECS, LISTED, container, entry_schema, list_schema, written, zigzag
 from tests.unit.operations.purge.hostile_files import BLOCKS, FILES, PACKED, VERSIONS, outcome
 
 # Mutations: positions are fractions of the file, so that Hypothesis can shrink them whatever the file's size
@@ -79,9 +81,9 @@ HARD = settings(max_examples=400, deadline=None, suppress_health_check=list(Heal
 def test_mutated_manifests_decode_or_are_corrupt(file: tuple[int, str], mutations: list[Mutation]) -> None:
     data = mutated(FILES[file], mutations)
 
-    entries = outcome(avro.read_manifest, data)
+    entries = outcome(read_manifest, data)
 
-    assert isinstance(entries, tuple) or all(isinstance(each, avro.ManifestEntry) for each in entries)
+    assert isinstance(entries, tuple) or all(isinstance(each, ManifestEntry) for each in entries)
 
 
 @pytest.mark.usefixtures("patience")
@@ -93,7 +95,7 @@ def test_mutated_manifest_lists_decode_or_are_corrupt(codec: str, mutations: lis
     assert isinstance(manifests, tuple) or all(isinstance(each, avro.ManifestFile) for each in manifests)
 
 
-ORIGINAL = avro._decoder
+ORIGINAL = avro.decoder_of
 
 
 def unlearned(raw: bytes, wanted: tuple[avro_decoder.Wanted, ...]) -> tuple[avro_decoder.DecodeOne, avro_shapes.Shapes]:
@@ -119,8 +121,8 @@ def test_what_was_learned_changes_no_outcome(version: int, codec: str, count: in
     for patience in (1 << 30, 1, 5):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(avro_shapes, "FIRST_PATIENCE", patience)
-            patched.setattr(avro, "_decoder", unlearned)
-            outcomes += [outcome(avro.read_manifest, data), outcome(avro.read_paths, data)]
+            patched.setattr(avro, "decoder_of", unlearned)
+            outcomes += [outcome(read_manifest, data), outcome(avro.read_paths, data)]
 
     assert outcomes[0] == outcomes[2] == outcomes[4]
     assert outcomes[1] == outcomes[3] == outcomes[5]
@@ -131,7 +133,7 @@ def test_what_was_learned_changes_no_outcome(version: int, codec: str, count: in
 @HARD
 @given(st.binary(max_size=300))
 def test_any_bytes_after_a_sound_header(tail: bytes) -> None:
-    outcome(avro.read_manifest, container(entry_schema(2)) + tail)
+    outcome(read_manifest, container(entry_schema(2)) + tail)
     outcome(avro.read_manifest_list, container(list_schema(2)) + tail)
 
 
@@ -158,4 +160,4 @@ def test_any_json_as_schema(schema: Any, body: bytes) -> None:
     wrapped = entry_schema(2)
     wrapped["fields"].insert(1, {"name": "stranger", "type": schema})
     for each in (schema, wrapped):
-        outcome(avro.read_manifest, container(each, (1, body)))
+        outcome(read_manifest, container(each, (1, body)))

@@ -7,20 +7,22 @@ from typing import Any
 
 import pytest
 
-from delegation.iceberg.avro import (
-    decoder as avro_decoder,
-)
-from delegation.iceberg.avro import (
-    manifests as avro,
-)
-from delegation.iceberg.avro import (
-    schema as avro_schema,
-)
-from delegation.iceberg.avro import (
-    shapes as avro_shapes,
-)
+from delegation.iceberg.avro import decoder as avro_decoder
+from delegation.iceberg.avro import manifests as avro
+from delegation.iceberg.avro import schema as avro_schema
+from delegation.iceberg.avro import shapes as avro_shapes
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError
-from tests.unit.iceberg.manifest_files import container, encoded, entry, entry_schema, text, written, zigzag
+from tests.unit.iceberg.manifest_files import (
+    ManifestEntry,
+    container,
+    encoded,
+    entry,
+    entry_schema,
+    read_manifest,
+    text,
+    written,
+    zigzag,
+)
 from tests.unit.operations.purge.hostile_files import ENTRY, PATH, corrupt, stranger
 
 LONGS = {"type": "array", "items": "long"}
@@ -64,8 +66,8 @@ def test_no_text_of_a_schema_enters_generated_source(name: str, monkeypatch: pyt
     block = zigzag(5) + zigzag(0) + zigzag(0) + ENTRY
 
     for schema in (hostile, plain):
-        avro.forget_decoders()
-        assert len(list(avro.read_manifest(container(schema, (50, block * 50)), PATH))) == 50
+        avro.decoder_of.cache_clear()
+        assert len(list(read_manifest(container(schema, (50, block * 50)), PATH))) == 50
 
     assert sources[:2] == sources[2:]
     assert all(source.isascii() for source in sources)
@@ -92,7 +94,7 @@ def missed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         original(self, buf, start, stop)
 
     monkeypatch.setattr(avro_shapes.Shapes, "missed", counting)
-    avro.forget_decoders()
+    avro.decoder_of.cache_clear()
     return positions
 
 
@@ -109,7 +111,7 @@ def test_shapes_of_another_table_take_the_place_of_the_former_ones(missed: list[
         records = [entry(n, file_path="p" * (1 + 60 * table + n % 60)) for n in range(3000)]
         data = written(entry_schema(2), records)
 
-        assert [each.file_path for each in avro.read_manifest(data, PATH)] == [
+        assert [each.file_path for each in read_manifest(data, PATH)] == [
             each["data_file"]["file_path"] for each in records
         ]
         assert len(missed) < 2000
@@ -130,7 +132,7 @@ def test_other_block_structures_of_arrays_and_maps_are_left_to_the_exact_decoder
     splits = [0, 0, 1, -1, 2, -3]
     block = b"".join(encoded(kind, value, iter([split])) + ENTRY for split in splits)
 
-    assert len(list(avro.read_manifest(container(schema, (6 * 200, block * 200)), PATH))) == 1200
+    assert len(list(read_manifest(container(schema, (6 * 200, block * 200)), PATH))) == 1200
     assert avro_shapes.FIRST_PATIENCE + 4 * 150 <= len(missed) <= avro_shapes.FIRST_PATIENCE + 4 * 200
 
 
@@ -159,19 +161,19 @@ def test_a_wrong_size_after_many_records_that_were_learned(size: bytes, reason: 
 def test_sizes_of_every_width(size: int, missed: list[int]) -> None:
     block = (zigzag(1) + text("s3://b/k") + zigzag(size)) * 100
 
-    entries = list(avro.read_manifest(container(stranger(), (100, block)), PATH))
+    entries = list(read_manifest(container(stranger(), (100, block)), PATH))
 
-    assert entries == [avro.ManifestEntry(1, 0, "s3://b/k", size)] * 100
+    assert entries == [ManifestEntry(1, 0, "s3://b/k", size)] * 100
     assert len(missed) == avro_shapes.FIRST_PATIENCE
 
 
 def test_threads_share_what_is_learned() -> None:
-    avro.forget_decoders()
+    avro.decoder_of.cache_clear()
     files = [written(entry_schema(2), [entry(n * (each + 1)) for n in range(2000)]) for each in range(4)]
     expected = [[number * (each + 1) for number in range(2000)] for each in range(4)]
 
     def sizes(data: bytes) -> list[int]:
-        return [(each.file_size_in_bytes - 1000) // 1_000_000 for each in avro.read_manifest(data, PATH)]
+        return [(each.file_size_in_bytes - 1000) // 1_000_000 for each in read_manifest(data, PATH)]
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(sizes, files)) == expected

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.avro import shapes as avro_shapes
-from tests.unit.iceberg.manifest_files import container, encoded, entry_schema
+from tests.unit.iceberg.manifest_files import ManifestEntry, container, encoded, entry_schema, read_manifest
 
 Typed = tuple[Any, Any]  # a schema and a value for it
 
@@ -165,11 +165,11 @@ def test_wanted_fields_among_fields_of_any_type(written: tuple[Any, list[Any]], 
         (each["status"], each["data_file"]) for each in fastavro.reader(io.BytesIO(data), return_record_name=True)
     ]
     assert len(oracle) == len(records)
-    entries = list(avro.read_manifest(data, "m.avro"))
+    entries = list(read_manifest(data, "m.avro"))
     paths = [each for batch in avro.read_paths(data, "m.avro") for each in batch]
 
     assert entries == [
-        avro.ManifestEntry(
+        ManifestEntry(
             status,
             file.get("content", 0),
             file["file_path"],

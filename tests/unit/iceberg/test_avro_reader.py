@@ -2,17 +2,18 @@
 
 import pytest
 
-from delegation.iceberg.avro.manifests import (
-    CorruptManifestError,
+from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
+from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError
+from tests.unit.iceberg.manifest_files import (
+    CODECS,
+    LISTED,
     ManifestEntry,
-    ManifestFile,
-    ManifestMismatchError,
+    entry,
+    entry_schema,
+    list_schema,
     read_manifest,
-    read_manifest_list,
-    read_paths,
-    verify,
+    written,
 )
-from tests.unit.iceberg.manifest_files import CODECS, LISTED, entry, entry_schema, list_schema, written
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -123,10 +123,10 @@ def _too_large(limit: int) -> MalformedError:
     return MalformedError(0, f"a block of more than {limit} bytes when decompressed")
 
 
-def _null(data: bytes, limit: int) -> bytes:
-    if len(data) > limit:
+def _bounded(plain: bytes, limit: int) -> bytes:
+    if len(plain) > limit:
         raise _too_large(limit)
-    return data
+    return plain
 
 
 def _deflate(data: bytes, limit: int) -> bytes:
@@ -136,8 +136,7 @@ def _deflate(data: bytes, limit: int) -> bytes:
         plain = decoder.decompress(data, limit + 1)
     except zlib.error as error:
         raise MalformedError(0, f"deflate: {error}") from error
-    if len(plain) > limit:
-        raise _too_large(limit)
+    _bounded(plain, limit)
     if not decoder.eof or len(decoder.unused_data) > 4:
         raise MalformedError(0, "deflate: the stream does not end with its block")
     return plain
@@ -199,7 +198,7 @@ def _zstandard_room(data: bytes) -> int:
 
 
 CODECS: dict[str, Callable[[bytes, int], bytes]] = {
-    "null": _null,
+    "null": _bounded,
     "deflate": _deflate,
     "snappy": _snappy,
     "zstandard": _zstandard,

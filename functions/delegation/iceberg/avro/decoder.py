@@ -151,8 +151,7 @@ class _Source:
             index = self._needed[written]
             written += 1
             self._put(0, f"def skip{index}(buf, pos, depth):")
-            self._put(1, f"if depth > {MAX_DEPTH}:")
-            self._put(2, "raise MalformedError(pos, 'values nested too deep')")
+            self._refuse(1, f"depth > {MAX_DEPTH}", "values nested too deep")
             self._skip(1, index, function=True)
             self._put(1, "return pos")
         return "\n".join(self._lines) + "\n"
@@ -166,6 +165,11 @@ class _Source:
 
     def _put(self, indent: int, line: str) -> None:
         self._lines.append(" " * indent + line)
+
+    def _refuse(self, at: int, condition: str, reason: str) -> None:
+        """Raise MalformedError if the condition holds."""
+        self._put(at, f"if {condition}:")
+        self._put(at + 1, f"raise MalformedError(pos, {reason!r})")
 
     def _record(self, at: int, node: Node, tree: Tree) -> None:
         for position, child in enumerate(node.children):
@@ -200,11 +204,9 @@ class _Source:
         if node.kind is AvroType.STRING:
             self._varint(at, "n")
             self._put(at, "stop = pos + (n >> 1)")
-            self._put(at, "if n & 1 or stop > end:")
-            self._put(at + 1, f"raise MalformedError(pos, {f'the length of {want.label}'!r})")
+            self._refuse(at, "n & 1 or stop > end", f"the length of {want.label}")
             if want.required:
-                self._put(at, "if stop == pos:")
-                self._put(at + 1, f"raise MalformedError(pos, {f'{want.label} is empty'!r})")
+                self._refuse(at, "stop == pos", f"{want.label} is empty")
             self._put(at, f"v{number} = str(buf[pos:stop], 'utf-8')")
             self._put(at, "pos = stop")
             return
@@ -242,8 +244,7 @@ class _Source:
             self._skip_varint(at, 5 if node.kind is AvroType.INT else 10)
         elif node.kind is AvroType.ENUM:
             self._varint(at, "n")
-            self._put(at, f"if n & 1 or n >= {node.size * 2}:")
-            self._put(at + 1, "raise MalformedError(pos, 'no such symbol of an enum')")
+            self._refuse(at, f"n & 1 or n >= {node.size * 2}", "no such symbol of an enum")
         elif node.kind in (AvroType.STRING, AvroType.BYTES):
             self._skip_text(at)
         elif node.kind is AvroType.UNION:
@@ -261,8 +262,7 @@ class _Source:
 
     def _constant(self, at: int, node: Node) -> None:
         if node.kind is AvroType.BOOLEAN:
-            self._put(at, "if buf[pos] > 1:")
-            self._put(at + 1, "raise MalformedError(pos, 'a boolean that is neither 0 nor 1')")
+            self._refuse(at, "buf[pos] > 1", "a boolean that is neither 0 nor 1")
         if node.width:
             self._put(at, f"pos += {node.width}")
 
@@ -277,8 +277,7 @@ class _Source:
 
     def _skip_text(self, at: int) -> None:
         self._varint(at, "n")
-        self._put(at, "if n & 1:")
-        self._put(at + 1, "raise MalformedError(pos, 'a negative length')")
+        self._refuse(at, "n & 1", "a negative length")
         self._put(at, "pos += n >> 1")
 
     def _blocks(self, at: int, node: Node, nesting: int) -> None:
@@ -293,8 +292,7 @@ class _Source:
         self._put(at + 1, f"if {count} & 1:")
         self._put(at + 2, f"{count} += 1")
         self._varint(at + 2, "n")
-        self._put(at + 2, "if n & 1:")
-        self._put(at + 3, "raise MalformedError(pos, 'a negative length')")
+        self._refuse(at + 2, "n & 1", "a negative length")
         self._put(at + 2, f"{stop} = pos + (n >> 1)")
         if node.kind is AvroType.ARRAY and item.width is not None:
             self._put(at + 1, f"pos += ({count} >> 1) * {item.width}")
@@ -303,5 +301,4 @@ class _Source:
             if node.kind is AvroType.MAP:
                 self._skip_text(at + 2)
             self._skip(at + 2, node.children[0], nesting + 1)
-        self._put(at + 1, f"if {stop} >= 0 and pos != {stop}:")
-        self._put(at + 2, "raise MalformedError(pos, 'a block of an array or map differs from its size')")
+        self._refuse(at + 1, f"{stop} >= 0 and pos != {stop}", "a block of an array or map differs from its size")

@@ -8,7 +8,7 @@ Source: Iceberg table specification, "Manifests", "Manifest Lists" and Appendix 
 """
 
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 from delegation.iceberg.avro.container import MAX_BLOCK_BYTES, read_blocks, read_header
@@ -16,29 +16,6 @@ from delegation.iceberg.avro.decoder import DecodedRow, DecodeOne, Wanted, compi
 from delegation.iceberg.avro.schema import parse_schema
 from delegation.iceberg.avro.shapes import Shapes
 from delegation.iceberg.errors import CorruptManifestError, MalformedError, ManifestMismatchError
-
-__all__ = [
-    "ADDED",
-    "DATA",
-    "DELETED",
-    "EQUALITY_DELETES",
-    "EXISTING",
-    "MAX_BLOCK_BYTES",
-    "POSITION_DELETES",
-    "CorruptManifestError",
-    "ManifestEntry",
-    "ManifestFile",
-    "ManifestMismatchError",
-    "PathEntry",
-    "forget_decoders",
-    "read_manifest",
-    "read_manifest_list",
-    "read_paths",
-    "verify",
-]
-
-EXISTING, ADDED, DELETED = 0, 1, 2  # status of an entry
-DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # content of a file; deletion vectors are position deletes
 
 PathEntry = tuple[int, int, str, int]
 
@@ -73,36 +50,12 @@ class ManifestFile(NamedTuple):
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
-class ManifestEntry(NamedTuple):
-    """A file that a manifest names. Sizes in bytes.
-
-    The last three are set for a deletion vector (v3): `content_offset` and `content_size_in_bytes` locate it inside a
-    Puffin file that further entries may name too, `referenced_data_file` is the data file it applies to.
-    """
-
-    status: int
-    content: int
-    file_path: str
-    file_size_in_bytes: int
-    content_offset: int | None = None
-    content_size_in_bytes: int | None = None
-    referenced_data_file: str | None = None
-
-
-_entry = partial(tuple.__new__, ManifestEntry)  # what _make does, without a Python frame per entry
-
 _DATA_FILE = (2, ("data_file",))
 _PATH_FIELDS = (
     Wanted(((0, ("status",)),), required=True, least=0, most=2),
     Wanted((_DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
     Wanted((_DATA_FILE, (100, ("file_path",))), text=True, required=True),
     Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, least=0),
-)
-_ENTRY_FIELDS = (
-    *_PATH_FIELDS,
-    Wanted((_DATA_FILE, (144, ("content_offset",))), least=0),
-    Wanted((_DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
-    Wanted((_DATA_FILE, (143, ("referenced_data_file",))), text=True),
 )
 _LIST_FIELDS = (
     Wanted(((500, ("manifest_path",)),), text=True, required=True),
@@ -127,12 +80,6 @@ def read_manifest_list(data: bytes, path: str, *, max_block_bytes: int = MAX_BLO
         yield from map(ManifestFile._make, rows)
 
 
-def read_manifest(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestEntry]:
-    """All entries of a manifest, in file order. Raises CorruptManifestError while iterating."""
-    for rows in _read(data, path, _ENTRY_FIELDS, max_block_bytes):
-        yield from map(_entry, rows)
-
-
 def read_paths(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
     """The same entries as plain tuples (status, content, file_path, file_size_in_bytes), in lists of up to 1,024.
 
@@ -154,21 +101,16 @@ def verify(manifest: ManifestFile, actual_length: int, counted: int) -> None:
 
 
 @lru_cache(maxsize=64)
-def _decoder(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shapes]:
+def decoder_of(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shapes]:
     schema = parse_schema(raw)
     tree = locate(schema, wanted)
     return compile_decoder(schema, wanted, tree), Shapes(schema, wanted, tree)
 
 
-def forget_decoders() -> None:
-    """Drop the decoders kept for the schemas seen so far, with all they have learned."""
-    _decoder.cache_clear()
-
-
 def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Iterator[list[DecodedRow]]:
     try:
         header = read_header(data)
-        exact, shapes = _decoder(header.schema, wanted)
+        exact, shapes = decoder_of(header.schema, wanted)
         for block in read_blocks(data, header, limit):
             try:
                 yield from _rows(exact, shapes, block.data, block.count)

@@ -127,9 +127,7 @@ class _Parser:
     def _union(self, branches: list[Any], namespace: str, depth: int) -> int:
         if len(branches) > MAX_BRANCHES:
             raise MalformedError(0, f"a union of {len(branches)} types")
-        node = Node(AvroType.UNION)
-        node.children = [self.parse(branch, namespace, depth + 1) for branch in branches]
-        return self._complete(node)
+        return self._add(Node(AvroType.UNION, [self.parse(branch, namespace, depth + 1) for branch in branches]))
 
     def _complex(self, document: Mapping[str, Any], namespace: str, depth: int) -> int:
         kind = document.get("type")
@@ -139,16 +137,16 @@ class _Parser:
             symbols = document.get("symbols")
             if not isinstance(symbols, list):
                 raise MalformedError(0, "an enum without symbols")
-            return self._name(document, namespace, self._add(Node(AvroType.ENUM, size=len(symbols))))
+            return self._add_named(Node(AvroType.ENUM, size=len(symbols)), document, namespace)
         if kind == "fixed":
             size = document.get("size")
             if type(size) is not int or not 0 <= size < MAX_WIDTH:
                 raise MalformedError(0, f"a fixed of size {shown(size)}")
-            return self._name(document, namespace, self._add(Node(AvroType.FIXED, size=size, width=size)))
+            return self._add_named(Node(AvroType.FIXED, size=size, width=size), document, namespace)
         if kind == "array":
-            return self._complete(Node(AvroType.ARRAY, [self.parse(document.get("items"), namespace, depth + 1)]))
+            return self._add(Node(AvroType.ARRAY, [self.parse(document.get("items"), namespace, depth + 1)]))
         if kind == "map":
-            return self._complete(Node(AvroType.MAP, [self.parse(document.get("values"), namespace, depth + 1)]))
+            return self._add(Node(AvroType.MAP, [self.parse(document.get("values"), namespace, depth + 1)]))
         return self.parse(kind, namespace, depth + 1)
 
     def _record(self, document: Mapping[str, Any], namespace: str, depth: int) -> int:
@@ -157,8 +155,7 @@ class _Parser:
             raise MalformedError(0, "a record without fields")
         node = Node(AvroType.RECORD)
         placeholder = ~self.uses
-        full = self._full_name(document, namespace)
-        self._register(full, placeholder)
+        full = self._register(document, namespace, placeholder)
         inner = full.rpartition(".")[0]
         for entry in fields:
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or "type" not in entry:
@@ -167,7 +164,10 @@ class _Parser:
             node.names.append(entry["name"])
             node.ids.append(field_id if type(field_id) is int else None)
             node.children.append(self.parse(entry["type"], inner, depth + 1))
-        index = self._complete(node)
+        widths = [self.nodes[child].width if child >= 0 else None for child in node.children]
+        if None not in widths:
+            node.width = min(MAX_WIDTH, sum(width for width in widths if width is not None))
+        index = self._add(node)
         self.named[full] = index
         if placeholder in self.recursions:
             node.recursive = True
@@ -176,28 +176,18 @@ class _Parser:
                     other.children = [index if child == placeholder else child for child in other.children]
         return index
 
-    def _complete(self, node: Node) -> int:
-        if node.kind is AvroType.RECORD:
-            widths = [self.nodes[child].width if child >= 0 else None for child in node.children]
-            if None not in widths:
-                node.width = min(MAX_WIDTH, sum(width for width in widths if width is not None))
-        return self._add(node)
-
-    def _name(self, document: Mapping[str, Any], namespace: str, index: int) -> int:
-        self._register(self._full_name(document, namespace), index)
+    def _add_named(self, node: Node, document: Mapping[str, Any], namespace: str) -> int:
+        index = self._add(node)
+        self._register(document, namespace, index)
         return index
 
-    def _register(self, full: str, index: int) -> None:
+    def _register(self, document: Mapping[str, Any], namespace: str, index: int) -> str:
+        """Record the index of a named type, and return the type's full name."""
+        name, own = document.get("name"), document.get("namespace", namespace)
+        if not isinstance(name, str) or not name:
+            raise MalformedError(0, "a named type without a name")
+        full = f"{own}.{name}" if "." not in name and isinstance(own, str) and own else name
         if full in self.named or full in PRIMITIVES:
             raise MalformedError(0, f"the schema defines {shown(full)} twice")
         self.named[full] = index
-
-    @staticmethod
-    def _full_name(document: Mapping[str, Any], namespace: str) -> str:
-        name = document.get("name")
-        if not isinstance(name, str) or not name:
-            raise MalformedError(0, "a named type without a name")
-        if "." in name:
-            return name
-        own = document.get("namespace", namespace)
-        return f"{own}.{name}" if isinstance(own, str) and own else name
+        return full

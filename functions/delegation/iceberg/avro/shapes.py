@@ -261,33 +261,7 @@ def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
         "    break",
         f"   {''.join(f'g{number}, ' for number in order)} = m.groups()",
     ]
-    for number in order:
-        want, group = wanted[number], f"g{number}"
-        value = f"   v{number} = "
-        if want.text:
-            text = f"{group}[2 if {group}[0] > 127 else 1:].decode()"
-            lines.append(value + (text if want.required else f"None if {group} is None else {text}"))
-            continue
-        if not want.required:
-            lines += [f"   if {group} is None:", f"    v{number} = {want.default!r}", "   else:"]
-            value = " " + value
-        indent = value[: value.index("v")]
-        if want.most is not None:
-            lines.append(f"{value}small{want.most}[{group}]")
-            continue
-        lines += [
-            f"{indent}if len({group}) == 4:",
-            f"{indent} a, b, c, d = {group}",
-            f"{indent} n = a & 127 | (b & 127) << 7 | (c & 127) << 14 | d << 21",
-            f"{indent}elif len({group}) == 3:",
-            f"{indent} a, b, c = {group}",
-            f"{indent} n = a & 127 | (b & 127) << 7 | c << 14",
-            f"{indent}else:",
-            f"{indent} n = whole({group})",
-            f"{indent}if n & 1:",
-            f"{indent} break",
-            f"{value}n >> 1",
-        ]
+    lines += [f"   {line}" for number in order for line in _assigned(number, wanted[number])]
     row = "".join(f"v{number}, " if number in order else f"{want.default!r}, " for number, want in enumerate(wanted))
     lines += [
         f"   append(({row}))",
@@ -303,6 +277,33 @@ def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
     exec(compile("\n".join(lines) + "\n", "<avro shapes>", "exec"), scope)  # noqa: S102 (fixed fragments and integers only)
     fast: Fast = scope["fast"]
     return fast
+
+
+def _assigned(number: int, want: Wanted) -> list[str]:
+    """The lines that give a wanted field the value of its group."""
+    group, target = f"g{number}", f"v{number}"
+    if want.text:
+        text = f"{group}[2 if {group}[0] > 127 else 1:].decode()"
+        return [f"{target} = {text if want.required else f'None if {group} is None else {text}'}"]
+    if want.most is not None:
+        lines = [f"{target} = small{want.most}[{group}]"]
+    else:
+        lines = [
+            f"if len({group}) == 4:",
+            f" a, b, c, d = {group}",
+            " n = a & 127 | (b & 127) << 7 | (c & 127) << 14 | d << 21",
+            f"elif len({group}) == 3:",
+            f" a, b, c = {group}",
+            " n = a & 127 | (b & 127) << 7 | c << 14",
+            "else:",
+            f" n = whole({group})",
+            "if n & 1:",
+            " break",
+            f"{target} = n >> 1",
+        ]
+    if want.required:
+        return lines
+    return [f"if {group} is None:", f" {target} = {want.default!r}", "else:", *(f" {line}" for line in lines)]
 
 
 def _whole(raw: bytes) -> int:

@@ -22,8 +22,7 @@ from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
-from delegation.storage.file_plans import FilePlanStore
-from delegation.storage.file_system import FileObjectStore
+from delegation.storage.file_system import FileObjectStore, FilePlanStore
 from delegation.storage.locations import LOCAL, canonical, parse
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import Deleter
-from delegation.storage.lots import THROTTLED, Outcome, sample
+from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.chunks import Chunk, Phase, read_chunk
 from delegation.worksets.index import SAMPLE, PlanIndex
 from delegation.worksets.limits import PlanGuard
@@ -68,17 +68,18 @@ def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
 def _booked(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
     if outcome.delete_markers:
         marks.mark_versioned()
-    if outcome.failures:
-        marks.keep_failures(chunk, ((failure.path, failure.code) for failure in outcome.failures))
+    refused = [(failure.path, failure.code) for failure in outcome.failures]
+    if refused:
+        marks.keep_failures(chunk, refused)
     else:
         marks.mark_done(chunk)
     return Tally(
         files=outcome.files,
         bytes=outcome.bytes,
-        failed=len(outcome.failures),
+        failed=len(refused),
         permanent=sum(not failure.passing for failure in outcome.failures),
-        throttled=sum(failure.code in THROTTLED for failure in outcome.failures),
-        sample=sample(outcome.failures, SAMPLE),
+        throttled=sum(code in THROTTLED for _, code in refused),
+        sample=tuple(refused[:SAMPLE]),
         delete_markers=outcome.delete_markers,
     )
 

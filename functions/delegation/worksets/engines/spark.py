@@ -50,37 +50,39 @@ class SparkJobs:
         policy: DeletePolicy,
     ) -> None:
         """Delete the chunks of `work` with the executors; `report` the outcome of each."""
+        deleting = self._deleting(work, attempt, identifier, policy)
+        reported: set[tuple[str, str]] = set()
+
+        def poll() -> int:
+            done = {plan_id: Marks(plans, plan_id).done() for plan_id in deleting.plans}
+            for one in work:
+                name = (one.index.plan_id, one.chunk.name)
+                if one.chunk.name in done[one.index.plan_id] and name not in reported:
+                    reported.add(name)
+                    report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
+            return len(reported)
+
+        for result in self.run(attempt, self.numbered(len(deleting.shares)).mapInArrow(deleting, RESULTS), poll):
+            if (result["plan_id"], result["chunk"]) not in reported:
+                tally = result["tally"]
+                report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
+
+    def _deleting(
+        self, work: Sequence[Work], attempt: Attempt, identifier: TableIdentifier, policy: DeletePolicy
+    ) -> DeleteChunks:
         # Each executor process begins with its share of the rate and then finds its own.
         start = max(policy.rate.start / self.parallelism, policy.rate.floor)
-        share = replace(policy, rate=replace(policy.rate, start=start))
         indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
-        chunks = [(one.index.plan_id, one.chunk.model_dump_json()) for one in work]
-        shares = self.shares(chunks)
-        deleting = DeleteChunks(
+        shares = self.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
+        return DeleteChunks(
             resources=self.resources,
             identifier=identifier,
-            policy=share,
+            policy=replace(policy, rate=replace(policy.rate, start=start)),
             plans={plan_id: index.model_dump_json() for plan_id, index in indexes.items()},
             shares=tuple(pack(share) for share in shares),
             task_id=attempt.task_id,
             attempt=attempt.attempt,
         )
-        reported: set[tuple[str, str]] = set()
-
-        def poll() -> int:
-            for plan_id in indexes:
-                done = Marks(plans, plan_id).done()
-                for one in work:
-                    name = (one.index.plan_id, one.chunk.name)
-                    if name[0] == plan_id and name[1] in done and name not in reported:
-                        reported.add(name)
-                        report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
-            return len(reported)
-
-        for result in self.run(attempt, self.numbered(len(shares)).mapInArrow(deleting, RESULTS), poll):
-            if (result["plan_id"], result["chunk"]) not in reported:
-                tally = result["tally"]
-                report(replace(Tally(**tally), sample=tuple((path, code) for path, code in tally["sample"])))
 
     def numbered(self, count: int) -> DataFrame:
         """The numbers from 0 on, one to a task: what to do travels with the function, so no data has to."""

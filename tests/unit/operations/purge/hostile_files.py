@@ -10,9 +10,8 @@ import pytest
 import zstandard
 
 from delegation.iceberg.avro import container as avro_container
-from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.errors import CorruptManifestError
-from tests.unit.iceberg.manifest_files import CODECS, entry, entry_schema, text, written, zigzag
+from tests.unit.iceberg.manifest_files import CODECS, entry, entry_schema, read_manifest, text, written, zigzag
 
 PATH = "s3://bucket/db/t/metadata/m0.avro"
 LIMIT = 1 << 20
@@ -30,7 +29,7 @@ def outcome(read: Callable[..., Iterator[Any]], data: bytes) -> Outcome:
     return ended
 
 
-def corrupt(data: bytes, reason: str, read: Callable[..., Iterator[Any]] = avro.read_manifest) -> CorruptManifestError:
+def corrupt(data: bytes, reason: str, read: Callable[..., Iterator[Any]] = read_manifest) -> CorruptManifestError:
     with pytest.raises(CorruptManifestError, match=reason) as caught:
         list(read(data, PATH, max_block_bytes=LIMIT))
     assert caught.value.path == PATH

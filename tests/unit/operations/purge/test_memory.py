@@ -15,7 +15,7 @@ from delegation.operations.purge.direct import MetadataFile
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.base import BatchResult, ObjectNotFound
 from delegation.storage.deleter import DeletePolicy
-from delegation.storage.file_plans import FilePlanStore
+from delegation.storage.file_system import FilePlanStore
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.rate import RatePolicy
 from delegation.worksets import sorting
