@@ -1,8 +1,4 @@
-"""What can be wrong with the files that say what a table reaches.
-
-None is retryable: the object store would answer with the same bytes again. Nothing was deleted when they are raised
-during planning (DESIGN §5).
-"""
+"""Errors in a table's metadata files. None is retryable: the object store would return the same bytes again."""
 
 from typing import ClassVar
 
@@ -10,16 +6,16 @@ from delegation.errors import DelegationError, GuardRefused, printable
 
 
 class IcebergError(DelegationError):
-    """Files of a table cannot be read as the Iceberg specification says."""
+    """A metadata file of a table does not follow the Iceberg Table Spec."""
 
     code: ClassVar[str] = "ICEBERG_ERROR"
 
 
 class CorruptManifestError(IcebergError):
-    """A manifest or manifest list that no reader could decode without guessing.
+    """A manifest or manifest list cannot be decoded.
 
-    `offset` is in bytes from the start of the file; for a compressed block it is where the block's data begins, and
-    `reason` says how far into the decompressed block the decoder came.
+    `offset` is in bytes from the start of the file; in a compressed block it is the start of the block's data, and
+    `reason` has the position in the decompressed block.
     """
 
     code: ClassVar[str] = "CORRUPT_MANIFEST"
@@ -32,16 +28,16 @@ class CorruptManifestError(IcebergError):
 
 
 class ManifestMismatchError(IcebergError):
-    """A manifest whose size or number of entries differs from what its manifest list says."""
+    """A manifest differs in size or number of entries from its manifest list."""
 
     code: ClassVar[str] = "MANIFEST_MISMATCH"
 
     def __init__(self, path: str, what: str, expected: int, actual: int) -> None:
-        super().__init__(f"{printable(path)} has {actual} {what}, its manifest list says {expected}")
+        super().__init__(f"{printable(path)} has {actual} {what}, but its manifest list records {expected}")
 
 
 class MalformedError(Exception):
-    """Bytes that break a rule of Avro, at a position of the buffer being decoded; never leaves the readers."""
+    """Invalid Avro at a position of the buffer being decoded; the readers convert it to CorruptManifestError."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -50,28 +46,28 @@ class MalformedError(Exception):
 
 
 class UnsupportedFormat(GuardRefused):
-    """An Iceberg format version that is not known to be read completely."""
+    """The table has an Iceberg format version that this release does not support."""
 
     code = "UNSUPPORTED_FORMAT_VERSION"
 
 
 class CorruptMetadata(IcebergError):
-    """Table metadata that does not follow the Iceberg specification; nothing was deleted."""
+    """Table metadata does not follow the Iceberg Table Spec, Table Metadata."""
 
     code = "CORRUPT_METADATA"
 
     def __init__(self, path: str, field: str, reason: str) -> None:
-        super().__init__(f"{printable(path)}: {field}: {reason}")
+        super().__init__(f"{printable(path)} has an invalid {field}: {reason}")
         self.path = path
         self.field = field
         self.reason = reason
 
 
 class ManifestMissing(IcebergError):
-    """A manifest or manifest list is not there, so what it named cannot be known; nothing was deleted."""
+    """A manifest or manifest list is missing, so the files it named are unknown."""
 
     code = "MANIFEST_MISSING"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{printable(path)} is missing, and no earlier purge of this table accounts for it")
+        super().__init__(f"{printable(path)} is missing, and no earlier purge of this table deleted it")
         self.path = path

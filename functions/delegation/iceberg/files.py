@@ -1,16 +1,16 @@
-"""The files of a table: what each is to the table, and how lists of them are written."""
+"""The types of a table's files, and the records that list them."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
-# A record by position, as plain tuples, which sort several times as fast as named ones.
+# A TableFile as a plain tuple, which sorts several times as fast.
 Row = tuple[str, int, int]
 
 
 class TableFile(NamedTuple):
-    """A path to delete: canonical URI, rank of its type (the lowest wins when a path has several) and size in bytes.
+    """A file to delete: canonical URI, rank of its type (the lowest if it has several) and size in bytes.
 
-    Sorts by path first, by code point, which is also the byte order of UTF-8 and so Spark's.
+    Sorts by path in code point order, which is the byte order of UTF-8 and Spark's.
     """
 
     path: str
@@ -19,7 +19,7 @@ class TableFile(NamedTuple):
 
 
 class FileType(StrEnum):
-    """What a file is to the table. The order is the rank: a path with several types goes with the one deleted last."""
+    """The type of a table's file. The order is the rank: a path with several types has the one deleted last."""
 
     ROOT = "metadata"
     FORMER_METADATA = "former-metadata"

@@ -1,7 +1,6 @@
-"""Table metadata, as far as a purge needs it (Iceberg table specification, "Table Metadata Fields", versions 1 to 3).
+"""Table metadata as a purge needs it (Iceberg Table Spec, Table Metadata Fields, versions 1 to 3).
 
-Only what names a file or a location is read, strictly: a purge must not guess. Everything else is passed over, so
-that a newer writer's extra fields do no harm.
+Fields that name a file or a location are checked strictly; all others are ignored, whatever a newer writer adds.
 """
 
 import json
@@ -14,10 +13,10 @@ from typing import Any
 from delegation.iceberg.errors import CorruptMetadata, UnsupportedFormat
 
 FORMAT_VERSIONS = frozenset({1, 2, 3})
-# A metadata file of this size would hold millions of snapshots; beyond it the bytes are hostile, not a table.
+# Enough for millions of snapshots; a larger file is refused as hostile.
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 
-# Where a table may be told to write (Iceberg TableProperties; the last two are the names before 0.14).
+# Where a table writes (Iceberg documentation, Configuration; the last two are the names before version 0.14).
 WRITE_LOCATIONS = (
     "write.data.path",
     "write.metadata.path",
@@ -29,7 +28,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One snapshot: its manifest list, or (version 1 only) its manifests named inline."""
+    """A snapshot: its manifest list, or in version 1 its manifests listed inline."""
 
     snapshot_id: int
     manifest_list: str | None
@@ -38,7 +37,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SizedFile:
-    """A file named by metadata with its length in bytes, 0 when metadata does not tell."""
+    """A file named in the metadata with its size in bytes, 0 if the metadata does not record it."""
 
     path: str
     size: int
@@ -46,7 +45,7 @@ class SizedFile:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMetadata:
-    """What a metadata.json names: files, former metadata files, and the locations the table writes to."""
+    """What a metadata.json names: files, former metadata files, and the table's locations."""
 
     path: str
     table_uuid: str
@@ -61,27 +60,27 @@ class ParsedMetadata:
 
     @property
     def gc_enabled(self) -> bool:
-        """`gc.enabled`, true unless the table says otherwise (Iceberg TableProperties)."""
+        """The property `gc.enabled`, true by default (Iceberg documentation, Configuration)."""
         return self.properties.get("gc.enabled", "true").strip().lower() != "false"
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's location and every path it is told to write to."""
+        """The table's location and every path that its properties name for writing."""
         return _locations(self.location, self.properties)
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
-    """Read parsed metadata of the table's current state; raises CorruptMetadata or UnsupportedFormat.
+    """Read the parsed current metadata; raise CorruptMetadata or UnsupportedFormat.
 
-    `experimental` lets format versions beyond 3 pass.
+    `experimental` accepts format versions beyond 3.
     """
     fields = _Fields(path, metadata)
     version = fields.integer("format-version")
     if version not in FORMAT_VERSIONS and not (experimental and version > max(FORMAT_VERSIONS)):
-        raise UnsupportedFormat(f"format version {version} is not known to be read completely")
+        raise UnsupportedFormat(f"Iceberg format version {version} is not supported; versions 1 to 3 are")
     table_uuid = fields.text("table-uuid").lower()
     if not _UUID.fullmatch(table_uuid):
-        raise CorruptMetadata(path, "table-uuid", "not a UUID")
+        raise CorruptMetadata(path, "table-uuid", "it is not a UUID")
     return ParsedMetadata(
         path=path,
         table_uuid=table_uuid,
@@ -98,7 +97,7 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
 
 @dataclass(frozen=True, slots=True)
 class FormerMetadata:
-    """What a superseded metadata file still tells: whose it was, where the table was, what came before."""
+    """What a former metadata file names: its table, the table's locations, and the metadata files before it."""
 
     table_uuid: str | None
     locations: tuple[str, ...]
@@ -106,10 +105,7 @@ class FormerMetadata:
 
 
 def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
-    """Read a superseded metadata file, gzip or plain; raises CorruptMetadata.
-
-    Version 1 wrote files without table-uuid, so it may be None here.
-    """
+    """Read a former metadata file, gzip or plain; raise CorruptMetadata. In version 1 it may have no table-uuid."""
     fields = _Fields(path, decode_metadata(path, data))
     table_uuid = fields.source.get("table-uuid")
     return FormerMetadata(
@@ -124,18 +120,18 @@ def _locations(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def decode_metadata(path: str, data: bytes) -> Mapping[str, Any]:
-    """The JSON object in a metadata file; gzip is known by its first bytes, whatever the file is called.
+    """Return the JSON object in a metadata file, gzip (detected by its first bytes) or plain.
 
-    Raises CorruptMetadata, also for a file that would inflate beyond MAX_METADATA_BYTES.
+    Raises CorruptMetadata, also for a file of more than MAX_METADATA_BYTES when decompressed.
     """
     if data[:2] == b"\x1f\x8b":
         data = _inflate(path, data)
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CorruptMetadata(path, "file", "not JSON") from error
+        raise CorruptMetadata(path, "file", "it is not JSON") from error
     if not isinstance(parsed, dict):
-        raise CorruptMetadata(path, "file", "not a JSON object")
+        raise CorruptMetadata(path, "file", "it is not a JSON object")
     return parsed
 
 
@@ -144,9 +140,9 @@ def _inflate(path: str, data: bytes) -> bytes:
     try:
         plain = inflater.decompress(data, MAX_METADATA_BYTES)
     except zlib.error as error:
-        raise CorruptMetadata(path, "file", "broken gzip") from error
+        raise CorruptMetadata(path, "file", "its gzip stream is corrupt") from error
     if not inflater.eof:
-        reason = "inflates beyond any sensible size" if inflater.unconsumed_tail else "gzip ends too early"
+        reason = "it is too large when decompressed" if inflater.unconsumed_tail else "its gzip stream is cut off"
         raise CorruptMetadata(path, "file", reason)
     return plain
 
@@ -157,20 +153,20 @@ def _snapshot(fields: "_Fields") -> Snapshot:
         return Snapshot(snapshot_id, fields.text("manifest-list"))
     manifests = fields.source.get("manifests")
     if not isinstance(manifests, list) or not all(isinstance(one, str) and one for one in manifests):
-        raise CorruptMetadata(fields.path, f"snapshot {snapshot_id}", "neither manifest-list nor manifests")
+        raise CorruptMetadata(fields.path, f"snapshot {snapshot_id}", "it has neither manifest-list nor manifests")
     return Snapshot(snapshot_id, None, tuple(manifests))
 
 
 def _sized(fields: "_Fields") -> SizedFile:
     size = fields.source.get("file-size-in-bytes", 0)
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise CorruptMetadata(fields.path, "file-size-in-bytes", "not a length")
+        raise CorruptMetadata(fields.path, "file-size-in-bytes", "it is not a length")
     return SizedFile(fields.text("statistics-path"), size)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Typed access to a JSON object that names the file and the field when it is not what it must be."""
+    """Typed access to a JSON object; errors name the file and the field."""
 
     path: str
     source: Mapping[str, Any]
@@ -178,13 +174,13 @@ class _Fields:
     def text(self, name: str) -> str:
         value = self.source.get(name)
         if not isinstance(value, str) or not value:
-            raise CorruptMetadata(self.path, name, "missing or not a string")
+            raise CorruptMetadata(self.path, name, "it is missing or not a string")
         return value
 
     def integer(self, name: str) -> int:
         value = self.source.get(name)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise CorruptMetadata(self.path, name, "missing or not an integer")
+            raise CorruptMetadata(self.path, name, "it is missing or not an integer")
         return value
 
     def properties(self) -> Mapping[str, str]:
@@ -192,7 +188,7 @@ class _Fields:
         if value is None:
             return {}
         if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            raise CorruptMetadata(self.path, "properties", "not a map of strings")
+            raise CorruptMetadata(self.path, "properties", "it is not a map of strings")
         return value
 
     def objects(self, name: str) -> "list[_Fields]":
@@ -200,5 +196,5 @@ class _Fields:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise CorruptMetadata(self.path, name, "not a list of objects")
+            raise CorruptMetadata(self.path, name, "it is not a list of objects")
         return [_Fields(self.path, one) for one in value]

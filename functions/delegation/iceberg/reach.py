@@ -1,9 +1,8 @@
-"""What a table reaches, from its metadata and nothing else (DESIGN §5): no listing, no guess.
+"""The files that a table reaches according to its metadata, without listing (docs/architecture.md, Purging).
 
-metadata.json → every snapshot's manifest list → manifests → the files of ALL entries, DELETED ones included, for
-after an expiry that only touched metadata nothing else names those. Beside them statistics, partition statistics and
-the superseded metadata files of the metadata log, which are read for what came before them and for former locations;
-their snapshots are not followed.
+They are found through every snapshot's manifest list, its manifests and ALL their entries: an entry with status
+DELETED may be the last to name a file after an expiry that kept the files. Statistics, partition statistics and former
+metadata files belong to them too; the latter are read for older ones and for former locations, not for snapshots.
 """
 
 from collections import deque
@@ -18,14 +17,14 @@ from delegation.iceberg.metadata import MAX_METADATA_BYTES, ParsedMetadata, pars
 from delegation.storage.base import ObjectNotFound, ObjectStore
 from delegation.storage.locations import canonical, canonical_all, parse
 
-# By the `content` of a data file (Iceberg specification, field 134).
+# By the field `content` (134) of a data file (Iceberg Table Spec, Manifests).
 _CONTENT_RANK = (RANK[FileType.DATA], RANK[FileType.POSITION_DELETES], RANK[FileType.EQUALITY_DELETES])
 
-_SMALL = 16 * 1024 * 1024
+_MIN_LIMIT = 16 * 1024 * 1024
 
 
 class Fetcher:
-    """Reads objects a few ahead of whoever uses them; at most `threads` of them are in memory."""
+    """Reads objects ahead of their use; at most `threads` of them are in memory."""
 
     def __init__(self, store: ObjectStore, *, threads: int, checkpoint: Callable[[], None]) -> None:
         self._store = store
@@ -33,9 +32,9 @@ class Fetcher:
         self._checkpoint = checkpoint
 
     def fetch(self, paths: Iterable[tuple[str, int]]) -> Iterator[tuple[str, bytes | None]]:
-        """Paths with the most bytes each may have → (path, content) in the same order, None where there is none.
+        """Read (path, limit in bytes) pairs; yield (path, content) in their order, with None for a missing object.
 
-        Raises what the store raises, and what `checkpoint` raises before each read.
+        Raises the store's errors and those of `checkpoint`, which is called before each read.
         """
         with ThreadPoolExecutor(self._threads, thread_name_prefix="read") as pool:
             ahead: deque[Future[tuple[str, bytes | None]]] = deque()
@@ -60,7 +59,7 @@ class Fetcher:
 
 @dataclass(slots=True)
 class History:
-    """What the metadata log led to: the superseded files, those of another table among them, former locations."""
+    """The former metadata files, those of them that are of another table (`foreign`), and former locations."""
 
     files: list[TableFile] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
@@ -68,10 +67,10 @@ class History:
 
 
 def read_history(metadata: ParsedMetadata, fetcher: Fetcher, covers: Callable[[str], bool]) -> History:
-    """Follow the metadata log as far back as it leads; each file is read once, so cycles end.
+    """Follow the metadata log back to its oldest file; each file is read once, so cycles end. Raises CorruptMetadata.
 
-    Missing files are expected, uncovered ones are not read. A file of another table (by its uuid) is noted as foreign
-    and gives no location: it must not widen what may be deleted. Raises CorruptMetadata.
+    Files may be missing, and files that the credentials do not cover are not read. The locations of a file with
+    another table's uuid are ignored: they must not extend what may be deleted.
     """
     history = History()
     rank = RANK[FileType.FORMER_METADATA]
@@ -106,7 +105,7 @@ def _unseen(paths: Iterable[str], seen: set[str]) -> list[str]:
 
 
 def named_by_metadata(metadata: ParsedMetadata) -> Iterator[TableFile]:
-    """The current metadata.json, statistics and partition statistics."""
+    """Yield the current metadata.json, statistics and partition statistics."""
     yield TableFile(canonical(metadata.path), RANK[FileType.ROOT], 0)
     for one in metadata.statistics:
         yield TableFile(canonical(one.path), RANK[FileType.STATISTICS], one.size)
@@ -116,7 +115,7 @@ def named_by_metadata(metadata: ParsedMetadata) -> Iterator[TableFile]:
 
 @dataclass(slots=True)
 class Manifests:
-    """The distinct manifests of all snapshots, and the manifest lists that name them."""
+    """The distinct manifests of all snapshots, by path, and the manifest lists that name them."""
 
     lists: list[TableFile] = field(default_factory=list)
     manifests: dict[str, ManifestFile] = field(default_factory=dict)
@@ -131,10 +130,10 @@ def read_manifest_lists(
     missing: Callable[[str], None],
     enough: Callable[["Manifests"], bool] = lambda _found: False,
 ) -> Manifests:
-    """Every snapshot's manifests. `readable` is asked before a list is read (False: passed over, but reached).
+    """Read the manifest lists of all snapshots. Raises CorruptManifestError.
 
-    `missing` is told of a list that is not there, and may raise; `enough` may end the reading after any list. Raises
-    CorruptManifestError.
+    Lists that are not `readable` are returned without being read. `missing` is called for each missing list and may
+    raise; `enough` may end the reading after any list.
     """
     found = Manifests()
     rank = RANK[FileType.MANIFEST_LIST]
@@ -162,15 +161,13 @@ def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile) -> None:
     if known is None or known.manifest_length is None:
         manifests[path] = manifest
     elif manifest.manifest_length not in (None, known.manifest_length):
-        raise CorruptManifestError(path, 0, "two manifest lists give it different lengths")
+        raise CorruptManifestError(path, 0, "two manifest lists record different lengths for it")
 
 
 def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row]]:
-    """The files of all entries of a manifest, which must have the size and number of entries its list says.
+    """Yield the files of all entries of a manifest in batches, in order, and compare it with its manifest list.
 
-    In lists of some, in the order of the entries.
-
-    Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath and UnsupportedLocation, the second only at the
+    Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath or UnsupportedLocation, the second only at the
     end: nothing may be deleted before the last entry of the last manifest is read.
     """
     counted = 0
@@ -191,7 +188,7 @@ def all_entries(
     wanted: Iterable[tuple[str, int]],
     missing: Callable[[str], None],
 ) -> Iterator[Row]:
-    """The files of all entries of the wanted manifests, in any order and with duplicates."""
+    """Yield the files of all entries of the wanted manifests, unsorted and with duplicates."""
     for path, data in fetcher.fetch(wanted):
         if data is None:
             missing(path)
@@ -205,5 +202,5 @@ def manifest_record(path: str, manifest: ManifestFile) -> TableFile:
 
 
 def read_limit(manifest: ManifestFile, limit: int) -> int:
-    """The most bytes worth reading of a manifest; a few more than its list says are read, to be found a mismatch."""
-    return limit if manifest.manifest_length is None else min(limit, max(manifest.manifest_length, _SMALL))
+    """Return the most bytes to read of a manifest; a small one may exceed its listed length, to be found a mismatch."""
+    return limit if manifest.manifest_length is None else min(limit, max(manifest.manifest_length, _MIN_LIMIT))

@@ -1,7 +1,6 @@
-"""The object store as a purge needs it: read one object, delete many, and store what is the service's own.
+"""Interfaces to storage: `ObjectStore` for a table's files, `PlanStore` for the service's own objects.
 
-Two seams, for two identities that are never mixed: `ObjectStore` reaches the table's files with vended credentials,
-`PlanStore` the service's own bucket with the service's role. Implementations: `s3`, `memory`, `file_system`.
+The first uses vended credentials, the second the service's role. Implementations: `s3`, `file_system`, `memory`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,31 +12,31 @@ from delegation.storage.locations import ObjectLocation
 
 
 class ObjectStoreError(DelegationError):
-    """The object store did not do what it was asked."""
+    """An object store did not do what was requested."""
 
     code: ClassVar[str] = "STORAGE_ERROR"
 
 
 class ObjectNotFound(ObjectStoreError):
-    """There is no such object (or bucket)."""
+    """The object or its bucket does not exist."""
 
     code = "OBJECT_NOT_FOUND"
 
 
 class FileTooLarge(ObjectStoreError):
-    """The object is larger than the limit given."""
+    """The object is larger than the caller's limit."""
 
     code = "OBJECT_TOO_LARGE"
 
 
 class ObjectStoreDenied(ObjectStoreError):
-    """The credentials in use do not allow it."""
+    """The credentials do not allow the call."""
 
     code = "STORAGE_ACCESS_DENIED"
 
 
 class ObjectStoreUnavailable(ObjectStoreError):
-    """Not reached, throttled, or a server error; the same call may succeed later."""
+    """The store was not reached, throttled the call or failed; the same call may succeed later."""
 
     code = "STORAGE_UNAVAILABLE"
     retryable = True
@@ -45,7 +44,7 @@ class ObjectStoreUnavailable(ObjectStoreError):
 
 @dataclass(frozen=True, slots=True)
 class KeyFailure:
-    """A key that was not deleted and the store's code for it (S3 error codes, or NoAnswer for silence)."""
+    """A key that was not deleted, and the store's error code for it (`NoAnswer` if there was none)."""
 
     key: str
     code: str
@@ -53,9 +52,9 @@ class KeyFailure:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What the store said about each key of a batch: every key is in exactly one of the two.
+    """The result of deleting a batch of keys: each key is either in `deleted` or in `failed`.
 
-    `delete_markers` is true when a delete only added a delete marker: the bucket is versioned and nothing was freed.
+    `delete_markers` is true if a delete only wrote a delete marker, as in a versioned bucket; no space was freed.
     """
 
     deleted: tuple[str, ...]
@@ -74,43 +73,42 @@ class Deletable(Protocol):
 
 
 class ObjectStore(Protocol):
-    """A table's files; safe to call from several threads."""
+    """A table's files. Thread-safe."""
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        """The whole object, at most `limit` bytes; raises ObjectNotFound, FileTooLarge and the other store errors."""
+        """Return the whole object; raise FileTooLarge beyond `limit` bytes, ObjectNotFound or another store error."""
         ...
 
     def exists(self, location: ObjectLocation) -> bool: ...
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        """Delete up to 1,000 keys of one bucket in one go, once: retrying is the caller's business.
+        """Send one delete for up to 1,000 keys of one bucket; the caller retries.
 
-        An absent key counts as deleted. Raises nothing that concerns keys: a call that failed as a whole is a failure
-        of each of its keys.
+        An absent key counts as deleted. A call that fails as a whole is returned as a failure of each of its keys.
         """
         ...
 
     def probe_delete(self, prefix: str) -> str | None:
-        """Delete a random key below a canonical prefix that never existed; None if allowed, else the store's code.
+        """Test whether keys below a canonical prefix may be deleted: return None, or the store's error code.
 
-        Leaves nothing behind, no delete marker either. Raises ObjectStoreUnavailable when the store gave no verdict.
+        Leaves nothing behind, not even a delete marker. Raises ObjectStoreUnavailable if the store did not decide.
         """
         ...
 
     def versioned(self, bucket: str) -> bool | None:
-        """Whether the bucket keeps versions; None when the credentials may not ask."""
+        """Return whether the bucket keeps versions; None if the credentials do not allow the question."""
         ...
 
 
 class PlanStore(Protocol):
-    """The service's own bucket: plans, marks, receipts. Keys are relative; safe to call from several threads."""
+    """The service's own bucket: plans, marks, receipts. Keys are relative. Thread-safe."""
 
     def put(self, key: str, data: bytes) -> None: ...
 
     def get(self, key: str) -> bytes:
-        """Raises ObjectNotFound and the other store errors."""
+        """Return an object; raise ObjectNotFound or another store error."""
         ...
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Every key that starts with the prefix, in order."""
+        """Yield every key that starts with the prefix, in order."""
         ...

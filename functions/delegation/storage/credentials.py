@@ -1,4 +1,4 @@
-"""How an object store is reached: keys, endpoint, region. Secrets never show in a repr."""
+"""Credentials and connection settings of an object store. Secrets never appear in a repr."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from delegation.errors import DelegationError
 
 
 class CredentialsUnavailable(DelegationError):
-    """There is no credential for an object; whoever hands them out derives its own errors from this."""
+    """No valid credential covers an object; the vendors of credentials derive their errors from this."""
 
     code: ClassVar[str] = "CREDENTIALS_UNAVAILABLE"
 
 
 @dataclass(frozen=True)
 class S3Credential:
-    """One set of S3 keys, good for URIs below `prefix` ("" for any); `expires_at` is aware UTC, None when not told."""
+    """S3 keys for URIs below `prefix` ("" for any); `expires_at` is aware UTC, None if unknown."""
 
     prefix: str
     access_key_id: str = field(repr=False)
@@ -27,7 +27,7 @@ class S3Credential:
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How an S3 client has to be built for a table; None or False leaves the client's own default."""
+    """Settings of the S3 client for a table; None or False keeps the client's default."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -35,7 +35,7 @@ class S3Settings:
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> "S3Settings":
-        """Read `s3.endpoint`, `s3.path-style-access` and `client.region` (Iceberg's S3FileIO properties)."""
+        """Read `s3.endpoint`, `s3.path-style-access` and `client.region` (Iceberg documentation, AWS)."""
         return cls(
             endpoint=config.get("s3.endpoint") or None,
             region=config.get("client.region") or config.get("s3.region") or None,
@@ -44,7 +44,7 @@ class S3Settings:
 
 
 class Vended(Protocol):
-    """What was handed out for a table: every credential, and where its store is."""
+    """The credentials vended for a table, and the settings of its store."""
 
     @property
     def credentials(self) -> tuple[S3Credential, ...]: ...
@@ -54,16 +54,16 @@ class Vended(Protocol):
 
 
 class Credentials(Protocol):
-    """Credentials for a table's files, renewed before they expire. Every method raises CredentialsUnavailable."""
+    """Credentials for a table's files, renewed before they expire. Every method may raise CredentialsUnavailable."""
 
     def for_uri(self, uri: str) -> S3Credential:
-        """A credential for `uri` that has not expired."""
+        """Return a credential for `uri` that has not expired."""
         ...
 
     def replace(self, uri: str, refused: S3Credential) -> S3Credential:
-        """A credential for `uri` after the store refused `refused` as expired."""
+        """Return a new credential for `uri` after the store refused `refused` as expired."""
         ...
 
     def table(self) -> Vended:
-        """What was handed out last."""
+        """Return what was vended last."""
         ...

@@ -1,11 +1,8 @@
-"""Deleting the keys of chunks: batches, threads, an adaptive rate, and an account of every single key.
+"""Delete the keys of chunks in batches, with threads and an adaptive rate, and record the outcome of every key.
 
-A key is deleted when the store said so for that key, and not before; an absent one is deleted (S3 `DeleteObjects`).
-What the store refuses is retried when the reason can pass, and is kept for the account when it cannot.
-
-The calling thread decides when the next batch goes, the pool's threads only send: nothing waits for its turn where it
-could not be called back, so being told to stop takes no longer than the batches under way. Nor does a chunk wait for
-the last answer about the one before it.
+A key counts as deleted only when the store confirmed it (Amazon S3 API Reference, DeleteObjects). Keys refused for a
+transient reason are retried, others are reported. The calling thread schedules the batches and the pool's threads only
+send them, so a request to stop takes effect as soon as the batches already sent are answered.
 """
 
 import time
@@ -24,10 +21,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DeletePolicy:
-    """At most `batch` keys a call (up to 1,000), `threads` calls at a time, tries per key, seconds between tries.
+    """Limits of batch size (1 to 1,000 keys), concurrent calls and tries per key; pauses in seconds.
 
-    A low rate makes batches smaller. `checkpoint_seconds` is the longest time between two checkpoints. After `patience`
-    seconds in which the store only throttled, failed or did not answer, the rest is left to a later attempt.
+    A low rate makes batches smaller. At most `checkpoint_seconds` pass between two checkpoints. After `patience`
+    seconds in which the store only throttled, failed or did not answer, the remaining keys are reported as failed.
     """
 
     batch: int = 1_000
@@ -42,16 +39,13 @@ class DeletePolicy:
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= 1_000:
-            raise ValueError("a batch holds 1 to 1,000 keys (S3 DeleteObjects)")
+            raise ValueError("batch must be 1 to 1,000 keys, the limit of S3 DeleteObjects")
         if self.threads < 1 or self.tries < 1 or self.throttled_tries < 1:
-            raise ValueError("threads and tries are at least 1")
+            raise ValueError("threads, tries and throttled_tries must be at least 1")
 
 
 class Deleter:
-    """One per process, for any number of chunks; as a context manager it ends its threads.
-
-    `now` is a monotonic clock and `sleep` waits, both in seconds.
-    """
+    """Deletes any number of chunks; one per process. Leaving its context ends its threads. Times are in seconds."""
 
     def __init__(
         self,
@@ -66,7 +60,7 @@ class Deleter:
         self._now = now
         self._sleep = sleep
         self._rate = AdaptiveRate(policy.rate, now=now())
-        self._taken_at = now()
+        self._accepted_at = now()
         self._refusal = "SlowDown"
         self._pool = ThreadPoolExecutor(policy.threads, thread_name_prefix="delete")
 
@@ -81,34 +75,34 @@ class Deleter:
         return self._rate.keys_per_second
 
     def delete(self, records: Iterable[Deletable], checkpoint: Callable[[], None]) -> Outcome:
-        """`delete_each` of a single lot."""
+        """Delete a single lot, as `delete_each` does."""
         ((_, outcome),) = self.delete_each([(None, records)], checkpoint)
         return outcome
 
     def delete_each(
         self, lots: Iterable[tuple[T, Iterable[Deletable]]], checkpoint: Callable[[], None]
     ) -> Generator[tuple[T, Outcome], None, None]:
-        """Delete canonical paths lot by lot; each is given back with its outcome once every key of it has one.
+        """Delete canonical paths lot by lot; yield each lot's name and outcome once all of its keys have one.
 
-        A lot is asked for when all of the one before it is sent, not when all of that is answered. `checkpoint` is
-        called before each batch and while waiting, and ends all by raising. Batches already sent are waited for even
-        then, so that no delete is on its way when this ends, raises or is closed.
+        The next lot starts when the one before is sent, not when it is answered. `checkpoint` is called before each
+        batch and while waiting; it stops the work by raising. No delete is in flight when this ends, raises or is
+        closed.
         """
         waiting = WaitingBatches(lots)
-        running: dict[Future[BatchResult], Batch[T]] = {}
-        self._taken_at = self._now()
+        in_flight: dict[Future[BatchResult], Batch[T]] = {}
+        self._accepted_at = self._now()
         try:
-            while waiting or running:
+            while waiting or in_flight:
                 checkpoint()
-                delay = self._until_next(waiting, running)
-                if delay is None or (delay > 0 and running):
+                delay = self._seconds_to_next(waiting, in_flight)
+                if delay is None or (delay > 0 and in_flight):
                     longest = self._policy.checkpoint_seconds
                     timeout = longest if delay is None else min(delay, longest)
-                    for future in wait(running, timeout=timeout, return_when=FIRST_COMPLETED).done:
-                        waiting.put(self._account(running.pop(future), future.result()))
-                    if self._now() - self._taken_at > self._policy.patience:
-                        # At the lowest rate the rest would take hours, only to be refused.
-                        for batch in waiting.give_up(self._policy.batch):
+                    for future in wait(in_flight, timeout=timeout, return_when=FIRST_COMPLETED).done:
+                        waiting.put(self._record(in_flight.pop(future), future.result()))
+                    if self._now() - self._accepted_at > self._policy.patience:
+                        # At the lowest rate, having the rest refused too would take hours.
+                        for batch in waiting.drain(self._policy.batch):
                             batch.failed(dict.fromkeys(batch.sizes, self._refusal))
                     yield from waiting.finished()
                     continue
@@ -119,20 +113,20 @@ class Deleter:
                 now = self._now()
                 batch = waiting.take(self._rate.batch(self._policy.batch), now)
                 self._rate.sent(len(batch.sizes), now)
-                running[self._pool.submit(self._store.delete, batch.bucket, tuple(batch.sizes))] = batch
+                in_flight[self._pool.submit(self._store.delete, batch.bucket, tuple(batch.sizes))] = batch
             yield from waiting.finished()
         finally:
-            wait(running)
+            wait(in_flight)
 
-    def _until_next(self, waiting: WaitingBatches[T], running: Sized) -> float | None:
-        """Seconds until the next batch may go; None while only an answer can bring one, or a free thread."""
-        if not waiting or len(running) >= self._policy.threads:
+    def _seconds_to_next(self, waiting: WaitingBatches[T], in_flight: Sized) -> float | None:
+        """Return the seconds until the next batch; None if it needs an answer or a free thread first."""
+        if not waiting or len(in_flight) >= self._policy.threads:
             return None
         now = self._now()
         return max(self._rate.wait(now), waiting.not_before() - now)
 
-    def _account(self, batch: Batch[T], result: BatchResult) -> Batch[T] | None:
-        """Count what the store answered for each key; returns the keys that are to be sent again."""
+    def _record(self, batch: Batch[T], result: BatchResult) -> Batch[T] | None:
+        """Record the store's answer for each key; return a batch of the keys to send again."""
         left = batch.deleted(result)
         answered = {failed.key: failed.code for failed in result.failed}
         codes = {key: answered.get(key, "NoAnswer") for key in left}
@@ -143,18 +137,18 @@ class Deleter:
         tries, most = (batch.throttled, policy.throttled_tries) if throttled else (batch.tries, policy.tries)
         again = {key: size for key, size in left.items() if tries + 1 < most and codes[key] in PASSING}
         batch.failed({key: codes[key] for key in left if key not in again})
-        return self._repeated(batch, again, throttled=throttled, now=now) if again else None
+        return self._retry(batch, again, throttled=throttled, now=now) if again else None
 
     def _adapt(self, deleted: int, codes: Mapping[str, str], *, throttled: bool, now: float) -> None:
-        """Let the rate follow an answer: how many keys were deleted, and the codes of those that were not."""
+        """Adapt the rate to an answer: how many keys were deleted, and the codes of the others."""
         refused = not deleted and all(code in TROUBLE for code in codes.values())
         self._rate.answered(deleted, now, throttled=throttled or refused)
         if refused:
             self._refusal = next(iter(codes.values()))
         else:
-            self._taken_at = now
+            self._accepted_at = now
 
-    def _repeated(self, batch: Batch[T], sizes: dict[str, int], *, throttled: bool, now: float) -> Batch[T]:
+    def _retry(self, batch: Batch[T], sizes: dict[str, int], *, throttled: bool, now: float) -> Batch[T]:
         # The rate already slows down what is throttled.
         failures = 1 if throttled else batch.tries + 1
         pause = exponential(failures, self._policy.pause, self._policy.longest_pause)

@@ -1,7 +1,6 @@
-"""Table files on this machine's file system (`file:///…`): the store seam without any object store.
+"""Table files (`file:///…`) and plans on this machine's file system, for `delegation purge` without a service.
 
-For `delegation purge` by a person; a service reaches tables through vended credentials, which are never for a disk.
-Only files are deleted, as in an object store: directories stay, even when nothing is left in them.
+Only files are deleted, as in an object store: directories remain, even empty ones.
 """
 
 import errno
@@ -21,24 +20,24 @@ from delegation.storage.base import (
 )
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split
 
-# A name that no file can have is a file that is not there.
+# A name that no file can have counts as an absent file.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class FileObjectStore:
-    """`objectstore.ObjectStore` over the file system, as the user that runs this process."""
+    """An `ObjectStore` over the file system, with the rights of the user that runs this process."""
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         path = _path(location.bucket, location.key)
         if path is None:
-            raise ObjectNotFound(f"no file {location.uri}")
+            raise ObjectNotFound(f"there is no file {location.uri}")
         try:
             with path.open("rb") as file:
                 data = file.read(limit + 1)
         except OSError as error:
             if error.errno in _ABSENT or error.errno == errno.EISDIR:
-                raise ObjectNotFound(f"no file {location.uri}") from error
+                raise ObjectNotFound(f"there is no file {location.uri}") from error
             if error.errno in _DENIED:
                 raise ObjectStoreDenied(f"{error.strerror} for {location.uri}") from error
             raise ObjectStoreUnavailable(f"{error.strerror} for {location.uri}") from error
@@ -62,13 +61,13 @@ class FileObjectStore:
         return BatchResult(tuple(deleted), tuple(failed))
 
     def probe_delete(self, prefix: str) -> str | None:
-        """Whether the nearest directory that there is may be written to: an absent file is no test of a permission."""
-        place = _path(*split(prefix.rstrip("/") + "/.delegation-probe"))
-        while place is not None and place != place.parent:
-            place = place.parent
-            # Not Path.is_dir, which raises for what lies behind a directory that may not be entered.
-            if os.path.isdir(place):  # noqa: PTH112
-                return None if os.access(place, os.W_OK | os.X_OK) else "AccessDenied"
+        """Check write access to the nearest existing directory: deleting an absent file would prove no permission."""
+        directory = _path(*split(prefix.rstrip("/") + "/.delegation-probe"))
+        while directory is not None and directory != directory.parent:
+            directory = directory.parent
+            # Not Path.is_dir, which raises for a path below a directory without search permission.
+            if os.path.isdir(directory):  # noqa: PTH112
+                return None if os.access(directory, os.W_OK | os.X_OK) else "AccessDenied"
         return None
 
     def versioned(self, bucket: str) -> bool | None:
@@ -77,7 +76,7 @@ class FileObjectStore:
 
 
 def _unlink(bucket: str, key: str) -> str | None:
-    """Delete one file; None when it is gone, else why not."""
+    """Delete one file; return None, or the error code if it still exists."""
     path = _path(bucket, key)
     if path is None:
         return None
@@ -91,9 +90,9 @@ def _unlink(bucket: str, key: str) -> str | None:
 
 
 def _path(bucket: str, key: str) -> Path | None:
-    """Where a key is; None for one that is no file's name. Raises UnsupportedLocation for what is not on this disk.
+    """Return the path of a key, None if no file can have it; raise UnsupportedLocation for a key of another store.
 
-    `a//b`, `a/./b` and `a/` are other keys than `a/b` and `a`, and on a disk nothing is stored under them.
+    `a//b`, `a/./b` and `a/` are not the keys `a/b` and `a`, and no file is stored under them.
     """
     if bucket != LOCAL:
         raise UnsupportedLocation(f"s3://{bucket}/{key}", "not in the storage of the table's metadata")
@@ -103,14 +102,14 @@ def _path(bucket: str, key: str) -> Path | None:
 
 
 class FilePlanStore:
-    """`objectstore.PlanStore` below one directory, made when first written to; a file is there whole or not at all.
+    """A `PlanStore` below one directory, with the layout of the plan bucket.
 
-    What was put outlives a power failure: without the plan nobody could finish what it has begun.
+    `put` is atomic and survives a power failure: a purge without its plan could not be resumed.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._kept: set[Path] = set()
+        self._synced: set[Path] = set()
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -122,7 +121,7 @@ class FilePlanStore:
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(path)
-            self._keep(path)
+            self._sync_directories(path)
         except OSError as error:
             raise ObjectStoreError(f"cannot write {path}: {error.strerror}") from error
 
@@ -131,7 +130,7 @@ class FilePlanStore:
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise ObjectNotFound(f"no file {path}") from error
+            raise ObjectNotFound(f"there is no file {path}") from error
         except OSError as error:
             raise ObjectStoreError(f"cannot read {path}: {error.strerror}") from error
 
@@ -143,21 +142,21 @@ class FilePlanStore:
         names = (name for name in found if not name.rpartition("/")[2].startswith(".writing-"))
         return iter(sorted(name for name in names if name.startswith(prefix)))
 
-    def _keep(self, path: Path) -> None:
-        """Have the file's entry written, and those of the directories that lead to it, each of these once."""
-        led: list[Path] = []
+    def _sync_directories(self, path: Path) -> None:
+        """Flush to disk the entry of a file, and once those of the directories above it."""
+        fresh: list[Path] = []
         for folder in path.parents:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-            if folder in self._kept or folder == self._root.parent:
+            if folder in self._synced or folder == self._root.parent:
                 break
-            led.append(folder)
-        self._kept.update(led)
+            fresh.append(folder)
+        self._synced.update(fresh)
 
     def _path(self, key: str) -> Path:
         if not key or key.startswith("/") or ".." in key.split("/"):
-            raise ObjectStoreError(f"{key!r} is no key below {self._root}")
+            raise ObjectStoreError(f"{key!r} is not a key below {self._root}")
         return self._root / key

@@ -1,10 +1,9 @@
-"""Object URIs: which object a path means, which location it lies under, and which paths are too ambiguous to delete.
+"""Object URIs: the object that a path names, the location that contains it, and paths too ambiguous to delete.
 
-`s3`, `s3a` and `s3n` name the same object; path style and virtual-host style are matters of the endpoint, not of the
-URI. The key is what stands after the bucket, to the letter: nothing is percent-decoded, no slash is folded or
-stripped, because Iceberg's S3FileIO does not either (Iceberg `S3URI`). What S3FileIO would cut off (`#`, `?`) is
-refused, for there the name in the metadata is not the name of the object. Files of this machine (`file:///`, which
-Hadoop also writes `file:/` or without a scheme) are the other kind of storage; LOCAL stands for their bucket.
+`s3`, `s3a` and `s3n` name the same object. The key is everything after the bucket, unchanged: nothing is decoded and
+no slash is removed, as in Iceberg's `S3URI`, which however cuts off `#` and `?`: paths with these are refused, because
+the name in the metadata is not the object's. Local files (`file:///`, which Hadoop also writes as `file:/` or without
+a scheme) are the other supported storage; LOCAL is used as their bucket.
 """
 
 import re
@@ -16,8 +15,7 @@ from delegation.errors import GuardRefused, printable
 # No bucket of S3 has a colon.
 LOCAL = "file:"
 
-# The common case in one match, so that a million paths cost a million matches and no objects; anything else goes the
-# long way.
+# The common case, decided by one match; every other path is parsed.
 _PLAIN = re.compile(r"s3://(?![^/]*--table-s3/)[a-z0-9][a-z0-9.\-_]*/[^#?]+", re.ASCII)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/]*)(?:/(.*))?", re.DOTALL)
 _SHORT_FILE = re.compile(r"(?:file:)?/(?!/)(.*)", re.DOTALL | re.IGNORECASE)
@@ -30,21 +28,21 @@ class AmbiguousPath(GuardRefused):
     code = "AMBIGUOUS_PATH"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{reason}: {printable(path)}")
+        super().__init__(f"the path {printable(path)} is ambiguous: {reason}")
 
 
 class UnsupportedLocation(GuardRefused):
-    """A path in a storage that this engine does not delete from."""
+    """A path in a storage from which purges cannot delete."""
 
     code = "UNSUPPORTED_LOCATION"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{reason}: {printable(path)}")
+        super().__init__(f"{printable(path)} is not a supported location: {reason}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectLocation:
-    """One object: its bucket and its key as written."""
+    """An object: its bucket, and its key as written."""
 
     bucket: str
     key: str
@@ -55,9 +53,9 @@ class ObjectLocation:
 
 
 def canonical(path: str) -> str:
-    """The one spelling of an object's URI (`s3://bucket/key`, `file:///path`): equal exactly when the object is.
+    """Return the canonical URI (`s3://bucket/key`, `file:///path`), which is equal exactly for equal objects.
 
-    Raises AmbiguousPath or UnsupportedLocation, so whatever passes may be compared as text and deleted by key.
+    Raises AmbiguousPath or UnsupportedLocation.
     """
     if _PLAIN.fullmatch(path) and "/.." not in path and path.isascii():
         return path
@@ -65,9 +63,9 @@ def canonical(path: str) -> str:
 
 
 def canonical_all(paths: list[str]) -> list[str]:
-    """`canonical` of each; the many that are spelled so already, in one bucket, cost one look at all of them together.
+    """Return `canonical` of each path; raise its error for the first path refused.
 
-    Raises what `canonical` does for the first that it does not take.
+    Paths of one bucket that are canonical already, the usual case, are checked together.
     """
     if not paths:
         return []
@@ -87,17 +85,17 @@ def canonical_all(paths: list[str]) -> list[str]:
 
 
 def parse(path: str) -> ObjectLocation:
-    """The object a path names; raises AmbiguousPath or UnsupportedLocation."""
+    """Return the object that a path names; raise AmbiguousPath or UnsupportedLocation."""
     bucket, key = _split(path)
     if not key:
-        raise AmbiguousPath(path, "no key")
+        raise AmbiguousPath(path, "it has no key")
     if bucket == LOCAL and key.endswith("/"):
-        raise AmbiguousPath(path, "a directory")
+        raise AmbiguousPath(path, "it names a directory")
     return ObjectLocation(bucket, key)
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Bucket and key of a canonical URI; no check is made again."""
+    """Return bucket and key of a canonical URI, without checks."""
     if uri.startswith("file:"):
         return LOCAL, uri.removeprefix("file:///")
     bucket, _, key = uri[5:].partition("/")
@@ -105,41 +103,41 @@ def split(uri: str) -> tuple[str, str]:
 
 
 def uri_of(bucket: str, key: str) -> str:
-    """The canonical URI of a key."""
+    """Return the canonical URI of a key."""
     return f"file:///{key}" if bucket == LOCAL else f"s3://{bucket}/{key}"
 
 
 def same_storage(one: str, other: str) -> bool:
-    """Whether two locations are in the same kind of storage."""
+    """Return whether two locations are in the same kind of storage."""
     local = ("file:", "/")
     return one.lower().startswith(local) == other.lower().startswith(local)
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A location that files can lie under: a bucket and a key prefix without trailing slash ("": all of it)."""
+    """A location that contains files: a bucket and a key prefix without trailing slash ("" for the whole bucket)."""
 
     bucket: str
     prefix: str
 
     @classmethod
     def of(cls, location: str) -> "Root":
-        """Read a table location or a credential's prefix; raises AmbiguousPath or UnsupportedLocation."""
+        """Parse a table location or a credential's prefix; raise AmbiguousPath or UnsupportedLocation."""
         bucket, key = _split(location)
         return cls(bucket, key.rstrip("/"))
 
     @property
     def uri(self) -> str:
-        """With a trailing slash: a canonical path lies under this root exactly when it starts with this and goes on."""
+        """The URI with a trailing slash: the prefix of every canonical path below this root."""
         return uri_of(self.bucket, f"{self.prefix}/" if self.prefix else "")
 
     def overlaps(self, other: "Root") -> bool:
-        """Whether one lies at or below the other."""
+        """Return whether one root is at or below the other."""
         return self.uri.startswith(other.uri) or other.uri.startswith(self.uri)
 
 
 class Roots:
-    """A set of locations, nested ones folded into the outermost."""
+    """A set of locations; paths are compared with the outermost ones."""
 
     def __init__(self, locations: Iterable[str]) -> None:
         self.roots = tuple(sorted({Root.of(location) for location in locations}, key=lambda root: root.uri))
@@ -150,11 +148,11 @@ class Roots:
         self._uris = tuple(outermost)
 
     def contains(self, path: str) -> bool:
-        """Whether a canonical path lies below any of them."""
+        """Return whether a canonical path is below a location: `…/t` contains `…/t/a`, not `…/t2/a` nor `…/t`."""
         return path.startswith(self._uris) and path not in self._uris
 
     def contain_range(self, first: str, last: str) -> bool:
-        """Whether all canonical paths from `first` to `last`, in their order as text, lie below one of them."""
+        """Return whether all canonical paths from `first` to `last`, in text order, are below one location."""
         return any(first.startswith(uri) and last.startswith(uri) and first != uri for uri in self._uris)
 
     def overlaps(self, other: "Roots") -> bool:
@@ -162,7 +160,7 @@ class Roots:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """Every location, nested ones too, with a trailing slash."""
+        """Every location, nested ones included, with a trailing slash."""
         return tuple(root.uri for root in self.roots)
 
 
@@ -170,7 +168,7 @@ def _split(path: str) -> tuple[str, str]:
     short = _SHORT_FILE.fullmatch(path)
     found = _URI.fullmatch(path if short is None else f"file:///{short[1]}")
     if found is None:
-        raise UnsupportedLocation(path, "not an object URI")
+        raise UnsupportedLocation(path, "it is not an object URI")
     scheme, bucket, key = found[1].lower(), found[2], found[3] or ""
     if scheme == "file":
         _check_file(path, bucket, key)
@@ -180,31 +178,31 @@ def _split(path: str) -> tuple[str, str]:
     try:
         key.encode()
     except UnicodeEncodeError as error:
-        raise AmbiguousPath(path, "not valid Unicode") from error
+        raise AmbiguousPath(path, "it is not valid Unicode") from error
     return bucket, key
 
 
 def _check_s3(path: str, scheme: str, bucket: str, key: str) -> None:
     if scheme not in {"s3", "s3a", "s3n"}:
-        raise UnsupportedLocation(path, f"{scheme} is not supported")
+        raise UnsupportedLocation(path, f"the scheme {scheme} is not supported")
     if not bucket:
-        raise AmbiguousPath(path, "no bucket")
+        raise AmbiguousPath(path, "it has no bucket")
     for character in "#?":
         if character in path:
-            raise AmbiguousPath(path, f"holds {character}, which writers cut off")
+            raise AmbiguousPath(path, f"it contains {character}, which Iceberg's writers cut off")
     if not _BUCKET.fullmatch(bucket):
-        raise AmbiguousPath(path, "not a bucket name")
+        raise AmbiguousPath(path, "it has no valid bucket name")
     if bucket.endswith("--table-s3"):
-        raise UnsupportedLocation(path, "S3 Tables delete their own files")
+        raise UnsupportedLocation(path, "Amazon S3 Tables deletes its files by itself")
     if ".." in key.split("/"):
-        raise AmbiguousPath(path, "holds .. as a component")
+        raise AmbiguousPath(path, "it contains the component ..")
 
 
 def _check_file(path: str, host: str, key: str) -> None:
-    """Check the key of a local file: a file system takes several spellings for one file, so all but one are refused."""
+    """Refuse every spelling of a local file but one: a file system accepts several."""
     if host:
-        raise UnsupportedLocation(path, "files of another host")
+        raise UnsupportedLocation(path, "it names a file of another host")
     if any(part in {"", ".", ".."} for part in key.removesuffix("/").split("/")) and key:
-        raise AmbiguousPath(path, "holds . or .. or nothing as a component")
+        raise AmbiguousPath(path, "it contains an empty component, . or ..")
     if "#" in path or "?" in path or "\x00" in path:
-        raise AmbiguousPath(path, "holds # or ? or NUL")
+        raise AmbiguousPath(path, "it contains #, ? or NUL")

@@ -1,4 +1,4 @@
-"""The files to delete, lot by lot: what was never sent, what is to be sent again, and the outcome of each lot."""
+"""Queue of the keys to delete: lots of files (one per chunk), batches to send again, and the outcome of each lot."""
 
 import heapq
 import itertools
@@ -14,7 +14,7 @@ T = TypeVar("T")
 THROTTLED: Final = frozenset(
     {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded", "503"}
 )
-# Codes of a store that is overloaded or out of order; an expired token is ours to renew.
+# Codes of a store that is overloaded or failing; an expired token is for the service to renew.
 TROUBLE: Final = THROTTLED | {
     "InternalError", "OperationAborted", "RequestTimeout", "ConnectionFailed", "NoAnswer", "500",
 }  # fmt: skip
@@ -23,7 +23,7 @@ PASSING: Final = TROUBLE | {"ExpiredToken"}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that is still there, and the store's last word on it."""
+    """A file that was not deleted, and the store's last error code for it."""
 
     path: str
     code: str
@@ -35,7 +35,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of some files: how many and how many bytes are gone, and each one that is not."""
+    """The result of deleting some files: how many files and bytes were deleted, and each failure."""
 
     files: int = 0
     bytes: int = 0
@@ -45,12 +45,12 @@ class Outcome:
 
 @dataclass(slots=True)
 class Lot(Generic[T]):
-    """Files whose outcome is wanted by itself; `unknown` of those taken from it so far have none yet."""
+    """Files with a common outcome; `pending` of the keys put into batches so far have no outcome yet."""
 
     name: T
     outcome: Outcome = field(default_factory=Outcome)
-    unknown: int = 0
-    taken_whole: bool = False
+    pending: int = 0
+    all_queued: bool = False
 
 
 @dataclass(slots=True)
@@ -63,24 +63,24 @@ class Batch(Generic[T]):
     not_before: float = 0.0
 
     def deleted(self, result: BatchResult) -> dict[str, int]:
-        """Count the keys that the store deleted; returns the rest with their sizes."""
+        """Count the keys that the store deleted; return the others with their sizes."""
         outcome, deleted = self.lot.outcome, self.sizes.keys() & set(result.deleted)
         outcome.delete_markers = outcome.delete_markers or result.delete_markers
         whole = len(deleted) == len(self.sizes)
         left = {} if whole else {key: size for key, size in self.sizes.items() if key not in deleted}
         outcome.files += len(deleted)
         outcome.bytes += sum(self.sizes.values()) - sum(left.values())
-        self.lot.unknown -= len(deleted)
+        self.lot.pending -= len(deleted)
         return left
 
     def failed(self, codes: Mapping[str, str]) -> None:
-        """Count keys as not deleted, each for the reason given by its code."""
+        """Record keys as not deleted, each with its error code."""
         self.lot.outcome.failures.extend(Failure(uri_of(self.bucket, key), code) for key, code in codes.items())
-        self.lot.unknown -= len(codes)
+        self.lot.pending -= len(codes)
 
 
 class WaitingBatches(Generic[T]):
-    """What is to be sent: batches to be tried again once their pause is over, and before that what was never tried."""
+    """Keys to send: batches to retry once their pause has ended, else keys that were never sent."""
 
     def __init__(self, lots: Iterable[tuple[T, Iterable[Deletable]]]) -> None:
         self._lots = iter(lots)
@@ -91,10 +91,10 @@ class WaitingBatches(Generic[T]):
         self._order = itertools.count()
 
     def __bool__(self) -> bool:
-        return self._some_fresh() or bool(self._again)
+        return self._has_fresh() or bool(self._again)
 
     def not_before(self) -> float:
-        """When the next batch may go, on the clock of the batches; only if there is one."""
+        """Return the earliest time of the next batch, on the caller's clock; requires that there is one."""
         return 0.0 if self._next is not None else self._again[0][0]
 
     def put(self, batch: Batch[T] | None) -> None:
@@ -102,7 +102,7 @@ class WaitingBatches(Generic[T]):
             heapq.heappush(self._again, (batch.not_before, next(self._order), batch))
 
     def take(self, most: int, now: float) -> Batch[T]:
-        """The next batch, of one lot and bucket and at most so many keys; only if there is one."""
+        """Remove and return the next batch, of one lot and bucket, at most `most` keys; requires that there is one."""
         if self._again and (self._next is None or self._again[0][0] <= now):
             _, _, batch = heapq.heappop(self._again)
             keys = iter(batch.sizes.items())
@@ -113,21 +113,21 @@ class WaitingBatches(Generic[T]):
             return replace(batch, sizes=first)
         return self._new(most)
 
-    def give_up(self, most: int) -> Iterator[Batch[T]]:
-        """All that waits of the lots begun, in batches."""
+    def drain(self, most: int) -> Iterator[Batch[T]]:
+        """Remove and yield all batches of the lots begun."""
         while self._again:
             yield heapq.heappop(self._again)[2]
         while self._next is not None:
             yield self._new(most)
 
     def finished(self) -> Iterator[tuple[T, Outcome]]:
-        """The lots that came to their end since this was last asked."""
-        for lot in [lot for lot in self._open if lot.taken_whole and not lot.unknown]:
+        """Remove and yield the lots of which every key has an outcome."""
+        for lot in [lot for lot in self._open if lot.all_queued and not lot.pending]:
             self._open.remove(lot)
             yield lot.name, lot.outcome
 
-    def _some_fresh(self) -> bool:
-        """Whether a record was never tried; begins the next lots until there is one."""
+    def _has_fresh(self) -> bool:
+        """Return whether a record was never sent; begin the next lots until there is one."""
         while self._next is None:
             lot = next(self._lots, None)
             if lot is None:
@@ -140,10 +140,10 @@ class WaitingBatches(Generic[T]):
 
     def _step(self) -> None:
         self._next = next(self._fresh, None)
-        self._open[-1].taken_whole = self._next is None
+        self._open[-1].all_queued = self._next is None
 
     def _new(self, most: int) -> Batch[T]:
-        """Sorted records come bucket by bucket."""
+        """Return a batch of keys that were never sent. Sorted records come bucket by bucket."""
         lot = self._open[-1]
         batch = Batch(lot, "", {})
         while self._next is not None and len(batch.sizes) < most:
@@ -153,5 +153,5 @@ class WaitingBatches(Generic[T]):
             batch.bucket = bucket
             batch.sizes[key] = self._next.size
             self._step()
-        lot.unknown += len(batch.sizes)
+        lot.pending += len(batch.sizes)
         return batch

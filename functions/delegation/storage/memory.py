@@ -1,4 +1,4 @@
-"""Object stores in memory, for tests and for trying things out: atomic under threads, and able to fail on command."""
+"""Object stores in memory, for tests: thread-safe, with faults that a test injects."""
 
 import threading
 from collections import Counter
@@ -10,14 +10,13 @@ from delegation.storage.locations import ObjectLocation, uri_of
 
 
 class Killed(BaseException):
-    """The process died here. Not an Exception: no handler in the engine may survive it."""
+    """Simulates the death of the process. Not an Exception, so that no handler of the engine catches it."""
 
 
 class Faults:
-    """Decides, call by call, what goes wrong; one instance may be shared by several stores.
+    """Counts the calls of all stores that share it, and raises Killed from call `kill_at` (from 1) on.
 
-    `kill_at` counts calls from 1 over all that share it; `after` says whether the call still takes effect. Once killed,
-    every later call is killed too: a dead process makes none.
+    With `after`, that call still takes effect.
     """
 
     def __init__(self, *, kill_at: int | None = None, after: bool = False) -> None:
@@ -33,19 +32,19 @@ class Faults:
             self.calls += 1
             self.names.append(name)
             number = self.calls
-        due = self._kill_at is not None and number >= self._kill_at
-        if due and not (self._after and number == self._kill_at):
+        killed = self._kill_at is not None and number >= self._kill_at
+        if killed and not (self._after and number == self._kill_at):
             raise Killed(name)
         yield
-        if due:
+        if killed:
             raise Killed(name)
 
 
 class MemoryObjectStore:
     """A table's files in memory.
 
-    `refuse(bucket, key, nth)` gives the error code for the nth delete of a key (from 1), None to let it happen;
-    `denied` prefixes (canonical URIs) answer every delete below them with AccessDenied.
+    `refuse(bucket, key, nth)` returns the error code for the nth delete of a key (from 1), or None to allow it.
+    Deletes below the `denied` prefixes (canonical URIs) fail with AccessDenied.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class MemoryObjectStore:
         self.deleted: list[str] = []
 
     def put(self, location: ObjectLocation, data: bytes) -> None:
-        """The side door: not counted, never failing."""
+        """Store an object without counting a call; never fails."""
         with self._lock:
             self.objects[location.bucket, location.key] = data
 
@@ -75,9 +74,9 @@ class MemoryObjectStore:
         with self.faults.call("read"), self._lock:
             data = self.objects.get((location.bucket, location.key))
             if data is None:
-                raise ObjectNotFound(f"no object {location.uri}")
+                raise ObjectNotFound(f"there is no object {location.uri}")
             if len(data) > limit:
-                raise FileTooLarge(f"{location.uri} has {len(data)} bytes, more than {limit}")
+                raise FileTooLarge(f"{location.uri} has {len(data)} bytes, more than the limit of {limit}")
             return data
 
     def exists(self, location: ObjectLocation) -> bool:
@@ -89,7 +88,7 @@ class MemoryObjectStore:
             deleted: list[str] = []
             failed: list[KeyFailure] = []
             for key in keys:
-                code = self._verdict(bucket, key)
+                code = self._error_code(bucket, key)
                 if code is not None:
                     failed.append(KeyFailure(key, code))
                     continue
@@ -108,7 +107,7 @@ class MemoryObjectStore:
         with self.faults.call("versioned"):
             return bucket in self._versioned
 
-    def _verdict(self, bucket: str, key: str) -> str | None:
+    def _error_code(self, bucket: str, key: str) -> str | None:
         self.tries[bucket, key] += 1
         if uri_of(bucket, key).startswith(self._denied):
             return "AccessDenied"
@@ -130,7 +129,7 @@ class MemoryPlanStore:
     def get(self, key: str) -> bytes:
         with self.faults.call("plan get"), self._lock:
             if key not in self.objects:
-                raise ObjectNotFound(f"no object {key}")
+                raise ObjectNotFound(f"there is no object {key}")
             return self.objects[key]
 
     def keys(self, prefix: str) -> Iterator[str]:

@@ -1,11 +1,10 @@
-"""How fast to delete: a rate of our own, in keys per second, that finds what the store takes and stays around it.
+"""An adaptive rate of deletes, in keys per second, that finds the store's limit and stays close to it.
 
-boto3's retry modes cannot do it: measured against a bucket of 3,500 keys/s they left a tenth to a third of the keys, or
-crept. Here the rate multiplies until the store first says SlowDown. From then on every refused batch takes a small part
-of it, and every accepted one adds the more, the longer the last refusal is past (convex, as CUBIC's far side, RFC
-9438): little while refusals come, so that a few of a hundred batches are refused and all that the store can give is
-used; much when none come, so that a limit that rises, or that others stop drawing on, is found within seconds.
-Processes that share a store need not talk: those that send more are refused more, and all add alike.
+boto3's retry modes do not: against a bucket limited to 3,500 keys/s they failed a tenth to a third of the keys or were
+slow. The rate multiplies until the first SlowDown. After that each refused batch lowers it by a small part, and each
+accepted batch raises it, the more the longer ago the last refusal was (convex, as in RFC 9438, Section 4.5).
+So a few of a hundred batches are refused while the limit is reached, and a limit that rises is found within seconds.
+Processes that share a store need no coordination: those that send more are refused more, and all add alike.
 """
 
 import math
@@ -15,13 +14,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RatePolicy:
-    """Keys per second and seconds.
+    """Parameters of the rate, in keys per second and seconds.
 
-    `start`: before anything is known. `search`: by how many times its keys an accepted batch raises the rate until the
-    first SlowDown. `decrease`: the part given up for a refused batch. `add_per_second` and `grow`: what is added in a
-    second, alike for all and as a part of the rate; doubled `quiet` seconds after the last refusal, and on by the
-    square. `batch_seconds`: how much time's keys go into one batch, so that a slow rate is not sent in lumps. `credit`:
-    how much time not used may be caught up with. `floor`: never less.
+    `start` and `minimum`: the first rate and the lowest. `search`: until the first SlowDown an accepted batch raises
+    the rate by this multiple of its keys. `decrease`: the part that a refused batch takes away. `add_per_second`,
+    `grow`: the increase per second, as a number and as a part of the rate; doubled `quiet` seconds after the last
+    refusal, then growing with the square of the time. `batch_seconds`: the time that the keys of one batch should take.
+    `credit`: how much unused time may be made up for.
     """
 
     start: float = 2_000.0
@@ -32,19 +31,19 @@ class RatePolicy:
     quiet: float = 0.5
     batch_seconds: float = 0.03
     credit: float = 0.1
-    floor: float = 10.0
+    minimum: float = 10.0
 
     def __post_init__(self) -> None:
         if not 0 < self.decrease < 1:
-            raise ValueError("decrease lies between 0 and 1")
-        if min(self.start, self.quiet, self.batch_seconds, self.floor) <= 0:
-            raise ValueError("rates and times are positive")
+            raise ValueError("decrease must be between 0 and 1")
+        if min(self.start, self.quiet, self.batch_seconds, self.minimum) <= 0:
+            raise ValueError("start, quiet, batch_seconds and minimum must be positive")
         if min(self.search, self.add_per_second, self.grow, self.credit) < 0:
-            raise ValueError("what is added is positive, or nothing")
+            raise ValueError("search, add_per_second, grow and credit must be positive or 0")
 
 
 class AdaptiveRate:
-    """Shared by the threads of a process; times are seconds of a monotonic clock."""
+    """The rate that the threads of a process share; times are seconds of a monotonic clock."""
 
     def __init__(self, policy: RatePolicy, *, now: float) -> None:
         self._policy = policy
@@ -59,34 +58,34 @@ class AdaptiveRate:
         return self._rate
 
     def batch(self, most: int) -> int:
-        """How many keys the next batch should hold, at most `most`."""
+        """Return how many keys the next batch should have, at most `most`."""
         return max(1, min(most, round(self._rate * self._policy.batch_seconds)))
 
     def wait(self, now: float) -> float:
-        """Seconds until the next batch may be sent."""
+        """Return the seconds until the next batch may be sent."""
         with self._lock:
             return max(0.0, self._free_at - now)
 
     def sent(self, keys: int, now: float) -> None:
-        """A batch of so many keys is on its way."""
+        """Record that a batch of `keys` keys was sent."""
         with self._lock:
             earliest = now - self._policy.credit
-            # A rate that is not used up, because threads or work are short, is not known to be too low.
+            # A rate that is not used fully, for lack of threads or work, must not grow.
             self._used = self._free_at >= earliest
-            # Before the first refusal there is no limit whose unused part could be caught up with.
+            # Before the first refusal no limit is known whose unused part could be made up for.
             searching = self._refused_at == -math.inf
             self._free_at = max(self._free_at, now if searching else earliest) + keys / self._rate
 
     def answered(self, deleted: int, now: float, *, throttled: bool) -> None:
-        """The store deleted so many keys of a batch and, if `throttled`, asked for less."""
+        """Adapt the rate to an answer: the keys of the batch that were deleted, and whether the store throttled it."""
         with self._lock:
             if throttled:
                 self._refused_at = now
-                self._rate = max(self._policy.floor, self._rate * (1 - self._policy.decrease))
+                self._rate = max(self._policy.minimum, self._rate * (1 - self._policy.decrease))
             elif self._used:
                 self._rate += deleted * min(self._policy.search, self._growth(now - self._refused_at) / self._rate)
 
     def _growth(self, quiet: float) -> float:
-        """Keys per second to add in a second, so long after a refusal; endless before the first."""
+        """Return the increase per second, `quiet` seconds after the last refusal; infinite before the first."""
         policy = self._policy
         return (policy.add_per_second + policy.grow * self._rate) * (1 + (quiet / policy.quiet) ** 2)

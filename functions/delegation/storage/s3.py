@@ -1,7 +1,7 @@
-"""S3 (and what speaks its protocol) through boto3: table files with vended credentials, plans with our own role.
+"""Table files in S3, or a store with its API, through boto3.
 
-Addressing style, endpoint and region come from the table's configuration (`s3.endpoint`, `s3.path-style-access`,
-`client.region`), else from boto3's own settings. Clients live in the process that made them; nothing here is pickled.
+Addressing style, endpoint and region come from the table's configuration, else from boto3's settings. Clients belong
+to the process that created them; nothing here is pickled.
 """
 
 import threading
@@ -45,15 +45,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for S3, in seconds, and how often to ask; a delete is asked once, for the deleter asks again."""
+    """Timeouts of S3 calls in seconds, and attempts per call; a delete is sent once, because the deleter retries."""
 
     connect: float = 10.0
     read: float = 60.0
     tries: int = 5
 
-    def config(self, *, asked_once: bool = False, **more: Any) -> Config:
-        """For a boto3 client."""
-        tries = 1 if asked_once else self.tries
+    def config(self, *, send_once: bool = False, **more: Any) -> Config:
+        """Return the configuration of a boto3 client."""
+        tries = 1 if send_once else self.tries
         return Config(
             connect_timeout=self.connect,
             read_timeout=self.read,
@@ -62,7 +62,7 @@ class Patience:
         )
 
 
-# An API call is answered within 29 s or not at all, and what begins last may begin at 20 s.
+# API Gateway answers within 29 s, and the last call to S3 may begin after 20 s.
 WHILE_A_CALLER_WAITS = Patience(connect=1.5, read=3.0, tries=2)
 _BODY_TRIES = 3
 _NEVER_ETAG = '"00000000000000000000000000000000"'
@@ -71,7 +71,7 @@ _NEVER_ETAG = '"00000000000000000000000000000000"'
 class S3ObjectStore:
     """A table's files; one instance per process.
 
-    Without `credentials` boto3 finds the process' own and `settings` say where the store is; with them the table does.
+    Without `credentials`, boto3 finds those of the process; without `settings`, the credentials' table has them.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class S3ObjectStore:
         markers = False
         for credential, group in self._by_credential(bucket, keys):
             client = self._client(credential, deleting=True)
-            plain, alone = _by_wire(group)
+            plain, alone = _split_by_xml(group)
             results = [_delete_many(client, bucket, plain)] if plain else []
             results.extend(_delete_one(client, bucket, key) for key in alone)
             for result in results:
@@ -124,14 +124,14 @@ class S3ObjectStore:
         uri = f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}"
         bucket, key = split(uri)
 
-        # If-Match keeps a versioned bucket from adding a marker for the absent key; authorisation is checked first.
-        verdict = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG))
-        if verdict == "NotImplemented" and not self.versioned(bucket):
-            verdict = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key))
-        return verdict
+        # If-Match keeps a versioned bucket from writing a delete marker; S3 checks the authorization before it.
+        refused = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG))
+        if refused == "NotImplemented" and not self.versioned(bucket):
+            refused = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key))
+        return refused
 
     def _refusal(self, uri: str, delete: "Callable[[S3Client], object]") -> str | None:
-        """The code with which a delete of an absent key is refused; None when it is allowed."""
+        """Return the error code with which a delete of an absent key is refused; None if it is allowed."""
         try:
             self._call(uri, delete)
         except ObjectNotFound:
@@ -145,13 +145,13 @@ class S3ObjectStore:
 
     def versioned(self, bucket: str) -> bool | None:
         try:
-            answer = self._call(self._somewhere_in(bucket), lambda s3: s3.get_bucket_versioning(Bucket=bucket))
+            answer = self._call(self._uri_in(bucket), lambda s3: s3.get_bucket_versioning(Bucket=bucket))
             return answer.get("Status") is not None
         except (ObjectStoreError, CredentialsUnavailable):
             return None
 
-    def _somewhere_in(self, bucket: str) -> str:
-        """A URI in the bucket that the credentials cover, for questions about the bucket itself."""
+    def _uri_in(self, bucket: str) -> str:
+        """Return a URI in the bucket that the credentials cover, for calls about the bucket itself."""
         if bucket == LOCAL:
             return uri_of(bucket, "")
         known = [] if self._credentials is None else [one.prefix for one in self._credentials.table().credentials]
@@ -159,9 +159,9 @@ class S3ObjectStore:
         return next((uri for uri in covered if uri.partition("://")[2].startswith(f"{bucket}/")), f"s3://{bucket}/")
 
     def _call(self, uri: str, action: "Callable[[S3Client], T]") -> T:
-        """Do something with the client for a URI; boto3 retries what passes, an expired credential is replaced once."""
+        """Run `action` with the client for a URI; boto3 retries it, and an expired credential is replaced once."""
         if split(uri)[0] == LOCAL:
-            raise UnsupportedLocation(uri, "not in an object store")
+            raise UnsupportedLocation(uri, "it is not in an object store")
         credential = None if self._credentials is None else self._credentials.for_uri(uri)
         try:
             return action(self._client(credential))
@@ -176,7 +176,7 @@ class S3ObjectStore:
             translate(uri, error)
 
     def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[S3Credential | None, Sequence[str]]]:
-        """Keys grouped by the credential that reaches them; nearly always one group."""
+        """Group keys by the credential that covers them; nearly always one group."""
         if self._credentials is None:
             return [(None, keys)]
         first = self._credentials.for_uri(f"s3://{bucket}/{keys[0]}")
@@ -189,9 +189,9 @@ class S3ObjectStore:
         return list(groups.values())
 
     def _client(self, credential: S3Credential | None, *, deleting: bool = False) -> "S3Client":
-        # A renewed token may come under the same key id.
-        who = ("", "") if credential is None else (credential.access_key_id, credential.session_token or "")
-        name = (*who, deleting)
+        # A renewed token may have the same key id.
+        key_ids = ("", "") if credential is None else (credential.access_key_id, credential.session_token or "")
+        name = (*key_ids, deleting)
         with self._lock:
             client = self._clients.get(name)
             if client is None:
@@ -205,9 +205,9 @@ class S3ObjectStore:
         if settings is None and self._credentials is not None:
             settings = self._credentials.table().s3
         settings = settings or S3Settings()
-        # Deletes are retried per key and at our own rate, and a million keys need no validation of their types.
+        # The deleter retries deletes per key and at its rate; validating the types of a million keys would be waste.
         config = self._patience.config(
-            asked_once=deleting,
+            send_once=deleting,
             parameter_validation=not deleting,
             max_pool_connections=self._connections,
             request_checksum_calculation="when_required",
@@ -227,13 +227,13 @@ class S3ObjectStore:
 
 
 def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) -> bytes:
-    """boto3 retries a call, but not a body that breaks off."""
+    """Read an object, again if its body breaks off: boto3 retries only the call."""
     for _ in range(tries):
         answer = client.get_object(Bucket=location.bucket, Key=location.key)
         stated = answer.get("ContentLength", 0)
         if stated <= limit:
             try:
-                # Chunked transfer, as some stores and proxies answer, states no length.
+                # An answer in chunked transfer encoding has no Content-Length.
                 data = answer["Body"].read(None if "ContentLength" in answer else limit + 1)
             except (HTTPClientError, IncompleteReadError) as error:
                 broken = error
@@ -241,12 +241,12 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
             if len(data) <= limit:
                 return data
         answer["Body"].close()
-        raise FileTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than {limit}")
+        raise FileTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than the limit of {limit}")
     raise broken
 
 
-def _by_wire(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """(keys that XML can carry, those that go one by one in the URL, percent-encoded); the latter are rare."""
+def _split_by_xml(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Split keys into those that XML can contain, and the rare others, which are sent one by one in the URL."""
     if fits_xml("".join(keys)):
         return keys, ()
     return [key for key in keys if fits_xml(key)], [key for key in keys if not fits_xml(key)]
@@ -257,13 +257,13 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchR
         answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]})
     except FAILED as error:
         return _all_failed(keys, delete_code_of(error))
-    asked = set(keys)
-    confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in asked]
+    sent = set(keys)
+    confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in sent]
     markers = any(one.get("DeleteMarker") for one in confirmed)
     deleted = {one["Key"] for one in confirmed}
-    if len(deleted) == len(asked) and not answer.get("Errors"):
+    if len(deleted) == len(sent) and not answer.get("Errors"):
         return BatchResult(tuple(deleted), delete_markers=markers)
-    codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in asked}
+    codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in sent}
     deleted.update(key for key, code in codes.items() if code in ABSENT)
     left = {key: codes.get(key, "NoAnswer") for key in keys if key not in deleted}
     failed = tuple(_failure(key, code) for key, code in left.items())
@@ -279,7 +279,7 @@ def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
 
 
 def _all_failed(keys: Sequence[str], code: str) -> BatchResult:
-    if code in ABSENT:  # the key, or the bucket itself
+    if code in ABSENT:  # the keys, or their bucket
         return BatchResult(tuple(keys))
     return BatchResult((), tuple(_failure(key, code) for key in keys))
 

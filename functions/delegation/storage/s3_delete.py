@@ -1,7 +1,7 @@
-"""DeleteObjects through boto3 at a fraction of its cost: requests written and plain answers read without element trees.
+"""A cheaper DeleteObjects for boto3 clients: write requests and read plain answers without XML trees.
 
-botocore spends most of a delete of 1,000 keys on building and parsing XML. Its own events let a client do that part
-otherwise; signing, checksums, connections, errors and anything unusual in an answer stay botocore's.
+botocore spends most of a delete of 1,000 keys on XML. Its events replace that part; signing, checksums, connections,
+errors and every unusual answer are left to botocore.
 """
 
 import re
@@ -21,29 +21,29 @@ _BETWEEN = "</Key></Object><Object><Key>"
 _END = "</Key></Object></Delete>"
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
-# How an answer begins; the declaration may not name another encoding.
+# The start of an answer; its XML declaration may name no other encoding.
 _OPENED = re.compile(rb'(?:<\?xml version="1\.0"(?: encoding="[Uu][Tt][Ff]-8")? *\?>)?\s*<DeleteResult[^>]*>\s*')
 _CLOSED = b"</DeleteResult>"
 _FIRST, _LAST = b"<Deleted><Key>", b"</Key></Deleted>"
 _NEXT = (_LAST + _FIRST).decode()
 _EMPTY = b"<DeleteResult/>"
-# The same for all operations: botocore calls what is registered so before what names an operation.
+# For all operations: botocore calls these handlers before those of one operation.
 _ANSWERS = "before-parse.s3.*"
 
 
 def fits_xml(text: str) -> bool:
-    """Whether XML 1.0 can carry the text so that it is read as it was written: no control character is in it."""
-    # Two looks at C speed settle nearly every text; the pattern costs many times as much.
+    """Return whether XML 1.0 can contain the text unchanged: it has no control characters."""
+    # Two fast checks decide for nearly every text; the pattern costs many times as much.
     return (text.isascii() and text.isprintable()) or _NOT_IN_XML.search(text) is None
 
 
 def quicken(client: "S3Client") -> None:
-    """Make `delete_objects` of this client cheap; what it takes, returns and raises stays the same."""
+    """Make `delete_objects` of this client cheaper; its parameters, results and errors do not change."""
     events = client.meta.events
     events.register("provide-client-params.s3.DeleteObjects", _keep_keys)  # type: ignore[arg-type]
     events.register_last("before-call.s3.DeleteObjects", _write_body)
-    # botocore parses each answer once more, whole, to find an error that came with status 200. A plain answer is none,
-    # and once it is read here nothing is left of it to parse: so this has to come before that.
+    # botocore parses each answer a second time to find an error that came with status 200. `_read_body` empties plain
+    # answers, so it must run first.
     look_for_error = handlers._handle_200_error  # type: ignore[attr-defined]  # noqa: SLF001
     events.unregister(_ANSWERS, look_for_error)
     events.register(_ANSWERS, _read_body)
@@ -51,7 +51,7 @@ def quicken(client: "S3Client") -> None:
 
 
 def _keep_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any] | None:
-    """Take the keys aside if keys are all there is, so that botocore serialises none of them."""
+    """Move the keys into the context if the request has nothing else, so that botocore serializes none."""
     wanted = params.get("Delete", {})
     objects = wanted.get("Objects", ())
     if len(wanted) != 1 or set(map(len, objects)) != {1}:
@@ -70,7 +70,7 @@ def _write_body(params: dict[str, Any], context: dict[str, Any], **_: Any) -> No
 
 
 def request_body(keys: Sequence[str]) -> bytes:
-    """The XML of a DeleteObjects request for keys without control characters."""
+    """Return the XML of a DeleteObjects request for keys without control characters."""
     text = escape("\x00".join(keys)).replace("\x00", _BETWEEN)
     return f"{_START}{text}{_END}".encode()
 
@@ -81,7 +81,7 @@ def _read_body(
     customized_response_dict: dict[str, Any],
     **_: Any,
 ) -> None:
-    """Read an answer that only confirms; botocore is left an empty one to parse. Every other answer is botocore's."""
+    """Read an answer that only confirms deletes, and leave botocore an empty one; leave every other answer to it."""
     if operation_model.name != "DeleteObjects" or response_dict["status_code"] != 200:
         return
     keys = confirmed_keys(response_dict["body"])
@@ -91,9 +91,9 @@ def _read_body(
 
 
 def confirmed_keys(body: bytes) -> list[str] | None:
-    """The keys of an answer as S3 writes it that confirms keys and says nothing else; else None.
+    """Return the keys of an answer that only confirms keys, in the form that S3 writes.
 
-    Else: an error, a version, an escape, white space between elements.
+    Returns None for any other answer: with an error, a version, an escape or white space between elements.
     """
     opened = _OPENED.match(body)
     whole = body.rstrip()
@@ -106,5 +106,5 @@ def confirmed_keys(body: bytes) -> list[str] | None:
         keys = inner[len(_FIRST) : -len(_LAST)].decode().split(_NEXT)
     except UnicodeDecodeError:
         return None
-    # Four tags around each key; one more would be inside a "key".
+    # Each key has four tags around it; one more would be inside a key.
     return keys if inner.count(b"<") == 4 * len(keys) else None

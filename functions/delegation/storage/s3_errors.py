@@ -1,4 +1,4 @@
-"""Errors of S3 as ours: which code says what, whatever the operation."""
+"""Map errors of boto3's S3 clients to ObjectStoreError and to the error codes of deletes."""
 
 from typing import NoReturn
 
@@ -11,7 +11,7 @@ from delegation.storage.s3_delete import fits_xml
 
 ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound", "404"})
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
-# What all of them are called in a BatchResult: to be tried again with another credential (`delete.PASSING`).
+# Their common code in a BatchResult: the delete is retried with another credential (`lots.PASSING`).
 EXPIRED = "ExpiredToken"
 _DENIED = frozenset({
     "AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "403",
@@ -19,7 +19,7 @@ _DENIED = frozenset({
 })  # fmt: skip
 _Failure = ClientError | BotoCoreError | ResponseParserError
 
-# What boto3's clients raise; the last is an answer that something in between cut short, or gave itself.
+# What boto3's clients raise; the last for an answer that a proxy cut short or wrote itself.
 FAILED = (ClientError, BotoCoreError, ResponseParserError)
 
 
@@ -28,13 +28,13 @@ def code_of(error: ClientError) -> str:
 
 
 def delete_code_of(error: _Failure) -> str:
-    """The store's code for a delete, which says in words what is absent; a bare status may be a proxy's own.
+    """Return the error code of a failed delete.
 
-    An ingress without a store behind it answers 404 or 502 to everything: that says nothing of any key, and passes.
+    A 404 or 5xx without a code may come from a proxy without a store behind it: it is transient, whatever the key.
     """
     if isinstance(error, BotoCoreError):
         return "ConnectionFailed"
-    # An answer that something in between cut short confirms nothing that could be known.
+    # An answer that a proxy cut short confirms no key.
     if isinstance(error, ResponseParserError) or _is_bare_404(error):
         return "NoAnswer"
     code, status = code_of(error), _status(error)
@@ -59,14 +59,14 @@ def cause_of(error: ObjectStoreError) -> str:
 
 
 def translate(uri: str, error: _Failure) -> NoReturn:
-    """Raise our own error for boto3's; the text names the store's code, never what it quotes of the request."""
+    """Raise the ObjectStoreError for an error of boto3; its text has the store's code, never the store's message."""
     if isinstance(error, ClientError):
         code = code_of(error)
-        # Only the answer to HEAD has no room for words, and words about a key that XML cannot carry are not read.
+        # The answer to HEAD has no body, and botocore cannot parse a body that quotes a key that XML cannot contain.
         if _is_bare_404(error) and error.operation_name != "HeadObject" and fits_xml(uri):
-            raise ObjectStoreUnavailable(f"404 without a word from the store for {uri}") from error
+            raise ObjectStoreUnavailable(f"404 without an error code for {uri}") from error
         if code in ABSENT:
-            raise ObjectNotFound(f"no object {uri}") from error
+            raise ObjectNotFound(f"there is no object {uri}") from error
         if code in _DENIED or code in EXPIRED_CODES:
             raise ObjectStoreDenied(f"{code} for {uri}") from error
         passing = _status(error) == 429 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}

@@ -1,4 +1,4 @@
-"""The service's own bucket on S3, reached with the service's own role."""
+"""The service's own bucket in S3, used with the service's role."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class S3PlanStore:
-    """The service's own bucket, with a client of the service's own identity; `prefix` is put before every key."""
+    """A `PlanStore` in a bucket; `prefix` is put before every key."""
 
     def __init__(self, client: "S3Client", bucket: str, prefix: str = "") -> None:
         self._client = client

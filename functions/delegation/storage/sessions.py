@@ -1,6 +1,6 @@
-"""Sessions of boto3 whose clients share what botocore knows of a service.
+"""boto3 sessions that share botocore's service descriptions.
 
-A client of its own knowledge takes 12 MB and a tenth of a second to make; an executor makes three, a Lambda as many.
+Loading them takes 12 MB and a tenth of a second per client; executors and Lambda functions create three each.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,20 +16,20 @@ from delegation.storage.credentials import S3Settings
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# Only descriptions that ship with botocore: nothing of an account, and the same for every session.
-_KNOWLEDGE: Loader = create_loader()
+# Descriptions that are part of botocore: the same for every account and session.
+_LOADER: Loader = create_loader()
 
 
 def new_session() -> boto3.session.Session:
-    """A session that finds credentials and settings anew, as `boto3.session.Session()` does."""
+    """Return a session that finds credentials and settings as `boto3.session.Session()` does."""
     core = botocore.session.get_session()
-    core.register_component("data_loader", _KNOWLEDGE)
+    core.register_component("data_loader", _LOADER)
     return boto3.session.Session(botocore_session=core)
 
 
 def s3_client(settings: S3Settings, **more: Any) -> "S3Client":
-    """A client of S3; raises ObjectStoreError for an endpoint, a region or a profile that cannot be."""
+    """Return an S3 client; raise ObjectStoreError for an invalid endpoint, region or profile."""
     try:
         return new_session().client("s3", endpoint_url=settings.endpoint, region_name=settings.region, **more)
     except (BotoCoreError, ValueError) as error:
-        raise ObjectStoreError(f"no client for S3: {error}") from error
+        raise ObjectStoreError(f"cannot create an S3 client: {error}") from error

@@ -1,7 +1,4 @@
-"""One attempt at a purge, as the engine sees it: the seam to the task that it runs for.
-
-Whoever holds the task implements this over the task store; the in-memory one here runs a purge without any task.
-"""
+"""The interface of a purge's engine to the attempt that it runs for, and an implementation without a task."""
 
 import threading
 from collections.abc import Callable
@@ -12,41 +9,41 @@ from delegation.errors import DelegationError
 
 
 class AttemptEnded(DelegationError):
-    """The attempt is over although the work is not; nothing was lost, and the holder deletes nothing more."""
+    """The attempt ended before the work was done; completed work is kept, and nothing more may be deleted."""
 
     code: ClassVar[str] = "ATTEMPT_ENDED"
     retryable: ClassVar[bool] = True
 
 
 class AttemptLost(AttemptEnded):
-    """Another attempt holds the task now: write nothing, delete nothing."""
+    """This attempt no longer holds the task: it must write and delete nothing more."""
 
     code = "LOST"
 
 
 class AttemptCancelled(AttemptEnded):
-    """A person asked to stop."""
+    """The task was cancelled."""
 
     code = "CANCELLED"
     retryable = False
 
 
 class AttemptHandedOver(AttemptEnded):
-    """Time is up here; the next attempt goes on where this one stops."""
+    """This attempt was handed over, for example at the end of its time; the next one resumes the work."""
 
     code = "HANDED_OVER"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSegment:
-    """A published part of the plan: `id` is where it lies in the plan bucket, `sha256` (hex) that of its index."""
+    """A published part of the plan: `id` is its prefix in the plan bucket, `sha256` (hex) the hash of its index."""
 
     id: str
     sha256: str
 
 
 class Attempt(Protocol):
-    """What an engine may ask of and tell the task it works for; every method but `checkpoint` may raise AttemptLost."""
+    """The attempt that an engine works for. Every method may raise AttemptLost."""
 
     @property
     def task_id(self) -> str: ...
@@ -55,29 +52,29 @@ class Attempt(Protocol):
     def attempt(self) -> int: ...
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Raise AttemptLost, AttemptCancelled or AttemptHandedOver when no other batch may start; called before each.
+        """Raise AttemptLost, AttemptCancelled or AttemptHandedOver if no further batch may start; called before each.
 
-        A checkpoint is a sign of life of the work; a driver that waits for others says whether they have `moved`.
+        `moved` tells whether the work made progress since the last call; a driver passes False while it only waits.
         """
         ...
 
     def plan(self) -> tuple[PlanSegment, ...]:
-        """The segments published so far, in order."""
+        """Return the segments published so far, in order."""
         ...
 
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
-        """Append a segment to those this attempt has seen, or learn those that another published in between.
+        """Append a segment unless another was published meanwhile; return the segments that are valid now.
 
-        `files_planned` is the total over all segments, this one included. The answer is what holds now.
+        `files_planned` is the total over all segments, this one included.
         """
         ...
 
     def begin_deleting(self) -> None:
-        """Record that the first delete comes next; repeats are harmless."""
+        """Record that the first delete follows; may be repeated safely."""
         ...
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
-        """Totals over all attempts at this plan."""
+        """Report the totals over all attempts at this plan."""
         ...
 
 
@@ -89,7 +86,7 @@ class Progress:
 
 
 class PlanHead:
-    """What all attempts at one task share: the published segments. Atomic under threads."""
+    """The published segments, which all attempts at a task share. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,7 +109,7 @@ class PlanHead:
 
 @dataclass
 class MemoryAttempt:
-    """An attempt in this process; `on_checkpoint` may raise what ends an attempt."""
+    """An attempt in memory; `on_checkpoint` may raise AttemptEnded."""
 
     task_id: str
     attempt: int = 1

@@ -1,4 +1,4 @@
-"""Chunks: sorted lists of files, compressed, one object each."""
+"""Chunks of a plan: sorted lists of files, each a compressed object."""
 
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ _BEFORE, _AFTER = '{"path": "', '", "type": "'
 
 
 class Phase(StrEnum):
-    """When a chunk is deleted: all DATA before any META, all META before ROOT, KEPT never."""
+    """The phase in which a chunk is deleted: all DATA before META, all META before ROOT, KEPT never."""
 
     DATA = "DATA"
     META = "META"
@@ -25,7 +25,7 @@ class Phase(StrEnum):
     KEPT = "KEPT"
 
 
-# A string as json.dumps(ensure_ascii=False) writes it.
+# Quotes a string as json.dumps(ensure_ascii=False) does.
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
 
 
@@ -36,13 +36,13 @@ def phase_of(rank: int) -> Phase:
 
 
 class Stored(BaseModel):
-    """A part of a plan as it is stored: fields of a later release are passed over, for hashes hold what is there."""
+    """A stored part of a plan. Fields of a later release are ignored: hashes are taken of the stored bytes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Chunk(Stored):
-    """One object of paths: how many, their sizes together in bytes, and the SHA-256 of the object as stored."""
+    """A chunk: number of paths, their total size in bytes, first and last path, and the SHA-256 of the object."""
 
     name: str
     kind: Phase
@@ -54,7 +54,7 @@ class Chunk(Stored):
 
 
 class Total(Stored):
-    """Files and bytes of one type."""
+    """Number and bytes of the files of one type."""
 
     files: int = 0
     bytes: int = 0
@@ -67,9 +67,9 @@ def add_totals(totals: dict[str, Total], more: Mapping[str, Total]) -> None:
 
 
 class ChunkWriter:
-    """Cuts a sorted stream into chunks of one kind and stores them; memory is bounded by one chunk.
+    """Splits a sorted stream into chunks of one phase and stores them, one chunk in memory at a time.
 
-    `part` keeps the names of several writers of one plan apart and in order.
+    `part` distinguishes and orders the chunk names of several writers of one plan.
     """
 
     def __init__(self, store: PlanStore, plan_id: str, kind: Phase, *, chunk_paths: int, part: str = "") -> None:
@@ -85,16 +85,16 @@ class ChunkWriter:
         self.totals: dict[str, list[int]] = {}
 
     def extend(self, rows: Sequence[Row], why: str = "") -> None:
-        """Add rows that follow the ones added before, in order."""
+        """Add rows, sorted and after those added before; `why` is the reason for keeping them."""
         while rows:
-            room = self._chunk_paths - len(self._lines)
-            self._add(rows[:room], why)
-            rows = rows[room:]
+            space = self._chunk_paths - len(self._lines)
+            self._add(rows[:space], why)
+            rows = rows[space:]
             if len(self._lines) >= self._chunk_paths:
                 self.flush()
 
     def _add(self, rows: Sequence[Row], why: str) -> None:
-        # What json.dumps makes of {"path", "type", "size"[, "kept"]}, without a dictionary for each.
+        # The output of json.dumps for {"path", "type", "size"[, "kept"]}, without a dictionary for each.
         end = f', "kept": {json.dumps(why)}}}' if why else "}"
         names = [f', "type": "{file_type}", "size": ' for file_type in TYPES]
         if not self._lines:
@@ -109,10 +109,10 @@ class ChunkWriter:
             total[1] += sum(sizes)
 
     def flush(self) -> None:
-        """Store what is collected; call it once more at the end."""
+        """Store the rows collected; call it once more at the end."""
         if not self._lines:
             return
-        # No time stamp inside: the same paths make the same bytes and the same hash.
+        # Without a timestamp the same paths give the same bytes and hash.
         data = gzip.compress(("\n".join(self._lines) + "\n").encode(), compresslevel=5, mtime=0)
         name = f"{self._kind}-{self._part}{len(self.chunks):05d}.jsonl.gz"
         self._store.put(f"{self._plan_id}/{name}", data)
@@ -143,19 +143,20 @@ def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
 
 
 def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
-    """The paths of a chunk; raises PlanTampered."""
+    """Return the files of a chunk; raise PlanTampered."""
     data = stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256)
-    # JSON escapes newlines, so each one here ends a line; the lines are read as one list, at once.
+    # JSON escapes newlines, so each one ends a line; all lines are parsed as one list.
     lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
     return [TableFile(one["path"], RANK[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
 
 
 def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[str]:
+    """Yield the paths of chunks; raise PlanTampered."""
     for chunk in chunks:
         stored = io.BytesIO(stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256))
         with gzip.open(stored, "rt", encoding="utf-8", newline="\n") as lines:
             for line in lines:
-                # Nearly every line needs no JSON reader: without an escape the path is what stands between the quotes.
+                # Nearly no line has an escape; then the path is the text between the quotes.
                 path, found, _ = line.removeprefix(_BEFORE).partition(_AFTER)
                 if found and "\\" not in path and line.startswith(_BEFORE):
                     yield path

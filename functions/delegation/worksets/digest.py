@@ -1,4 +1,4 @@
-"""The SHA-256 of all that a purge deletes, as one sorted list: what an auditor can compute from the chunks himself.
+"""The SHA-256 of the sorted list of all paths that a purge deletes, which an auditor can compute from the chunks:
 
 zcat DATA-* META-* ROOT-* | jq -r .path | LC_ALL=C sort | sha256sum
 """
@@ -15,10 +15,7 @@ _AT_ONCE = 4_096
 
 
 def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str:
-    """SHA-256 (hex) of every planned path that is not kept, in UTF-8, sorted, each with a newline behind it.
-
-    Memory is that of `planned_paths`. Raises PlanTampered.
-    """
+    """Return the SHA-256 (hex) of the sorted planned paths in UTF-8, each with a newline; raise PlanTampered."""
     digest = hashlib.sha256()
     merged = planned_paths(store, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
     while some := list(islice(merged, _AT_ONCE)):

@@ -1,4 +1,4 @@
-"""What working off a set of files can end in, split by what the caller can do next."""
+"""Errors of processing a workset, by what the caller can do next."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -7,13 +7,13 @@ from delegation.errors import DelegationError, shown
 
 
 class WorksetError(DelegationError):
-    """A set of files could not be worked off."""
+    """A workset could not be processed."""
 
     code: ClassVar[str] = "WORKSET_ERROR"
 
 
 class PlanTampered(WorksetError):
-    """A stored part of the plan is missing or differs from its published hash."""
+    """A stored object of the plan is missing, unreadable or differs from its published hash; make a new plan."""
 
     code = "PLAN_TAMPERED"
 
@@ -23,14 +23,14 @@ class PlanTampered(WorksetError):
 
 
 class EngineFailed(WorksetError):
-    """The engine broke down for a reason that is not the table's; what was done is kept, the same again goes on."""
+    """The engine failed for a reason that is not in the table; a retry resumes the work."""
 
     code = "ENGINE_FAILED"
     retryable = True
 
 
 class FilesNotDeleted(WorksetError):
-    """Keys that the store refuses to delete: `count` exact, `sample` bounded as (path, code)."""
+    """The store refused to delete `count` files; `sample` has some as (path, code). Needs an operator."""
 
     code = "FILES_NOT_DELETED"
 
@@ -43,13 +43,13 @@ class FilesNotDeleted(WorksetError):
 
 
 class FilesNotDeletedYet(FilesNotDeleted):
-    """The same, but every one for a passing reason (throttling, server errors)."""
+    """Files were not deleted, all for transient reasons; a retry may delete them."""
 
     code = "FILES_NOT_DELETED_YET"
     retryable = True
 
 
 class FilesThrottled(FilesNotDeletedYet):
-    """The same, and throttling is the only reason: nobody's fault, and no attempt should be counted for it."""
+    """Files were not deleted because the store throttled; the attempt is excused."""
 
     code = "STORAGE_THROTTLED"

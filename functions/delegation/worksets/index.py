@@ -1,14 +1,14 @@
-"""The plan of a purge: which objects go, in chunks that can be read with `zcat`, under one small index.
+"""The plan of a purge: chunks of paths that `zcat` can read, and a small index of them.
 
-Layout in the service's bucket, all below `{task_id}/{attempt}/{nonce}/`, which is the plan's id:
+Layout in the plan bucket, below the plan's id, `{task_id}/{attempt}/{nonce}/`:
     index.json                        format, table, chunks with hashes, counts, findings
     DATA-00000.jsonl.gz, META-…       one JSON object per line: {"path", "type", "size"}; sorted by path, no duplicates
     ROOT-00000.jsonl.gz               the current metadata.json, deleted last
     KEPT-00000.jsonl.gz               reachable but not to be deleted, with the reason
-    done/…, failed/…, receipt.json     what became of it (`progress`)
-A task that executes a plan made by another, a dry run's, says so in `{task_id}/taken/{plan's id}`.
-The index is named by its SHA-256 in the task's head, each chunk by its SHA-256 in the index: what is executed is what
-was published. A plan that lost the race to be published is garbage that nobody names.
+    done/…, failed/…, receipt.json    progress and outcome (`marks`)
+A task that executes the plan of a dry run records that in `{task_id}/taken/{plan's id}`.
+The task's head has the index's SHA-256 and the index that of each chunk, so only the published plan is executed. A plan
+that was not published, because another was first, is never used.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ SAMPLE = 20
 
 
 class Finding(Stored):
-    """Something a guard saw: its code, the exact count, at most SAMPLE paths."""
+    """A finding of a guard: its code, the exact count, and at most SAMPLE paths."""
 
     code: str
     count: int
@@ -36,7 +36,7 @@ class Finding(Stored):
 
 
 class Asked(Stored):
-    """A live table that was looked at for shared files, and whether its locations overlap."""
+    """A live table that was checked for shared files, and whether its locations overlap."""
 
     identifier: str
     metadata_location: str
@@ -44,7 +44,7 @@ class Asked(Stored):
 
 
 class PlanIndex(Stored):
-    """The small part of a plan; `roots` and `covered` are the guards' limits, applied again when executed."""
+    """The index of a plan; `roots` and `covered` are limits of the guards, checked again before each delete."""
 
     format: int = FORMAT
     plan_id: str
@@ -81,49 +81,46 @@ class PlanIndex(Stored):
 
 
 def store_index(store: PlanStore, index: PlanIndex) -> PlanSegment:
-    """Write the index; the segment that names it is ready to be published."""
+    """Store the index; return the segment to publish."""
     data = (index.model_dump_json(indent=1) + "\n").encode()
     store.put(f"{index.plan_id}/{INDEX}", data)
     return PlanSegment(index.plan_id, hashlib.sha256(data).hexdigest())
 
 
 def segment_of(store: PlanStore, plan_id: str) -> PlanSegment:
-    """Name a plan made before, as it is stored now; raises PlanTampered when there is none."""
+    """Return the segment of an existing plan; raise PlanTampered if its index is missing."""
     return PlanSegment(plan_id, hashlib.sha256(stored_part(store, f"{plan_id}/{INDEX}")).hexdigest())
 
 
 def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
-    """The index that was published; raises PlanTampered when it is missing, altered, or of a format we do not know."""
+    """Return the published index; raise PlanTampered if it is missing, altered or of an unknown format."""
     index = read_index(store, segment.id, sha256=segment.sha256)
     if index.plan_id != segment.id:
-        raise PlanTampered(segment.id, "index of another plan")
+        raise PlanTampered(segment.id, "the index names another plan")
     return index
 
 
 def read_index(store: PlanStore, plan_id: str, *, sha256: str | None = None) -> PlanIndex:
-    """An index by its plan's id, verified only if a hash is given; raises PlanTampered."""
+    """Return the index of a plan, verified only if a hash is given; raise PlanTampered."""
     data = stored_part(store, f"{plan_id}/{INDEX}", sha256)
     try:
         index = PlanIndex.model_validate_json(data)
     except ValidationError as error:
-        raise PlanTampered(plan_id, "index cannot be read") from error
+        raise PlanTampered(plan_id, "the index is malformed") from error
     if index.format != FORMAT:
-        raise PlanTampered(plan_id, f"format {index.format} is not known")
+        raise PlanTampered(plan_id, f"the index has the unknown format {index.format}")
     return index
 
 
 def planned_paths(store: PlanStore, indexes: Sequence[PlanIndex], kinds: Iterable[Phase]) -> Iterator[str]:
-    """The paths of one or several plans in order; raises PlanTampered.
-
-    Of each sorted run one chunk is open, compressed: memory is bounded by their number.
-    """
+    """Yield the paths of plans in order, with one compressed chunk of each sorted run in memory; raise PlanTampered."""
     wanted = tuple(kinds)
     runs = [run for index in indexes for kind in wanted for run in sorted_runs(index, kind)]
     return heapq.merge(*(paths_of(store, plan_id, chunks) for plan_id, chunks in runs))
 
 
 def sorted_runs(index: PlanIndex, kind: Phase) -> list[tuple[str, list[Chunk]]]:
-    """Chunks that follow each other in order; the Spark engine's partitions are sorted each for itself."""
+    """Group chunks into sorted runs; the Spark engine sorts each partition separately."""
     runs: list[list[Chunk]] = []
     for chunk in index.chunks:
         if chunk.kind is not kind:

@@ -1,6 +1,6 @@
-"""Sorting more paths than memory holds, dropping duplicates on the way (external merge sort).
+"""External merge sort of more rows than fit in memory, without duplicate paths.
 
-Everything goes in lists of rows rather than row by row: a million of them cost a few thousand steps of Python.
+Rows are processed in lists: a million of them take a few thousand steps of Python.
 """
 
 import json
@@ -14,17 +14,16 @@ from pathlib import Path
 from delegation.iceberg.files import Row, TableFile
 
 RUN_RECORDS = 50_000
-# So many rows share a line of a spilled run: one JSON call for all of them, and this many in memory per run when
-# merging.
+# Rows per line of a spilled run, parsed together, and in memory per run when merging.
 _LINE_RECORDS = 500
-# Runs open at a time; more are merged in several passes.
+# Runs merged at a time; more take several passes.
 _FAN_IN = 64
 
 
 class Sorter:
-    """Collects rows in any order, gives them back sorted, one per path. Memory is bounded by `run_records`.
+    """Sorts rows and returns one per path, with `run_records` rows in memory.
 
-    Use as a context manager: spilled runs lie in a temporary directory that goes with it.
+    Use it as a context manager: leaving it deletes the temporary directory of the spilled runs.
     """
 
     def __init__(self, *, run_records: int = RUN_RECORDS) -> None:
@@ -49,14 +48,14 @@ class Sorter:
     def extend(self, rows: Iterable[Row]) -> None:
         left = iter(rows)
         while True:
-            room = self._run_records - len(self._run)
-            self._run.extend(islice(left, room))
+            space = self._run_records - len(self._run)
+            self._run.extend(islice(left, space))
             if len(self._run) < self._run_records:
                 return
             self._spill()
 
     def batches(self) -> Iterator[list[Row]]:
-        """All rows in order, each path once, in lists of some; call it once, after the last `extend`."""
+        """Yield all rows in order, each path once, in lists; call it once, after the last `extend`."""
         while len(self._spilled) >= _FAN_IN:
             fresh = self._write(merged([_read(path) for path in self._spilled[:_FAN_IN]]))
             for path in self._spilled[:_FAN_IN]:
@@ -66,7 +65,7 @@ class Sorter:
         return merged([*(_read(path) for path in self._spilled), _lines(self._run)])
 
     def sorted(self) -> Iterator[TableFile]:
-        """The same one by one; instead of `batches`."""
+        """Yield the rows one by one, instead of `batches`."""
         return starmap(TableFile, chain.from_iterable(self.batches()))
 
     def _spill(self) -> None:
@@ -87,10 +86,10 @@ class Sorter:
 
 
 def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
-    """One sorted stream out of several, each path once.
+    """Merge sorted sources, each path once.
 
-    Each step takes from every source what does not exceed the smallest last row of the lists at hand, and sorts it:
-    Python's sort merges runs that are in order already.
+    Each step takes from every source the rows up to the smallest last row of the current lists, and sorts them, which
+    for Python's sort is a merge.
     """
     return distinct(_steps(sources))
 
@@ -114,7 +113,7 @@ def _steps(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
 
 
 def distinct(batches: Iterable[list[Row]]) -> Iterator[list[Row]]:
-    """The first row of every path, out of sorted ones."""
+    """Yield the first row of every path from sorted rows."""
     last: str | None = None
     for rows in batches:
         paths = [path for path, _, _ in rows]
@@ -128,7 +127,7 @@ def distinct(batches: Iterable[list[Row]]) -> Iterator[list[Row]]:
 
 
 def common(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[tuple[list[Row], set[str]]]:
-    """Each list of the sorted rows with those of its paths that are among the sorted paths, in one pass over both."""
+    """Yield each list of sorted rows with the set of its paths that are among the sorted `paths`, in one pass."""
     theirs = iter(paths)
     at = next(theirs, None)
     for rows in batches:
@@ -144,7 +143,7 @@ def common(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[tuple
 
 
 def without(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[list[Row]]:
-    """The sorted rows whose path is not among the sorted paths."""
+    """Yield the sorted rows whose path is not among the sorted `paths`."""
     for rows, both in common(batches, paths):
         left = [row for row in rows if row[0] not in both] if both else rows
         if left:

@@ -104,7 +104,7 @@ def test_an_unknown_codec() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "what"), [(b"AGS1", "encrypted"), (b"ORC\x01", "ORC"), (b"", "something else"), (b"Obj\x02", "something")]
+    ("start", "what"), [(b"AGS1", "encrypted"), (b"ORC\x01", "ORC"), (b"", "unknown format"), (b"Obj\x02", "unknown")]
 )
 def test_other_formats(start: bytes, what: str) -> None:
     assert corrupt(start + b"....", what).offset == 0

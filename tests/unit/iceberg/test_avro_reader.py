@@ -62,9 +62,9 @@ def test_verify_compares_size_and_entries() -> None:
     (manifest,) = read_manifest_list(written(list_schema(2), [LISTED]), "snap.avro")
 
     verify(manifest, actual_length=6543, counted=6)
-    with pytest.raises(ManifestMismatchError, match="has 6542 bytes, its manifest list says 6543"):
+    with pytest.raises(ManifestMismatchError, match="has 6542 bytes, but its manifest list records 6543"):
         verify(manifest, actual_length=6542, counted=6)
-    with pytest.raises(ManifestMismatchError, match="has 5 entries, its manifest list says 6"):
+    with pytest.raises(ManifestMismatchError, match="has 5 entries, but its manifest list records 6"):
         verify(manifest, actual_length=6543, counted=5)
 
 

@@ -63,7 +63,7 @@ def test_every_refused_batch_takes_its_part_and_never_all() -> None:
     assert rate.keys_per_second == pytest.approx(policy.start * (1 - policy.decrease) ** 10)
     for turn in range(200):
         rate.answered(0, 0.5 + turn, throttled=True)
-    assert rate.keys_per_second == policy.floor
+    assert rate.keys_per_second == policy.minimum
 
 
 def test_the_rate_multiplies_until_the_store_says_slow_down() -> None:

@@ -9,13 +9,13 @@ from delegation.storage import sessions as aws
 
 def test_a_second_client_reads_no_description_and_has_credentials_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    load_file = aws._KNOWLEDGE.file_loader.load_file
+    load_file = aws._LOADER.file_loader.load_file
 
     def counted(path: str, *options: Any) -> Any:
         read.append(path)
         return load_file(path, *options)
 
-    monkeypatch.setattr(aws._KNOWLEDGE.file_loader, "load_file", counted)
+    monkeypatch.setattr(aws._LOADER.file_loader, "load_file", counted)
     keys = []
     for name in ("first", "second"):
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", name)

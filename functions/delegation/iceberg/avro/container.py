@@ -1,7 +1,7 @@
-"""The Avro object container: header, blocks, codecs. Source: Avro 1.11 specification, "Object Container Files".
+"""Avro files: header, blocks, codecs (Avro 1.11 Specification, Object Container Files).
 
-No length is trusted: sizes are compared with what is left of the file before anything is sliced, and a block may never
-decompress to more than the caller's limit, whatever it or its frame header claims.
+No length is trusted: it is compared with the rest of the file before use, and no block may decompress to more than the
+caller's limit.
 """
 
 import struct
@@ -25,7 +25,7 @@ OTHER_FORMATS = {b"PAR1": "a Parquet file", b"AGS1": "encrypted", b"ORC\x01": "a
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What precedes the first block; `start` is that block's position."""
+    """The header of a file; `start` is the position of the first block."""
 
     schema: bytes
     codec: str
@@ -35,7 +35,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One decompressed block: `count` objects; `offset` is where its (compressed) data begins in the file."""
+    """A decompressed block of `count` objects; `offset` is the position of its (compressed) data in the file."""
 
     count: int
     offset: int
@@ -44,9 +44,9 @@ class Block:
 
 
 def read_header(data: bytes) -> Header:
-    """Read the header. Raises MalformedError with positions in the file."""
+    """Read the header; raise MalformedError with a position in the file."""
     if data[:4] != MAGIC:
-        raise MalformedError(0, f"not an Avro file but {OTHER_FORMATS.get(data[:4], 'something else')}")
+        raise MalformedError(0, f"it is not an Avro file but {OTHER_FORMATS.get(data[:4], 'an unknown format')}")
     metadata: dict[bytes, bytes] = {}
     pos = len(MAGIC)
     while True:
@@ -75,10 +75,7 @@ def read_header(data: bytes) -> Header:
 
 
 def read_blocks(data: bytes, header: Header, limit: int) -> Iterator[Block]:
-    """Decompress the blocks one after the other, none larger than `limit` bytes.
-
-    Raises MalformedError with positions in the file.
-    """
+    """Yield the decompressed blocks, each of at most `limit` bytes; raise MalformedError with the file position."""
     decompress = CODECS[header.codec]
     pos = header.start
     while pos < len(data):
@@ -99,7 +96,7 @@ def read_blocks(data: bytes, header: Header, limit: int) -> Iterator[Block]:
 
 
 def read_long(data: bytes, pos: int) -> tuple[int, int]:
-    """A zig-zag varint of at most 64 bits and the position after it."""
+    """Return a zig-zag varint of at most 64 bits and the position after it."""
     value = shift = 0
     for at in range(pos, min(pos + 10, len(data))):
         byte = data[at]
@@ -130,7 +127,7 @@ def _bounded(plain: bytes, limit: int) -> bytes:
 
 
 def _deflate(data: bytes, limit: int) -> bytes:
-    """RFC 1951 without a header; Python's Avro writers leave up to four bytes of a zlib checksum behind the stream."""
+    """Decompress RFC 1951; Python's Avro writers leave up to four bytes of a zlib checksum after the stream."""
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
         plain = decoder.decompress(data, limit + 1)
@@ -143,7 +140,7 @@ def _deflate(data: bytes, limit: int) -> bytes:
 
 
 def _snappy(data: bytes, limit: int) -> bytes:
-    """Raw Snappy, which begins with the decompressed size, then the CRC-32 of the decompressed bytes, big-endian."""
+    """Decompress raw Snappy, which begins with its decompressed size, and check the big-endian CRC-32 after it."""
     body = data[:-4]
     claimed = shift = 0
     for byte in body[:5]:
@@ -163,38 +160,38 @@ def _snappy(data: bytes, limit: int) -> bytes:
 
 
 def _zstandard(data: bytes, limit: int) -> bytes:
-    """RFC 8878, one frame. Java's do not state their size, so the room a frame may need is taken from its blocks."""
-    room = _zstandard_room(data)
+    """Decompress one frame of RFC 8878. Java's frames omit their size, so it is estimated from their blocks."""
+    most = _most_bytes(data)
     try:
         if zstandard.frame_content_size(data) > limit:
             raise _too_large(limit)
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=min(room, limit))
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=min(most, limit))
     except zstandard.ZstdError as error:
-        more = f", or more than {limit} bytes when decompressed" if room > limit else ""
+        more = f", or more than {limit} bytes when decompressed" if most > limit else ""
         raise MalformedError(0, f"zstandard: {error}{more}") from error
 
 
-def _zstandard_room(data: bytes) -> int:
-    """The most a frame may decompress to, from the headers of its blocks (RFC 8878, 3.1.1.2); at least 1.
+def _most_bytes(data: bytes) -> int:
+    """Return the most bytes that a frame may decompress to, at least 1 (RFC 8878, Section 3.1.1.2).
 
-    Raises MalformedError unless the frame ends where the data ends: the library does not look.
+    Raises MalformedError unless the frame ends where the data ends, which the library does not check.
     """
     try:
         pos = zstandard.frame_header_size(data)
         checksum = zstandard.get_frame_parameters(data).has_checksum
     except zstandard.ZstdError as error:
         raise MalformedError(0, f"zstandard: {error}") from error
-    room, last = 1, data[:4] != ZSTANDARD_MAGIC
+    most, last = 1, data[:4] != ZSTANDARD_MAGIC
     while not last:
         header = int.from_bytes(data[pos : pos + 3], "little")
         last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
-        room += ZSTANDARD_BLOCK if kind == 2 else size
+        most += ZSTANDARD_BLOCK if kind == 2 else size
         pos += 3 + (1 if kind == 1 else size)
         if pos > len(data):
             break
     if pos + 4 * checksum != len(data):
         raise MalformedError(0, "zstandard: the frame does not end with its block")
-    return room
+    return most
 
 
 CODECS: dict[str, Callable[[bytes, int], bytes]] = {

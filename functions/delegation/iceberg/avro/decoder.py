@@ -1,11 +1,10 @@
-"""Python source generated from a writer's schema: decodes the wanted fields of a record and steps over all others.
+"""Generate Python source from a writer's schema that decodes the wanted fields of a record and skips all others.
 
-The source is made of fixed fragments and integers (node indexes, widths, limits). No text of the schema ever enters it:
-field and type names come from files that anybody may have written.
+The source consists of fixed fragments and integers; no text of the schema, which is not trusted, enters it.
 
-Every generated function relies on three facts. `buf` is exactly one block, so reading past it raises IndexError. A
-value whose encoding has no constant width starts with or contains a varint, so no loop can turn without reading a byte.
-A position only grows, so an overrun is met by the next read or by the caller's comparison with the end of the block.
+The generated functions rely on three facts. `buf` is exactly one block, so reading past it raises IndexError. A value
+without a constant width contains a varint, so every turn of a loop reads a byte. Positions only grow, so the next read
+or the caller's comparison with the end of the block detects an overrun.
 """
 
 from collections.abc import Callable
@@ -15,23 +14,23 @@ from typing import Any
 from delegation.iceberg.avro.schema import AvroType, Node, Schema, shown
 from delegation.iceberg.errors import MalformedError
 
-MAX_DEPTH = 64  # of values inside each other at run time, for recursive types
-INLINE_COST = 16  # types inlined where they are used instead of being called
+MAX_DEPTH = 64  # of nested values of recursive types
+INLINE_COST = 16  # the largest type, in nodes, that is inlined instead of called
 INLINE_NESTING = 4  # CPython refuses more than 20 nested blocks
 
 DecodedRow = tuple[Any, ...]
 DecodeOne = Callable[[bytes, int, int], tuple[int, DecodedRow]]
-Tree = dict[int, "Tree | int"]  # a field's position in its record → number of a wanted field, or fields below
+Tree = dict[int, "Tree | int"]  # a field's position in its record → number of a wanted field, or nested fields
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A field to decode: its field id (and names, for files without ids) from the root down, and what it may be."""
+    """A field to decode: the field ids (and names, for files without ids) on its path, and its allowed values."""
 
     path: tuple[tuple[int, tuple[str, ...]], ...]
     text: bool = False
     required: bool = False
-    default: int | None = None  # of an absent or null field
+    default: int | None = None  # value of an absent or null field
     least: int | None = None
     most: int | None = None
 
@@ -42,10 +41,10 @@ class Wanted:
 
 
 def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
-    """The place of each wanted field that the schema has.
+    """Return the positions of the wanted fields in the schema.
 
-    A field is looked up by its Iceberg id, then by name among the fields without an id. Raises MalformedError when a
-    required field is missing, when two fields claim one id, or when the type is not what Iceberg prescribes.
+    A field is found by its Iceberg id, else by name among the fields without id. Raises MalformedError if a required
+    field is missing, two fields have one id, or a type is not the one that Iceberg prescribes.
     """
     root: Tree = {}
     for number, want in enumerate(wanted):
@@ -64,7 +63,7 @@ def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
 
 
 def leaves(tree: Tree) -> list[int]:
-    """The numbers of the wanted fields that the schema has, in the order of their bytes."""
+    """Return the numbers of the wanted fields that the schema has, in file order."""
     found: list[int] = []
     for _, below in sorted(tree.items()):
         found += [below] if isinstance(below, int) else leaves(below)
@@ -97,9 +96,9 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
 
 
 def compile_decoder(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> DecodeOne:
-    """A function (block, position, end of block) → (next position, wanted values) for one record.
+    """Return a function (block, position, end of block) → (next position, wanted values) for one record.
 
-    It raises MalformedError, IndexError (the block ends inside a value) or UnicodeDecodeError and nothing else.
+    It raises only MalformedError, IndexError (the block ends inside a value) and UnicodeDecodeError.
     """
     source = _Source(schema, wanted).module(tree)
     scope: dict[str, Any] = {"MalformedError": MalformedError, "varint": _varint}
@@ -109,7 +108,7 @@ def compile_decoder(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> D
 
 
 def _varint(buf: bytes, pos: int, value: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte was `value`; returns the number before zig-zag and the next position."""
+    """Read the rest of a varint after its first byte `value`; return it before zig-zag, and the next position."""
     start = pos - 1
     value &= 127
     shift = 7
@@ -128,7 +127,7 @@ def _varint(buf: bytes, pos: int, value: int) -> tuple[int, int]:
 
 
 class _Source:
-    """Writes the module; `_skip` and `_read` append the statements for one type at the current indentation."""
+    """Writes the module; `_skip` and `_read` append the statements for one type at an indentation."""
 
     def __init__(self, schema: Schema, wanted: tuple[Wanted, ...]) -> None:
         self._nodes = schema.nodes
@@ -151,7 +150,7 @@ class _Source:
             index = self._needed[written]
             written += 1
             self._put(0, f"def skip{index}(buf, pos, depth):")
-            self._refuse(1, f"depth > {MAX_DEPTH}", "values nested too deep")
+            self._refuse(1, f"depth > {MAX_DEPTH}", "values are nested too deep")
             self._skip(1, index, function=True)
             self._put(1, "return pos")
         return "\n".join(self._lines) + "\n"
@@ -167,7 +166,7 @@ class _Source:
         self._lines.append(" " * indent + line)
 
     def _refuse(self, at: int, condition: str, reason: str) -> None:
-        """Raise MalformedError if the condition holds."""
+        """Write a statement that raises MalformedError if the condition holds."""
         self._put(at, f"if {condition}:")
         self._put(at + 1, f"raise MalformedError(pos, {reason!r})")
 
@@ -219,7 +218,7 @@ class _Source:
             self._put(at + 1, f"raise MalformedError(pos, f'{want.label} is {{v{number}}}')")
 
     def _varint(self, at: int, name: str) -> None:
-        """Read a varint, before zig-zag, into a local variable."""
+        """Write the reading of a varint, before zig-zag, into a local variable."""
         self._put(at, f"{name} = buf[pos]")
         self._put(at, "pos += 1")
         self._put(at, f"if {name} > 127:")
@@ -281,7 +280,7 @@ class _Source:
         self._put(at, "pos += n >> 1")
 
     def _blocks(self, at: int, node: Node, nesting: int) -> None:
-        """An array or map: blocks of (count, items), a negative count being followed by the block's size in bytes."""
+        """Skip an array or map: blocks of count and items, with the size in bytes after a negative count."""
         count, stop = f"c{nesting}", f"s{nesting}"
         item = self._nodes[node.children[0]]
         self._put(at, "while True:")

@@ -1,10 +1,8 @@
-"""Reads Iceberg manifest lists and manifests of format versions 1 to 3, trusting nothing in them.
+"""Read manifest lists and manifests, versions 1 to 3 (Iceberg Table Spec, Manifests, Manifest Lists, Appendix A).
 
-A decoder is generated for each writer's schema (`avro_decoder`) and kept, so that the manifests of a table share one.
-ALL entries are yielded, those with status DELETED included: after an expiry that only touched metadata nothing else
-names their files. Whatever is malformed raises CorruptManifestError; what decodes may still be a lie, so `verify`
-compares a manifest with its manifest list and callers guard every path (DESIGN §5).
-Source: Iceberg table specification, "Manifests", "Manifest Lists" and Appendix A.
+ALL entries are returned, those with status DELETED included, which may be the last to name a file. Malformed data
+raises CorruptManifestError. Valid data may still be wrong, so `verify` compares a manifest with its manifest list, and
+callers check every path (docs/architecture.md, Purging).
 """
 
 from collections.abc import Iterator
@@ -19,14 +17,14 @@ from delegation.iceberg.errors import CorruptManifestError, MalformedError, Mani
 
 PathEntry = tuple[int, int, str, int]
 
-BATCH = 1024  # entries decoded ahead of the caller: a hostile block holds millions of tiny ones
+BATCH = 1024  # entries decoded ahead of the caller; a hostile block has millions of tiny ones
 
 
 class ManifestFile(NamedTuple):
-    """A manifest as its manifest list describes it. Counts are None where a v1 writer left them out.
+    """A manifest as its manifest list describes it; counts that a version 1 writer left out are None.
 
-    A manifest that a v1 snapshot names inline is `ManifestFile(path, None)`: nothing is known to compare it with.
-    `content` is 0 for data and 1 for deletes.
+    A manifest that a version 1 snapshot lists inline is `ManifestFile(path, None)`. `content` is 0 for data, 1 for
+    deletes.
     """
 
     manifest_path: str
@@ -45,7 +43,7 @@ class ManifestFile(NamedTuple):
 
     @property
     def entries(self) -> int | None:
-        """Entries of every status; None when the list does not say."""
+        """The number of entries of every status; None if the list does not record it."""
         counts = (self.added_files_count, self.existing_files_count, self.deleted_files_count)
         return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -75,24 +73,23 @@ _LIST_FIELDS = (
 
 
 def read_manifest_list(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestFile]:
-    """The manifests a manifest list names. Raises CorruptManifestError while iterating."""
+    """Yield the manifests of a manifest list; raise CorruptManifestError while iterating."""
     for rows in _read(data, path, _LIST_FIELDS, max_block_bytes):
         yield from map(ManifestFile._make, rows)
 
 
 def read_paths(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
-    """The same entries as plain tuples (status, content, file_path, file_size_in_bytes), in lists of up to 1,024.
+    """Yield all entries of a manifest as (status, content, file_path, file_size_in_bytes), in lists of up to 1,024.
 
-    The way to read millions. Raises CorruptManifestError while iterating.
+    Raises CorruptManifestError while iterating.
     """
     return _read(data, path, _PATH_FIELDS, max_block_bytes)
 
 
 def verify(manifest: ManifestFile, actual_length: int, counted: int) -> None:
-    """Compare a manifest's size in bytes and number of entries (every status) with what its manifest list says.
+    """Compare a manifest's size in bytes and number of entries with its manifest list; raise ManifestMismatchError.
 
-    A manifest cut off between two Avro blocks decodes without an error: only this finds it. What the list does not
-    say (None) is not compared. Raises ManifestMismatchError.
+    Only this detects a manifest cut off between two Avro blocks. Values that the list omits (None) are not compared.
     """
     if manifest.manifest_length is not None and manifest.manifest_length != actual_length:
         raise ManifestMismatchError(manifest.manifest_path, "bytes", manifest.manifest_length, actual_length)
@@ -102,6 +99,7 @@ def verify(manifest: ManifestFile, actual_length: int, counted: int) -> None:
 
 @lru_cache(maxsize=64)
 def decoder_of(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shapes]:
+    """Return the decoder for a writer's schema; the manifests of a table usually share one."""
     schema = parse_schema(raw)
     tree = locate(schema, wanted)
     return compile_decoder(schema, wanted, tree), Shapes(schema, wanted, tree)

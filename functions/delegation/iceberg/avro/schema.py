@@ -1,9 +1,8 @@
-"""The writer's schema of an Avro file as a flat list of nodes, from JSON that nobody vouches for.
+"""Parse the writer's schema of an Avro file, which is not trusted, into a flat list of nodes.
 
-Nodes are kept in the order in which they are completed, children before parents, and refer to each other by index: what
-is computed over them (widths, patterns, source) needs no recursion and stays linear in the size of the schema, however
-often named types are used inside each other. Only a recursive type refers to an index above its own.
-Source: Avro 1.11 specification, "Schema Declaration"; `field-id` from the Iceberg specification, Appendix A.
+Children come before parents and are referenced by index, so that widths, patterns and source are computed without
+recursion, in time linear in the size of the schema. Only a recursive type refers to an index above its own.
+Sources: Avro 1.11 Specification, Schema Declaration; Iceberg Table Spec, Appendix A (`field-id`).
 """
 
 import json
@@ -22,7 +21,7 @@ MAX_WIDTH = 1 << 62  # wider than any block; keeps sums of widths small numbers
 
 
 class AvroType(StrEnum):
-    """The Avro types; logical types are annotations and change no byte."""
+    """The Avro types; logical types do not change the encoding."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -46,13 +45,11 @@ CONSTANT_WIDTH = {AvroType.NULL: 0, AvroType.BOOLEAN: 1, AvroType.FLOAT: 4, Avro
 
 @dataclass(slots=True)
 class Node:
-    """One type of the schema. `width` is its encoded size when every value has the same one, else None; `recursive`
-    marks a record that contains itself.
-    """
+    """A type of the schema. `width` is the encoded size if all values have the same one; `recursive` is for records."""
 
     kind: AvroType
     children: list[int] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)  # of a record's fields; hostile text, never to be put into source
+    names: list[str] = field(default_factory=list)  # of a record's fields; untrusted, never put into source
     ids: list[int | None] = field(default_factory=list)  # Iceberg field ids of a record's fields
     size: int = 0  # bytes of a fixed, symbols of an enum
     width: int | None = None
@@ -68,14 +65,14 @@ class Schema:
 
 
 def shown(text: object) -> str:
-    """Text of a hostile file, safe and short enough for an error message."""
+    """Return untrusted text safe and short enough for an error message."""
     return ascii(text)[:80]
 
 
 def parse_schema(raw: bytes) -> Schema:
     """Parse the `avro.schema` entry of a file's header.
 
-    Raises MalformedError at position 0 for anything that is not an Avro schema or exceeds the limits of this module.
+    Raises MalformedError at position 0 for an invalid schema, or one that exceeds the limits of this module.
     """
     if len(raw) > MAX_SCHEMA_BYTES:
         raise MalformedError(0, f"the schema has {len(raw)} bytes, more than {MAX_SCHEMA_BYTES}")
@@ -92,11 +89,11 @@ class _Parser:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.named: dict[str, int] = {}
-        self.recursions: set[int] = set()  # placeholders of unfinished records that something inside them names
+        self.recursions: set[int] = set()  # placeholders of unfinished records that are used inside themselves
         self.uses = 0
 
     def parse(self, document: object, namespace: str, depth: int) -> int:
-        """Add the type and everything below it, return its index (negative: a record still being parsed)."""
+        """Add a type and its children; return its index, negative for a record still being parsed."""
         self.uses += 1
         if depth > MAX_NESTING or self.uses > MAX_NODES:
             raise MalformedError(0, "the schema is nested too deep or has too many types")

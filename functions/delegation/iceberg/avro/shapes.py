@@ -1,13 +1,12 @@
-"""One regular expression that matches a whole record, learned from the records of the file.
+"""A regular expression that matches a whole record, learned from the records of the file, for speed.
 
-Records of a manifest look alike: as many columns in every map, paths and bounds of few different lengths. So the
-lengths, counts and union branches met so far become the alternatives of one expression, which C code matches several
-times as fast as generated Python steps over the same bytes. A match is never a guess: every alternative begins with its
-own length, count or branch as a literal prefix and no prefix begins another one, so at most one reading of the bytes
-can match, and it is the one the Avro specification prescribes. What does not match is left to the exact decoder, which
-decodes it or says what is wrong; a sample of such records is learned.
+Records of a manifest have similar shapes: the same columns, and paths and bounds of few lengths. The lengths, counts
+and union branches seen become the alternatives of an expression that matches several times as fast as the generated
+decoder. Each alternative begins with its length, count or branch as a literal, and none is a prefix of another, so
+at most one reading matches: the one that Avro prescribes. Records that do not match are left to the exact decoder, and
+a sample of them is learned.
 
-All repetitions are possessive or of fixed count and all alternatives exclude each other: matching takes linear time.
+Repetitions are possessive or of fixed count and alternatives exclude each other, so matching takes linear time.
 """
 
 import re
@@ -20,11 +19,11 @@ from delegation.iceberg.avro.container import read_long
 from delegation.iceberg.avro.decoder import DecodedRow, Tree, Wanted, leaves
 from delegation.iceberg.avro.schema import AvroType, Node, Schema
 
-FIRST_PATIENCE = 32  # records left to the exact decoder before an expression is compiled
-LAST_PATIENCE = 8192  # bounds what compiling may cost when records have no common shape
+FIRST_PATIENCE = 32  # records that do not match before an expression is compiled; doubles each time
+LAST_PATIENCE = 8192  # its maximum, which bounds the cost of compiling if records have no common shape
 SAMPLES = 256  # records learned per expression
-MAX_RECORD_BYTES = 1 << 14  # of a record worth learning
-MAX_LENGTH = 8191  # of text, has a prefix of two bytes at most
+MAX_RECORD_BYTES = 1 << 14  # of a record to learn from
+MAX_LENGTH = 8191  # of text, so that its length has at most two bytes
 MAX_ALTERNATIVES = 128
 MAX_ITEMS = 1000
 MAX_NODE_PATTERN = 1 << 15
@@ -41,7 +40,7 @@ Fast = Callable[[bytes, int, int, Match, Callable[[DecodedRow], None]], tuple[in
 
 
 class Shapes:
-    """What has been learned about the records of one schema; shared by the threads that read such files."""
+    """The shapes learned from records of one schema; shared by the threads that read such files."""
 
     def __init__(self, schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> None:
         self._nodes = schema.nodes
@@ -57,12 +56,12 @@ class Shapes:
         self.fast = _fast(wanted, tree) if self._usable else None
 
     def missed(self, buf: bytes, start: int, stop: int) -> None:
-        """Learn from a record that only the exact decoder could decode; every so often compile what was learned."""
+        """Learn from a record that did not match; after enough of them compile a new expression."""
         if not self._usable:
             return
         with self._lock:
-            worth = stop <= min(len(buf), start + MAX_RECORD_BYTES)
-            if worth and self._misses % max(1, self._patience // SAMPLES) == 0:
+            learnable = stop <= min(len(buf), start + MAX_RECORD_BYTES)
+            if learnable and self._misses % max(1, self._patience // SAMPLES) == 0:
                 self._observe(self._root, buf, start)
             self._misses += 1
             if self._misses >= self._patience:
@@ -70,12 +69,12 @@ class Shapes:
                 self._patience = min(LAST_PATIENCE, self._patience * 2)
                 self._compile()
 
-    # learning, from bytes the exact decoder has accepted
+    # learning from records that the exact decoder accepted
 
-    def _saw(self, site: int, value: int) -> None:
+    def _count(self, site: int, value: int) -> None:
         counter = self._seen.setdefault(site, Counter())
         if value not in counter and len(counter) >= MAX_ALTERNATIVES:
-            counter.clear()  # another table: its lengths take the place of the former one's
+            counter.clear()  # another table's records: forget the former lengths
         counter[value] += 1
 
     def _observe(self, index: int, buf: bytes, pos: int) -> int:
@@ -95,30 +94,30 @@ class Shapes:
             return self._observe_items(index, buf, pos, value)
         if node.kind is AvroType.ENUM:
             return pos
-        self._saw(index, value)
+        self._count(index, value)
         return self._observe(node.children[value], buf, pos) if node.kind is AvroType.UNION else pos + value
 
     def _observe_items(self, index: int, buf: bytes, pos: int, count: int) -> int:
-        """The items after a first block's count, further blocks included: those have no place in an expression."""
+        """Learn from the items after a first block's count; values of several blocks are skipped, not learned."""
         node, first = self._nodes[index], count
         item = self._nodes[node.children[0]]
         blocks = 0
         while count:
             if count < 0:
                 _, pos = read_long(buf, pos)
-            if node.kind is AvroType.ARRAY and item.width is not None:  # any number of items may have no bytes at all
+            if node.kind is AvroType.ARRAY and item.width is not None:  # the items may have no bytes
                 pos += abs(count) * item.width
                 count = 0
             for _ in range(abs(count)):
                 if node.kind is AvroType.MAP:
                     length, pos = read_long(buf, pos)
-                    self._saw(~index, length)
+                    self._count(~index, length)
                     pos += length
                 pos = self._observe(node.children[0], buf, pos)
             blocks += 1
             count, pos = read_long(buf, pos)
         if first >= 0 and blocks <= 1:
-            self._saw(index, first)
+            self._count(index, first)
         return pos
 
     # compiling
@@ -132,7 +131,7 @@ class Shapes:
         self.match = re.compile(whole, re.DOTALL).match if len(whole) <= MAX_PATTERN else None
 
     def _pattern(self, index: int, below: list[bytes]) -> bytes:
-        """What a skipped value of this type looks like; `below` has the patterns of the types before it."""
+        """Return the pattern of a skipped value of this type; `below` has those of the types before it."""
         node = self._nodes[index]
         if node.kind in SIMPLE:
             return SIMPLE[node.kind]
@@ -188,11 +187,11 @@ class Shapes:
         return b"".join(parts)
 
     def _captured(self, index: int, want: Wanted, patterns: list[bytes]) -> bytes:
-        """A wanted value as one group, which stays unset for null."""
+        """Return the pattern of a wanted value, with one group that is unset for null."""
         node = self._nodes[index]
         if node.kind is AvroType.UNION:
             branches = []
-            for branch, child in enumerate(node.children):  # all of them: the group must exist
+            for branch, child in enumerate(node.children):  # all branches: the group must exist
                 null = self._nodes[child].kind is AvroType.NULL
                 value = (NEVER if want.required else b"") if null else self._captured(child, want, patterns)
                 branches.append(_prefix(branch) + value)
@@ -201,7 +200,7 @@ class Shapes:
 
 
 def _usable(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> bool:
-    """Whether an expression can be written: nothing recursive or too deep, no wanted integer that may be negative."""
+    """Return whether an expression is possible: no recursive or deep type, no wanted integer that may be negative."""
     depths: list[int] = []
     for index, node in enumerate(schema.nodes):
         if node.recursive or any(child >= index for child in node.children):
@@ -238,7 +237,7 @@ def _either(alternatives: list[bytes]) -> bytes:
 
 
 def _prefix(value: int) -> bytes:
-    """A non-negative number as a zig-zag varint, escaped."""
+    """Return the pattern of a non-negative number as a zig-zag varint."""
     rest, encoded = value << 1, b""
     while rest > 127:
         encoded += b"\\x%02x" % (rest & 127 | 128)
@@ -247,9 +246,9 @@ def _prefix(value: int) -> bytes:
 
 
 def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
-    """Generate the loop around the expression: from its groups to rows, until a record does not match or is odd.
+    """Generate the loop that decodes matching records; it returns the position and the number of records left.
 
-    Returns (position, records not decoded). Like the exact decoder's, its source holds no text of a file.
+    As for the exact decoder, no text of a file enters its source.
     """
     order = leaves(tree)
     lines = [
@@ -280,7 +279,7 @@ def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
 
 
 def _assigned(number: int, want: Wanted) -> list[str]:
-    """The lines that give a wanted field the value of its group."""
+    """Return the lines that decode a wanted field from its group."""
     group, target = f"g{number}", f"v{number}"
     if want.text:
         text = f"{group}[2 if {group}[0] > 127 else 1:].decode()"
@@ -307,7 +306,7 @@ def _assigned(number: int, want: Wanted) -> list[str]:
 
 
 def _whole(raw: bytes) -> int:
-    """A varint of any length before zig-zag. Raises OverflowError beyond 64 bits."""
+    """Return a varint of any length, before zig-zag; raise OverflowError beyond 64 bits."""
     value = 0
     for shift, byte in enumerate(raw):
         value |= (byte & 127) << (7 * shift)

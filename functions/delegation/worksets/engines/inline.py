@@ -1,4 +1,4 @@
-"""Working off the chunks of a plan in one process: verify, delete, mark."""
+"""Process the chunks of a plan in one process: verify, delete, mark."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -16,7 +16,7 @@ from delegation.worksets.marks import Marks
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A chunk that is not done, and the plan it belongs to."""
+    """A chunk that is not done, and the index of its plan."""
 
     index: PlanIndex
     chunk: Chunk
@@ -24,7 +24,7 @@ class Work:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of some chunks: files and bytes gone, files left and why (for good, throttled), a bounded sample."""
+    """The result of deleting chunks: files and bytes deleted, files failed (permanently, by throttling), a sample."""
 
     files: int = 0
     bytes: int = 0
@@ -47,15 +47,12 @@ class Tally:
 def delete_chunks(
     plans: PlanStore, works: Iterable[Work], deleter: Deleter, checkpoint: Callable[[], None]
 ) -> Iterator[tuple[Work, Tally]]:
-    """Delete what chunks list, after checking the hash of each and every path.
-
-    Each is marked done if nothing is left of it, and then given back; several may be under way at a time.
-    """
+    """Verify and delete chunks, several at a time; yield the result of each after it is marked, if all was deleted."""
     lots = ((work, _records(plans, work)) for work in works)
-    # Closed at once should booking fail: until then deletes may be on their way.
-    with closing(deleter.delete_each(lots, checkpoint)) as ended:
-        for work, outcome in ended:
-            yield work, _booked(Marks(plans, work.index.plan_id), work.chunk, outcome)
+    # Close the generator even if recording fails: it waits for the deletes in flight.
+    with closing(deleter.delete_each(lots, checkpoint)) as deleted:
+        for work, outcome in deleted:
+            yield work, _recorded(Marks(plans, work.index.plan_id), work.chunk, outcome)
 
 
 def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
@@ -65,7 +62,7 @@ def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
     return records
 
 
-def _booked(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
+def _recorded(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
     if outcome.delete_markers:
         marks.mark_versioned()
     refused = [(failure.path, failure.code) for failure in outcome.failures]
@@ -91,7 +88,7 @@ def delete_here(
     checkpoint: Callable[[], None],
     report: Callable[[Tally], None],
 ) -> None:
-    """Delete chunks in this process; those of the ROOT one after the other, and one that fails ends it."""
+    """Delete chunks in this process; those of ROOT one after the other, until one fails."""
     groups = [[one] for one in work] if any(one.chunk.kind is Phase.ROOT for one in work) else [work]
     with deleter:
         for some in groups:

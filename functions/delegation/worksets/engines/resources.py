@@ -1,7 +1,4 @@
-"""Where the worker processes of an engine get their stores from: built anew in each process, never sent to one.
-
-A value of this travels to executors without secrets; what it opens there (clients, vended credentials) stays there.
-"""
+"""Resources of Spark executors: sent without secrets, they create clients and credentials in each process."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,25 +8,25 @@ from delegation.storage.base import ObjectStore, PlanStore
 
 
 class ExecutorResources(Protocol):
-    """Picklable and hashable; each method builds something for the process it is called in, once."""
+    """Creates the stores of an executor process. Picklable and hashable; methods are called once per process."""
 
     def __hash__(self) -> int: ...
 
     def store(self, identifier: TableIdentifier) -> ObjectStore:
-        """Reach a table's files."""
+        """Return the store of a table's files."""
         ...
 
     def plans(self) -> PlanStore:
-        """Reach the service's own bucket."""
+        """Return the store of plans."""
         ...
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
-        """Whether an attempt may go on: what it gives is called before each batch, and is cheap.
+        """Return a cheap function to call before each batch, which checks whether the attempt may continue.
 
-        Both raise AttemptLost, AttemptCancelled or AttemptHandedOver when no other batch may begin.
+        Both raise AttemptLost, AttemptCancelled or AttemptHandedOver if it may not.
         """
         ...
 
 
 def no_checkpoint() -> None:
-    """The checkpoint of work that nobody else can take over."""
+    """Do nothing: the checkpoint of work without a lease."""

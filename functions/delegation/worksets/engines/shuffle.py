@@ -1,7 +1,7 @@
-"""How rows travel between the tasks of a Spark job: sorted and packed by Python, so that the JVM moves few, small rows.
+"""Shuffle rows between the tasks of a Spark job, sorted and packed by Python, so that the JVM moves few, small rows.
 
-A task that reads spreads its rows over the plan's parts by the hash of their path and sends each part's as sorted runs;
-a task that writes a part merges the runs. Spark sees one row per run: a key, a mark, and the run's packed lists.
+A reading task distributes its rows over the plan's parts by a hash of the path, as sorted runs; a task that writes a
+part merges its runs. For Spark a run is one row: a key, a mark (the kind of rows) and the run's packed lists.
 """
 
 import json
@@ -19,14 +19,14 @@ from delegation.worksets.sorting import RUN_RECORDS, merged
 
 RUNS = "key int, mark int, lists array<binary>"
 _SCHEMA = pa.schema([("key", pa.int32()), ("mark", pa.int32()), ("lists", pa.list_(pa.binary()))])
-# Rows of a list, which is read as a whole when runs are merged.
+# Rows per list, which is in memory as a whole when runs are merged.
 _LIST_ROWS = 500
 _WORD = 0xFFFFFFFF
 _ODD = 0x9E3779B1  # 2³² by the golden ratio (Knuth's multiplicative hashing)
 
 
 def pack(value: Any) -> bytes:
-    """A value of JSON, small; `unpack` gives it back with lists for tuples."""
+    """Compress a JSON value; `unpack` returns it with lists for tuples."""
     return zstandard.ZstdCompressor(level=1).compress(json.dumps(value, separators=(",", ":")).encode())
 
 
@@ -35,7 +35,7 @@ def unpack(data: bytes) -> Any:
 
 
 class Spread:
-    """Collects rows and gives them out as runs; holds at most about `most` rows. `keys` has one key per part."""
+    """Collects up to about `most` rows and yields them as runs. `keys` has one key per part."""
 
     def __init__(self, keys: Sequence[int], *, most: int = RUN_RECORDS) -> None:
         self._keys = keys
@@ -46,14 +46,14 @@ class Spread:
     def add(self, rows: Sequence[Row], mark: int) -> Iterator[pa.RecordBatch]:
         parts, count, crc32 = self._parts[mark], len(self._keys), zlib.crc32
         for row in rows:
-            # A checksum alone is uneven: paths that differ by a digit have much of it in common.
+            # CRC-32 alone is uneven: it hardly differs for paths that differ in one digit.
             parts[(crc32(row[0].encode()) * _ODD & _WORD) * count >> 32].append(row)
         self._held += len(rows)
         if self._held >= self._most:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Give out what is left; call it once more at the end."""
+        """Yield the rows collected as runs; call it once more at the end."""
         for mark, parts in self._parts.items():
             for key, rows in zip(self._keys, parts, strict=True):
                 if rows:
@@ -68,7 +68,7 @@ class Spread:
 
 
 class Gathered:
-    """The runs that a task received, by key and mark. Packed until they are read, a list of each run at a time."""
+    """The runs that a task received, by key and mark; one list of each run is unpacked at a time."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._runs: defaultdict[int, defaultdict[int, list[list[bytes]]]] = defaultdict(lambda: defaultdict(list))
@@ -81,11 +81,11 @@ class Gathered:
         return sorted(self._runs)
 
     def rows(self, key: int, mark: int) -> Iterator[list[Row]]:
-        """Sorted, each path once."""
+        """Yield the rows sorted, each path once."""
         return merged([_lists(run) for run in self._runs[key][mark]])
 
     def paths(self, key: int, mark: int) -> Iterator[str]:
-        """Sorted, each once."""
+        """Yield the paths sorted, each once."""
         return (path for path, _, _ in chain.from_iterable(self.rows(key, mark)))
 
 
@@ -95,10 +95,10 @@ def _lists(run: Sequence[bytes]) -> Iterator[list[Row]]:
 
 
 def part_keys(count: int) -> list[int]:
-    """A key for each of `count` parts, such that Spark's `repartition(count, "key")` gives each a partition of its own.
+    """Return `count` keys that Spark's `repartition(count, "key")` assigns to different partitions.
 
-    Spark hashes an int by Murmur3 with seed 42 (`HashPartitioning`) and takes it modulo the number of partitions. Were
-    that to change, parts would share partitions, and the plan would be the same.
+    Spark hashes an int by Murmur3 with seed 42 (`HashPartitioning`), modulo the number of partitions. If that changes,
+    parts share partitions and the plan is the same.
     """
     found: dict[int, int] = {}
     key = 0
@@ -109,7 +109,7 @@ def part_keys(count: int) -> list[int]:
 
 
 def _murmur3(value: int) -> int:
-    """Spark's hash of a non-negative int, signed."""
+    """Return Spark's signed hash of a non-negative int."""
     mixed = value * 0xCC9E2D51 & _WORD
     mixed = _rotated(mixed, 15) * 0x1B873593 & _WORD
     mixed = _rotated(42 ^ mixed, 13) * 5 + 0xE6546B64 & _WORD

@@ -1,8 +1,8 @@
-"""Spark jobs over a workset: functions sent to executors, watched from the driver, and chunks deleted by them.
+"""Run functions on Spark executors, delete chunks with them, and monitor the job from the driver.
 
-Every task may run twice: a part is the same bytes under the same names, and an absent object is a deleted one. The
-driver watches meanwhile: it asks the attempt whether to go on and reports progress from the done-marks. Executors ask
-for themselves before each batch, for they may outlive their driver. Only this module and its callers import pyspark.
+A task may run twice: it writes the same bytes under the same names, and an absent object counts as deleted. The driver
+checks the attempt and reports progress from the marks. Executors check the lease before each batch too, because they
+may outlive their driver. Only this module and its callers import pyspark.
 """
 
 import json
@@ -32,7 +32,7 @@ POLL_SECONDS = 1.0
 
 
 class SparkJobs:
-    """Runs functions with the executors of one session; `resources` gives each its own stores and look at the lease."""
+    """Runs functions on the executors of a session; `resources` creates their stores and lease checks."""
 
     def __init__(self, spark: SparkSession, resources: ExecutorResources) -> None:
         self.resources = resources
@@ -49,7 +49,7 @@ class SparkJobs:
         identifier: TableIdentifier,
         policy: DeletePolicy,
     ) -> None:
-        """Delete the chunks of `work` with the executors; `report` the outcome of each."""
+        """Delete the chunks of `work` on the executors; `report` the result of each."""
         deleting = self._deleting(work, attempt, identifier, policy)
         reported: set[tuple[str, str]] = set()
 
@@ -70,8 +70,8 @@ class SparkJobs:
     def _deleting(
         self, work: Sequence[Work], attempt: Attempt, identifier: TableIdentifier, policy: DeletePolicy
     ) -> DeleteChunks:
-        # Each executor process begins with its share of the rate and then finds its own.
-        start = max(policy.rate.start / self.parallelism, policy.rate.floor)
+        # Each executor process starts with an equal share of the rate and then adapts it.
+        start = max(policy.rate.start / self.parallelism, policy.rate.minimum)
         indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
         shares = self.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
         return DeleteChunks(
@@ -85,20 +85,20 @@ class SparkJobs:
         )
 
     def numbered(self, count: int) -> DataFrame:
-        """The numbers from 0 on, one to a task: what to do travels with the function, so no data has to."""
+        """Return the numbers from 0, one per task; the function has the data for each number."""
         return self._spark.range(0, count, 1, count)
 
     def shares(self, items: Sequence[T], most: int | None = None) -> list[Sequence[T]]:
-        """Split into shares for tasks, several to a core, so that slow ones even out."""
+        """Split items into shares, at most `most` and several per core, so that slow tasks even out."""
         count = min(len(items), self.parallelism * 8, len(items) if most is None else most)
         return [items[first::count] for first in range(count)]
 
     def run(self, attempt: Attempt, frame: DataFrame, poll: Callable[[], int] = lambda: 0) -> list[dict[str, Any]]:
-        """Collect the results of a job while asking the attempt whether to go on; a job that must not is cancelled.
+        """Collect the results of a job; cancel it when a checkpoint of the attempt raises.
 
-        The job shows life only when one of its tasks ended or `poll` (a count of what is done) rose: executors that
-        hang must not look alive because this process is.
-        Raises what ended the attempt, the first typed error of an executor, or EngineFailed.
+        The checkpoint reports progress only when a task completed or `poll`, a count of completed work, changed:
+        executors that hang must lose the lease although the driver runs.
+        Raises the checkpoint's error, the first DelegationError of an executor, or EngineFailed.
         """
         context = self._spark.sparkContext
         group = f"purge-{attempt.task_id}-{attempt.attempt}"
@@ -122,12 +122,12 @@ class SparkJobs:
                 attempt.checkpoint(moved=now != seen)
                 seen = now
         finally:
-            # Only after an error is there something to end; a job that is just being submitted takes several calls.
+            # Reached with a live job only after an error; a job that is being submitted takes several calls to cancel.
             while thread.is_alive():
                 context.cancelJobGroup(group)
                 thread.join(POLL_SECONDS)
         if not collected.whole:
-            raise EngineFailed("Spark gave the job up, or lost its JVM") from collected.error
+            raise EngineFailed("the Spark job failed or its JVM ended; see the driver's log") from collected.error
         results = [json.loads(row) for row in collected.rows]
         for result in results:
             if "error" in result:
@@ -136,7 +136,7 @@ class SparkJobs:
 
 
 def _tasks_ended(context: SparkContext, group: str) -> int:
-    """How many tasks of a job group came to a good end so far."""
+    """Return how many tasks of a job group have completed."""
     tracker = context.statusTracker()
     jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
     stages = {stage for job in jobs if job is not None for stage in job.stageIds}

@@ -1,7 +1,7 @@
-"""What executors run for any workset: deleting chunks, and how what they find travels to the driver.
+"""Functions that executors run: delete chunks, and send results and errors to the driver as rows.
 
-Values of these classes are pickled with the job, so they hold no client and no credential: `resources` open the stores
-where the task runs. Typed errors travel to the driver as rows, for Spark itself would turn them into text.
+They are pickled with the job, so they contain no client and no credential; `resources` creates these on the executor.
+Errors are sent as rows because Spark would convert them to text.
 """
 
 import base64
@@ -29,7 +29,7 @@ RESULTS = "result string"
 
 @dataclass(frozen=True, slots=True)
 class DeleteChunks:
-    """Numbers of `shares` (plan ids and chunks) in, one row on the outcome of each chunk out."""
+    """Maps numbers of `shares` (packed plan ids and chunks) to one row per chunk with its result."""
 
     resources: ExecutorResources
     identifier: TableIdentifier
@@ -57,17 +57,17 @@ class DeleteChunks:
 
 
 def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers that a task was given: which of the sources or shares in its function are its own."""
+    """Yield the numbers that a task received, which select its shares."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
 def result(found: dict[str, Any]) -> pa.RecordBatch:
-    """A JSON object as a row of RESULTS."""
+    """Return a JSON object as a row of RESULTS."""
     return pa.RecordBatch.from_arrays([pa.array([json.dumps(found)], pa.string())], names=["result"])
 
 
-# One of each per process: clients are costly and hold connections, and the rate found so far must not be forgotten.
+# One of each per process: clients are expensive, and the deleter must keep its rate.
 @functools.cache
 def store_of(resources: ExecutorResources, identifier: TableIdentifier) -> Any:
     return resources.store(identifier)
@@ -89,12 +89,12 @@ def _deleter(resources: ExecutorResources, identifier: TableIdentifier, policy: 
 
 
 def encode_error(error: DelegationError) -> str:
-    """A typed error as text, for `decode_error`."""
+    """Return an error as text, for `decode_error`."""
     return base64.b64encode(pickle.dumps(error)).decode()
 
 
 def decode_error(text: str) -> DelegationError:
-    """The error that an executor met."""
-    # Written by our own executors into our own job, as Spark itself pickles functions and rows between these processes.
+    """Return the error that an executor raised."""
+    # Only this job's executors write it; Spark pickles functions and rows between the same processes.
     error = pickle.loads(base64.b64decode(text))  # noqa: S301
-    return error if isinstance(error, DelegationError) else EngineFailed("an executor sent something unreadable")
+    return error if isinstance(error, DelegationError) else EngineFailed("an executor sent an unreadable error")
