@@ -1,4 +1,4 @@
-"""What every ObjectStore and PlanStore must do: one suite over memory, the file system and S3 (moto)."""
+"""The contract of ObjectStore and PlanStore, for memory, the file system and S3 (moto)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 
-ODD_KEYS = [
+UNUSUAL_KEYS = [
     "a b",
     "a+b",
     "a%2Fb",
@@ -37,15 +37,15 @@ ODD_KEYS = [
 ]
 
 
-# Keys of an object store that no file of a file system can have; under two of them another file must not be found.
+# Keys that no file can have; for two of them a file of a similar name must not be found.
 NO_FILES = {"trail/", "a//b", "/leading", "x" * 900}
 
 
 @dataclass
-class Side:
-    """A store under test and the side door to its objects; `lake` is the bucket, and `below` what its keys start with.
+class StoreUnderTest:
+    """A store under test, and direct access to its objects; `lake` is the bucket and `below` the prefix of its keys.
 
-    `holds` tells whether the storage can have an object of that key at all, `versions` which bucket keeps versions.
+    `holds` returns whether the storage can have an object with a key; `versions` is a bucket that keeps versions.
     """
 
     store: ObjectStore
@@ -62,13 +62,13 @@ class Side:
 
 
 @pytest.fixture(params=["memory", "files", "s3"])
-def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Side]:
+def tested(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StoreUnderTest]:
     if request.param == "files":
         yield _on_disk(tmp_path)
         return
     if request.param == "memory":
         memory = MemoryObjectStore(versioned_buckets=["versions"])
-        yield Side(
+        yield StoreUnderTest(
             memory,
             MemoryPlanStore(),
             lambda bucket, key, data: memory.put(ObjectLocation(bucket, key), data),
@@ -82,7 +82,7 @@ def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         for bucket in ("lake", "versions", "plans"):
             client.create_bucket(Bucket=bucket)
         client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
-        yield Side(
+        yield StoreUnderTest(
             S3ObjectStore(settings=S3Settings(region="us-east-1")),
             S3PlanStore(client, "plans", "some/prefix/"),
             lambda bucket, key, data: _put(client, bucket, key, data),
@@ -90,7 +90,7 @@ def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         )
 
 
-def _on_disk(place: Path) -> Side:
+def _on_disk(place: Path) -> StoreUnderTest:
     root = place / "lake"
 
     def put(_bucket: str, key: str, data: bytes) -> None:
@@ -99,7 +99,7 @@ def _on_disk(place: Path) -> Side:
         path.write_bytes(data)
 
     below = root.relative_to("/").as_posix() + "/"
-    return Side(
+    return StoreUnderTest(
         FileObjectStore(),
         FilePlanStore(place / "plans"),
         put,
@@ -119,78 +119,78 @@ def _keys(client: Any, bucket: str) -> set[str]:
     return {one["Key"] for one in client.list_objects_v2(Bucket=bucket).get("Contents", [])}
 
 
-def fill(side: Side, *keys: str) -> None:
+def fill(tested: StoreUnderTest, *keys: str) -> None:
     for key in keys:
-        side.put(side.lake, side.below + key, b"12345")
+        tested.put(tested.lake, tested.below + key, b"12345")
 
 
-def left(side: Side) -> set[str]:
-    return {key.removeprefix(side.below) for key in side.keys(side.lake)}
+def left(tested: StoreUnderTest) -> set[str]:
+    return {key.removeprefix(tested.below) for key in tested.keys(tested.lake)}
 
 
-def delete(side: Side, *keys: str) -> BatchResult:
-    result = side.store.delete(side.lake, [side.below + key for key in keys])
-    return replace(result, deleted=tuple(key.removeprefix(side.below) for key in result.deleted))
+def delete(tested: StoreUnderTest, *keys: str) -> BatchResult:
+    result = tested.store.delete(tested.lake, [tested.below + key for key in keys])
+    return replace(result, deleted=tuple(key.removeprefix(tested.below) for key in result.deleted))
 
 
-def test_read_what_is_there_and_say_what_is_not(side: Side) -> None:
-    fill(side, "a")
-    assert side.store.read(side.at("a"), limit=5) == b"12345"
-    assert side.store.exists(side.at("a"))
+def test_existing_objects_are_read_and_absent_ones_reported(tested: StoreUnderTest) -> None:
+    fill(tested, "a")
+    assert tested.store.read(tested.at("a"), limit=5) == b"12345"
+    assert tested.store.exists(tested.at("a"))
     for absent in ("b", "a/b", "a/"):
-        assert not side.store.exists(side.at(absent))
+        assert not tested.store.exists(tested.at(absent))
         with pytest.raises(ObjectNotFound):
-            side.store.read(side.at(absent), limit=5)
+            tested.store.read(tested.at(absent), limit=5)
     with pytest.raises(FileTooLarge):
-        side.store.read(side.at("a"), limit=4)
+        tested.store.read(tested.at("a"), limit=4)
 
 
-def test_delete_says_so_for_every_key_absent_ones_too(side: Side) -> None:
-    fill(side, "a", "stays")
-    result = delete(side, "a", "absent", "stays/below")
-    assert (set(result.deleted), result.failed, result.delete_markers) == ({"a", "absent", "stays/below"}, (), False)
-    assert left(side) == {"stays"}
+def test_delete_confirms_every_key_absent_ones_too(tested: StoreUnderTest) -> None:
+    fill(tested, "a", "kept")
+    result = delete(tested, "a", "absent", "kept/below")
+    assert (set(result.deleted), result.failed, result.delete_markers) == ({"a", "absent", "kept/below"}, (), False)
+    assert left(tested) == {"kept"}
 
 
-def test_odd_keys_are_deleted_exactly(side: Side) -> None:
-    fill(side, *(key for key in ODD_KEYS if side.holds(key)))
+def test_unusual_keys_are_deleted_exactly(tested: StoreUnderTest) -> None:
+    fill(tested, *(key for key in UNUSUAL_KEYS if tested.holds(key)))
     decoys = {"a/b", "b", "trail", "new", "leading", "x" * 200, "a%252Fb"}
-    fill(side, *decoys)
-    result = delete(side, *ODD_KEYS)
-    assert set(result.deleted) == set(ODD_KEYS)
+    fill(tested, *decoys)
+    result = delete(tested, *UNUSUAL_KEYS)
+    assert set(result.deleted) == set(UNUSUAL_KEYS)
     assert result.failed == ()
-    assert left(side) == decoys
+    assert left(tested) == decoys
 
 
-def test_a_thousand_keys_in_one_go(side: Side) -> None:
+def test_a_thousand_keys_in_one_call(tested: StoreUnderTest) -> None:
     keys = [f"k{number}" for number in range(1000)]
-    fill(side, "k7")
-    assert set(delete(side, *keys).deleted) == set(keys)
-    assert left(side) == set()
+    fill(tested, "k7")
+    assert set(delete(tested, *keys).deleted) == set(keys)
+    assert left(tested) == set()
 
 
-def test_versioned_buckets_are_told_apart(side: Side) -> None:
-    assert side.store.versioned(side.lake) is False
-    if side.versions is not None:
-        assert side.store.versioned(side.versions) is True
-        side.put(side.versions, "a", b"")
-        assert side.store.delete(side.versions, ["a"]).delete_markers
+def test_versioned_buckets_are_recognized(tested: StoreUnderTest) -> None:
+    assert tested.store.versioned(tested.lake) is False
+    if tested.versions is not None:
+        assert tested.store.versioned(tested.versions) is True
+        tested.put(tested.versions, "a", b"")
+        assert tested.store.delete(tested.versions, ["a"]).delete_markers
 
 
-def test_a_probe_leaves_nothing_behind(side: Side) -> None:
-    fill(side, "t/a")
+def test_a_probe_leaves_nothing_behind(tested: StoreUnderTest) -> None:
+    fill(tested, "t/a")
     for prefix in ("t", "t/not/there"):
-        assert side.store.probe_delete(side.at(prefix).uri + "/") is None
-    assert left(side) == {"t/a"}
+        assert tested.store.probe_delete(tested.at(prefix).uri + "/") is None
+    assert left(tested) == {"t/a"}
 
 
-def test_plans_are_stored_listed_and_missed(side: Side) -> None:
+def test_plans_are_stored_and_listed_and_absent_ones_reported(tested: StoreUnderTest) -> None:
     for key in ("t/1/b", "t/1/a", "t/10/a", "u/1/a"):
-        side.plans.put(key, key.encode())
-    assert side.plans.get("t/1/a") == b"t/1/a"
-    assert list(side.plans.keys("t/1/")) == ["t/1/a", "t/1/b"]
-    assert list(side.plans.keys("nothing")) == []
+        tested.plans.put(key, key.encode())
+    assert tested.plans.get("t/1/a") == b"t/1/a"
+    assert list(tested.plans.keys("t/1/")) == ["t/1/a", "t/1/b"]
+    assert list(tested.plans.keys("nothing")) == []
     with pytest.raises(ObjectNotFound):
-        side.plans.get("t/1/c")
-    side.plans.put("t/1/a", b"again")
-    assert side.plans.get("t/1/a") == b"again"
+        tested.plans.get("t/1/c")
+    tested.plans.put("t/1/a", b"again")
+    assert tested.plans.get("t/1/a") == b"again"

@@ -1,4 +1,4 @@
-"""Writers of Avro files for the tests of the manifest reader: Iceberg's schemas, and bytes no library would write."""
+"""Write Avro files for the tests of the manifest reader: Iceberg's schemas, and bytes that no library writes."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def read_manifest(
 
 
 def bounds(name: str, key: int, value: int, kind: str) -> dict[str, Any]:
-    """Iceberg's map with integer keys: an array of key/value records."""
+    """Return Iceberg's map with integer keys: an array of key/value records."""
     fields = [field("key", "int", key), field("value", kind, value)]
     pair = {"name": f"k{key}_v{value}", "type": "record", "fields": fields}
     return {"name": name, "type": ["null", {"type": "array", "items": pair, "logicalType": "map"}], "default": None}
@@ -198,7 +198,7 @@ LISTED: dict[str, Any] = {
 
 
 def zigzag(value: int) -> bytes:
-    """A long as Avro writes it."""
+    """Encode a long."""
     rest, out = value << 1 if value >= 0 else (~value << 1) | 1, bytearray()
     while rest > 127:
         out.append(rest & 127 | 128)
@@ -213,7 +213,7 @@ def text(value: str | bytes) -> bytes:
 
 
 def container(schema: Any, *blocks: tuple[int, bytes], codec: str = "null") -> bytes:
-    """An object container of any schema and any block data, already compressed, with any count."""
+    """Return a file with any schema and blocks of any count and compressed data."""
     raw = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
     metadata = zigzag(2) + text("avro.schema") + text(raw) + text("avro.codec") + text(codec) + zigzag(0)
     body = b"".join(zigzag(count) + zigzag(len(data)) + data + SYNC for count, data in blocks)
@@ -221,8 +221,8 @@ def container(schema: Any, *blocks: tuple[int, bytes], codec: str = "null") -> b
 
 
 def encoded(schema: Any, value: Any, splits: Iterator[int], named: dict[str, Any] | None = None) -> bytes:
-    """A value in Avro's binary encoding. Each array and map takes a number of `splits`: 0 writes one block, n blocks of
-    n items with a positive count, -n with a negative count and their size in bytes.
+    """Encode a value. Each array and map uses the next of `splits`: 0 for one block, n for blocks of n items, -n for
+    blocks of n items with a negative count and the size in bytes.
     """
     named = {} if named is None else named
     kind = schema["type"] if isinstance(schema, dict) else schema
@@ -258,7 +258,7 @@ ENCODERS: dict[str, Callable[[Any], bytes]] = {
 
 
 def chunked(items: list[bytes], split: int) -> bytes:
-    """The blocks of an array or map."""
+    """Encode the blocks of an array or map."""
     size, out = abs(split) or len(items) or 1, b""
     for at in range(0, len(items), size):
         block = items[at : at + size]

@@ -1,4 +1,4 @@
-"""Named corruptions of manifests: each is refused with place and reason, and takes no time or memory to refuse."""
+"""Corrupt manifests: each is refused with offset and reason, in bounded time and memory."""
 
 import json
 import struct
@@ -54,7 +54,7 @@ def test_a_file_cut_anywhere_is_corrupt_or_ends_between_two_blocks(codec: str) -
 
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
-def test_a_bomb_takes_no_more_memory_than_the_limit_allows(codec: str) -> None:
+def test_a_decompression_bomb_uses_no_more_memory_than_the_limit(codec: str) -> None:
     bomb = container(entry_schema(2), (1, PACKED[codec](bytes(64 << 20))), codec=codec)
 
     tracemalloc.start()
@@ -67,13 +67,13 @@ def test_a_bomb_takes_no_more_memory_than_the_limit_allows(codec: str) -> None:
     assert peak < len(bomb) * 3 + 4 * LIMIT
 
 
-def test_a_zstandard_frame_that_states_an_absurd_size() -> None:
+def test_a_zstandard_frame_with_an_absurd_size() -> None:
     frame = b"\x28\xb5\x2f\xfd" + b"\xe0" + struct.pack("<Q", 1 << 60) + b"\x01\x00\x00"
 
     corrupt(container(entry_schema(2), (1, frame), codec="zstandard"), "more than 1048576 bytes when decompressed")
 
 
-def test_a_snappy_block_that_states_an_absurd_size() -> None:
+def test_a_snappy_block_with_an_absurd_size() -> None:
     corrupt(container(entry_schema(2), (1, b"\xff\xff\xff\xff\x0f\x00" * 3), codec="snappy"), "more than 1048576 bytes")
 
 
@@ -85,7 +85,7 @@ def test_a_wrong_snappy_checksum() -> None:
 
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
-def test_a_compressed_stream_that_goes_on_or_stops_short(codec: str) -> None:
+def test_a_compressed_stream_that_is_too_long_or_cut_off(codec: str) -> None:
     block = PACKED[codec](BLOCKS[2])
 
     corrupt(container(entry_schema(2), (12, block + b"12345"), codec=codec), codec)
@@ -93,7 +93,7 @@ def test_a_compressed_stream_that_goes_on_or_stops_short(codec: str) -> None:
     corrupt(container(entry_schema(2), (12, b""), codec=codec), codec)
 
 
-def test_deflate_with_the_rest_of_a_zlib_checksum_as_python_writers_leave_it() -> None:
+def test_deflate_with_a_trailing_zlib_checksum_is_accepted() -> None:
     block = PACKED["deflate"](BLOCKS[2]) + b"abc"
 
     assert len(list(read_manifest(container(entry_schema(2), (12, block), codec="deflate"), PATH))) == 12
@@ -110,7 +110,7 @@ def test_other_formats(start: bytes, what: str) -> None:
     assert corrupt(start + b"....", what).offset == 0
 
 
-def test_more_records_announced_than_there_are_and_fewer() -> None:
+def test_a_wrong_number_of_records() -> None:
     good = BLOCKS[2]
 
     corrupt(container(entry_schema(2), (13, good)), "the block ends inside the record that begins here")
@@ -143,7 +143,7 @@ def test_the_offset_is_where_the_bytes_are_wrong() -> None:
 
 
 def record(**data_file: Any) -> bytes:
-    """The only block of a v2 manifest with one entry."""
+    """Return the only block of a version 2 manifest with one entry."""
     return only_block(written(entry_schema(2), [entry(1, **data_file)]))
 
 
@@ -156,7 +156,7 @@ def record(**data_file: Any) -> bytes:
         ({"file_path": ""}, "file_path is empty"),
     ],
 )
-def test_values_no_manifest_may_hold(fields: dict[str, Any], reason: str) -> None:
+def test_values_that_no_manifest_may_have(fields: dict[str, Any], reason: str) -> None:
     corrupt(container(entry_schema(2), (1, record(**fields))), reason)
 
 
@@ -172,7 +172,7 @@ def test_a_list_with_a_negative_count() -> None:
     corrupt(data, "added_files_count is -1", avro.read_manifest_list)
 
 
-# Skipped values that are wrong in themselves
+# Invalid values of skipped fields
 
 LONGS = {"type": "array", "items": "long"}
 TREE = {"type": "record", "name": "tree", "fields": [{"name": "next", "type": ["null", "tree"]}]}
@@ -207,11 +207,11 @@ TREE = {"type": "record", "name": "tree", "fields": [{"name": "next", "type": ["
         (TREE, b"\x02" * 200_000, "nested too deep"),
     ],
 )
-def test_a_skipped_value_that_breaks_a_rule(kind: Any, encoded: bytes, reason: str) -> None:
+def test_an_invalid_skipped_value(kind: Any, encoded: bytes, reason: str) -> None:
     corrupt(container(stranger(kind), (1, encoded + ENTRY)), reason)
 
 
-def test_two_to_the_62nd_values_without_bytes_take_no_time() -> None:
+def test_2_to_the_62_values_without_bytes_are_skipped_at_once() -> None:
     empty = {"type": "record", "name": "empty", "fields": [{"name": "n", "type": "null"}]}
     schema = stranger({"type": "array", "items": empty}, {"type": "array", "items": "null"})
     block = zigzag(1 << 62) + zigzag(0) + zigzag(-(1 << 62)) + zigzag(0) + zigzag(0) + ENTRY
@@ -220,7 +220,7 @@ def test_two_to_the_62nd_values_without_bytes_take_no_time() -> None:
 
 
 def doubling(levels: int, leaf: Any) -> list[Any]:
-    """Record types each of which holds the one before twice."""
+    """Return record types, each with two fields of the type before it."""
     kinds: list[Any] = [{"type": "record", "name": "r_0", "fields": [{"name": "a", "type": leaf}]}]
     for level in range(1, levels):
         fields = [{"name": name, "type": f"r_{level - 1}"} for name in "ab"]
@@ -237,7 +237,7 @@ def test_a_schema_that_doubles_forty_times(leaf: Any) -> None:
     assert isinstance(result, tuple)
 
 
-def test_a_record_that_holds_itself() -> None:
+def test_a_record_that_contains_itself() -> None:
     kind = {"type": "record", "name": "self", "fields": [{"name": "a", "type": "self"}]}
 
     corrupt(container(stranger(kind), (1, ENTRY)), "nested too deep")
@@ -276,7 +276,7 @@ def test_a_record_that_holds_itself() -> None:
         ({"type": "record", "name": "m", "fields": [STATUS, DATA_FILE | {"type": "int"}]}, "a int where content"),
     ],
 )
-def test_schemas_that_are_refused(schema: Any, reason: str) -> None:
+def test_invalid_schemas_are_refused(schema: Any, reason: str) -> None:
     assert corrupt(container(schema, (1, ENTRY)), reason).offset < 40
 
 
@@ -299,7 +299,7 @@ def test_fields_without_ids_are_found_by_name_and_ids_win_over_names() -> None:
     assert list(read_manifest(container(schema, (1, block)), PATH)) == [ManifestEntry(2, 0, "s3://b/k", 9)]
 
 
-def test_a_name_is_no_match_for_a_field_with_another_id() -> None:
+def test_a_field_with_another_id_does_not_match_by_name() -> None:
     schema = stranger()
     other = [{"name": "file_path", "type": "string", "field-id": 999}, {"name": "file_size_in_bytes", "type": "long"}]
     schema["fields"][1] = DATA_FILE | {"type": {"type": "record", "name": "r2", "fields": other}}

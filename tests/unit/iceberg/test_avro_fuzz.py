@@ -23,7 +23,7 @@ from tests.unit.iceberg.manifest_files import (
 )
 from tests.unit.operations.purge.hostile_files import BLOCKS, FILES, PACKED, VERSIONS, outcome
 
-# Mutations: positions are fractions of the file, so that Hypothesis can shrink them whatever the file's size
+# Mutations: positions are fractions of the file, so that Hypothesis can shrink them for any file size
 
 ABSURD = [zigzag(value) for value in (-1, -(1 << 63), (1 << 63) - 1, 1 << 31, 1 << 62, 100_000)] + [
     b"\xff" * 11,
@@ -99,7 +99,7 @@ ORIGINAL = avro.decoder_of
 
 
 def unlearned(raw: bytes, wanted: tuple[avro_decoder.Wanted, ...]) -> tuple[avro_decoder.DecodeOne, avro_shapes.Shapes]:
-    """The decoder of a schema without what was learned before."""
+    """Return the decoder of a schema without learned shapes."""
     schema = avro_schema.parse_schema(raw)
     return ORIGINAL(raw, wanted)[0], avro_shapes.Shapes(schema, wanted, avro_decoder.locate(schema, wanted))
 
@@ -111,8 +111,8 @@ def unlearned(raw: bytes, wanted: tuple[avro_decoder.Wanted, ...]) -> tuple[avro
     st.integers(0, 14),
     st.lists(MUTATION, min_size=0, max_size=2),
 )
-def test_what_was_learned_changes_no_outcome(version: int, codec: str, count: int, mutations: list[Mutation]) -> None:
-    """Mutated block data in a sound container: entries, or offset and reason, are those of the exact decoder."""
+def test_learned_shapes_change_no_outcome(version: int, codec: str, count: int, mutations: list[Mutation]) -> None:
+    """For mutated blocks in a valid file, entries or offset and reason are those of the exact decoder."""
     good = BLOCKS[version]
     bad = mutated(good, mutations)
     data = container(entry_schema(version), (12, PACKED[codec](good)), (count, PACKED[codec](bad)), codec=codec)
@@ -126,13 +126,13 @@ def test_what_was_learned_changes_no_outcome(version: int, codec: str, count: in
 
     assert outcomes[0] == outcomes[2] == outcomes[4]
     assert outcomes[1] == outcomes[3] == outcomes[5]
-    if isinstance(outcomes[0], list):  # what only full entries hold may be corrupt alone, or earlier
+    if isinstance(outcomes[0], list):  # a field that only full entries have may be corrupt
         assert [tuple(each[:4]) for each in outcomes[0]] == [each for batch in outcomes[1] for each in batch]
 
 
 @HARD
 @given(st.binary(max_size=300))
-def test_any_bytes_after_a_sound_header(tail: bytes) -> None:
+def test_any_bytes_after_a_valid_header(tail: bytes) -> None:
     outcome(read_manifest, container(entry_schema(2)) + tail)
     outcome(avro.read_manifest_list, container(list_schema(2)) + tail)
 

@@ -1,4 +1,4 @@
-"""What the reader generates and learns: no text of a file enters source, shapes are found and replaced."""
+"""Generated source and learned shapes: no text of a file enters source, shapes are learned and replaced."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ from tests.unit.operations.purge.hostile_files import ENTRY, PATH, corrupt, stra
 
 LONGS = {"type": "array", "items": "long"}
 
-# Injection: names come from files that anybody may have written
+# Injection: names in files are not trusted
 
 HOSTILE = [
     "x'\"\\\n\r\u2028\x00){}%s{0}",
@@ -80,12 +80,12 @@ def test_hostile_names_are_harmless_in_error_messages() -> None:
         assert message.isprintable()
 
 
-# What is learned
+# Learned shapes
 
 
 @pytest.fixture
 def missed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Positions of the records that reached the exact decoder, of a reader that has learned nothing yet."""
+    """Positions of the records that reach the exact decoder; the reader starts without learned shapes."""
     positions: list[int] = []
     original = avro_shapes.Shapes.missed
 
@@ -105,7 +105,7 @@ def test_records_of_a_learned_shape_no_longer_reach_the_exact_decoder(missed: li
     assert avro_shapes.FIRST_PATIENCE <= len(missed) < 2 * avro_shapes.FIRST_PATIENCE
 
 
-def test_shapes_of_another_table_take_the_place_of_the_former_ones(missed: list[int]) -> None:
+def test_shapes_of_another_table_replace_the_former_ones(missed: list[int]) -> None:
     for table in range(4):
         missed.clear()
         records = [entry(n, file_path="p" * (1 + 60 * table + n % 60)) for n in range(3000)]
@@ -147,7 +147,7 @@ def test_other_block_structures_of_arrays_and_maps_are_left_to_the_exact_decoder
         (b"\x80" * 10 + b"\x00", "a varint of more than ten bytes"),
     ],
 )
-def test_a_wrong_size_after_many_records_that_were_learned(size: bytes, reason: str, missed: list[int]) -> None:
+def test_a_wrong_size_after_many_records_of_a_learned_shape(size: bytes, reason: str, missed: list[int]) -> None:
     good = zigzag(1) + text("s3://b/k") + zigzag(9)
     block = good * 200 + zigzag(1) + text("s3://b/k") + size
 
@@ -167,7 +167,7 @@ def test_sizes_of_every_width(size: int, missed: list[int]) -> None:
     assert len(missed) == avro_shapes.FIRST_PATIENCE
 
 
-def test_threads_share_what_is_learned() -> None:
+def test_threads_share_learned_shapes() -> None:
     avro.decoder_of.cache_clear()
     files = [written(entry_schema(2), [entry(n * (each + 1)) for n in range(2000)]) for each in range(4)]
     expected = [[number * (each + 1) for number in range(2000)] for each in range(4)]
@@ -179,7 +179,7 @@ def test_threads_share_what_is_learned() -> None:
         assert list(pool.map(sizes, files)) == expected
 
 
-def test_a_schema_is_compiled_in_bounded_size() -> None:
+def test_generated_source_is_bounded() -> None:
     record = {"type": "record", "name": "r", "fields": [{"name": f"f{n}", "type": ["null", LONGS]} for n in range(30)]}
     uses = [record, *({"type": "map", "values": "r"} for _ in range(900))]
     schema = avro_schema.parse_schema(json.dumps(stranger(*uses)).encode())
@@ -191,7 +191,7 @@ def test_a_schema_is_compiled_in_bounded_size() -> None:
 
 
 def test_errors_survive_pickling() -> None:
-    """Spark carries them from executor to driver that way."""
+    """Executors send them to the driver pickled."""
     for error in (CorruptManifestError(PATH, 7, "why"), ManifestMismatchError(PATH, "bytes", 1, 2)):
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), copy.args, str(copy)) == (type(error), error.args, str(error))

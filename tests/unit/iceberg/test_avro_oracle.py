@@ -1,4 +1,4 @@
-"""The manifest reader against fastavro: any Avro type around the wanted fields, in any block structure and codec."""
+"""The manifest reader compared with fastavro: any Avro types around the wanted fields, in any block structure."""
 
 import io
 import itertools
@@ -18,7 +18,7 @@ Typed = tuple[Any, Any]  # a schema and a value for it
 
 @pytest.fixture(autouse=True, params=["exact", "learned"])
 def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs with the generated decoder alone and with an expression compiled after two records."""
+    """Run every test with the exact decoder alone, and with an expression compiled after two records."""
     monkeypatch.setattr(avro_shapes, "FIRST_PATIENCE", 2 if request.param == "learned" else 1 << 30)
 
 
@@ -38,7 +38,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 0) -> Any:
-    """An Avro schema, logical types and recursion included."""
+    """Draw an Avro schema, with logical types and recursion."""
     scalar = st.sampled_from([*SCALARS, "enum", "fixed", "decimal", "decimal-fixed"])
     complex_ = st.sampled_from(["array", "map", "union", "record", "tree"])
     kind = draw(scalar if depth > 2 else scalar | complex_)
@@ -80,7 +80,7 @@ def named_or_nested(draw: st.DrawFn, kind: str, depth: int) -> Any:
 
 @st.composite
 def values(draw: st.DrawFn, schema: Any, depth: int = 0, named: dict[str, Any] | None = None) -> Any:
-    """A value as `encoded` takes it: unions are (branch, value), enums are numbers."""
+    """Draw a value for `encoded`: unions are (branch, value), enums are numbers."""
     named = {} if named is None else named
     if isinstance(schema, list):
         last = 0 if depth > 6 else len(schema) - 1
@@ -106,7 +106,7 @@ def values(draw: st.DrawFn, schema: Any, depth: int = 0, named: dict[str, Any] |
 
 
 def with_strangers(draw: st.DrawFn, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The fields of a record with others of any type before, between and after them."""
+    """Return the fields of a record with others of any type before, between and after them."""
     out = []
     for field in fields:
         out += [{"name": next(names), "type": each} for each in draw(st.lists(types(), max_size=1))]
@@ -127,7 +127,7 @@ WANTED: dict[int, st.SearchStrategy[Any]] = {
 
 @st.composite
 def manifests(draw: st.DrawFn) -> tuple[Any, list[Any]]:
-    """A writer's schema with wanted and strange fields, and records; a few shapes are repeated as in real manifests."""
+    """Draw a schema with wanted and other fields, and records; a few shapes repeat as in real manifests."""
     version = draw(st.sampled_from([1, 2, 3]))
     top = entry_schema(version)
     status, data_file = top["fields"][0], top["fields"][-1]

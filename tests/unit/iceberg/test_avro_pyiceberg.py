@@ -1,4 +1,4 @@
-"""The manifest reader on tables that pyiceberg wrote, against fastavro and the files on disk."""
+"""The manifest reader on tables written by pyiceberg, compared with fastavro and the files on disk."""
 
 import contextlib
 from collections.abc import Iterator

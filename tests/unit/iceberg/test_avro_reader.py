@@ -1,4 +1,4 @@
-"""The manifest reader on hand-written Iceberg manifests, with fastavro as the writer."""
+"""The manifest reader on manifests that fastavro wrote."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_manifest_list(version: int, codec: str) -> None:
     assert manifests[0].entries == 6
 
 
-def test_a_v1_manifest_list_may_leave_the_counts_out() -> None:
+def test_a_v1_manifest_list_may_omit_the_counts() -> None:
     data = written(list_schema(1), [LISTED | {"added_data_files_count": 4}])
 
     (manifest,) = read_manifest_list(data, "snap.avro")
@@ -68,11 +68,11 @@ def test_verify_compares_size_and_entries() -> None:
         verify(manifest, actual_length=6543, counted=5)
 
 
-def test_a_manifest_named_inline_by_a_v1_snapshot_has_nothing_to_be_compared_with() -> None:
+def test_a_manifest_listed_inline_by_a_v1_snapshot_is_not_compared() -> None:
     verify(ManifestFile("s3://bucket/m.avro", None), actual_length=1, counted=1)
 
 
-def test_something_else_is_corrupt() -> None:
+def test_another_file_format_is_corrupt() -> None:
     with pytest.raises(CorruptManifestError, match="a Parquet file") as caught:
         list(read_manifest(b"PAR1...", "s3://bucket/m.avro"))
     assert (caught.value.path, caught.value.offset) == ("s3://bucket/m.avro", 0)

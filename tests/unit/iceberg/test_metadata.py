@@ -1,4 +1,4 @@
-"""Parsing table metadata: what is read, and what is refused."""
+"""Parsing table metadata: the fields read, and invalid metadata refused."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def metadata(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in whole.items() if value is not None}
 
 
-def test_everything_that_names_a_file_is_read() -> None:
+def test_every_field_that_names_a_file_is_read() -> None:
     found = parse_metadata(PATH, metadata())
     assert found.snapshots[0].snapshot_id == 2**62 + 1
     assert found.snapshots[0].manifest_list == "s3://lake/t/metadata/snap-1.avro"
@@ -47,7 +47,7 @@ def test_a_table_without_snapshots_log_or_properties() -> None:
     assert (found.snapshots, found.former, found.statistics, found.locations) == ((), (), (), ("s3://lake/t",))
 
 
-def test_manifests_named_inline_by_version_1() -> None:
+def test_manifests_listed_inline_in_version_1() -> None:
     snapshots = [{"snapshot-id": 1, "manifests": ["s3://lake/t/m1.avro"]}]
     found = parse_metadata(PATH, metadata(**{"format-version": 1, "snapshots": snapshots}))
     assert found.snapshots[0].manifests == ("s3://lake/t/m1.avro",)
@@ -82,7 +82,7 @@ def test_gc_can_be_disabled(value: str) -> None:
         ("file-size-in-bytes", {"partition-statistics": [{"statistics-path": "s3://x/y", "file-size-in-bytes": "9"}]}),
     ],
 )
-def test_what_does_not_follow_the_specification_is_named(field: str, changes: dict[str, Any]) -> None:
+def test_an_invalid_field_is_named(field: str, changes: dict[str, Any]) -> None:
     with pytest.raises(CorruptMetadata) as refused:
         parse_metadata(PATH, metadata(**changes))
     assert refused.value.field == field
@@ -95,14 +95,14 @@ def test_unknown_format_versions_are_refused(version: int) -> None:
         parse_metadata(PATH, metadata(**{"format-version": version}))
 
 
-def test_newer_versions_pass_when_asked_to() -> None:
+def test_newer_versions_are_accepted_as_experimental() -> None:
     assert parse_metadata(PATH, metadata(**{"format-version": 4}), experimental=True).format_version == 4
     with pytest.raises(UnsupportedFormat):
         parse_metadata(PATH, metadata(**{"format-version": 0}), experimental=True)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_former_metadata_plain_or_gzip_whatever_its_name(pack: Any) -> None:
+def test_former_metadata_is_read_plain_or_gzip(pack: Any) -> None:
     found = parse_former_metadata(PATH, pack(json.dumps(metadata(**{"table-uuid": None})).encode()))
     assert found.table_uuid is None
     assert found.locations == ("s3://lake/t", "s3://lake/d", "s3://lake/f")
@@ -122,12 +122,12 @@ def test_former_metadata_plain_or_gzip_whatever_its_name(pack: Any) -> None:
         gzip.compress(b"{}", mtime=0)[:-9],
     ],
 )
-def test_files_that_are_no_metadata(data: bytes) -> None:
+def test_files_that_are_not_metadata_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptMetadata):
         decode_metadata(PATH, data)
 
 
-def test_a_gzip_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_METADATA_BYTES", 1000)
     with pytest.raises(CorruptMetadata, match="too large when decompressed"):
         decode_metadata(PATH, gzip.compress(b'{"a": "' + b"x" * 5000 + b'"}'))

@@ -1,4 +1,4 @@
-"""Deleting: every key accounted for, retries by kind, and a rate that finds the store's limit."""
+"""The deleter: an outcome for every key, retries by error code, and a rate that finds the store's limit."""
 
 import threading
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ def store_with(files: Sequence[TableFile], **options: object) -> MemoryObjectSto
     return MemoryObjectStore(objects, **options)  # type: ignore[arg-type]
 
 
-def nothing() -> None:
-    """A checkpoint that lets everything pass."""
+def never_stop() -> None:
+    """Never stop."""
 
 
 def deleter(store: MemoryObjectStore, policy: DeletePolicy = QUICK) -> Deleter:
     return Deleter(store, policy, now=lambda: 0.0, sleep=lambda _seconds: None)
 
 
-def test_all_gone_and_counted_absent_ones_too() -> None:
+def test_present_and_absent_keys_are_deleted_and_counted() -> None:
     files = [*records(10, "a"), *records(9, "b")]
     store = store_with(files[3:])
     with deleter(store) as run:
-        outcome = run.delete(files, nothing)
+        outcome = run.delete(files, never_stop)
     assert store.objects == {}
     assert (outcome.files, outcome.bytes, outcome.failures) == (19, 190, [])
 
@@ -45,11 +45,11 @@ def test_all_gone_and_counted_absent_ones_too() -> None:
 @pytest.mark.parametrize(
     "code", ["SlowDown", "InternalError", "ServiceUnavailable", "ConnectionFailed", "ExpiredToken"]
 )
-def test_what_can_pass_is_tried_again(code: str) -> None:
+def test_keys_refused_for_a_transient_reason_are_retried(code: str) -> None:
     files = records(10)
     store = store_with(files, refuse=lambda _bucket, key, nth: code if key.endswith("3") and nth < 4 else None)
     with deleter(store) as run:
-        outcome = run.delete(files, nothing)
+        outcome = run.delete(files, never_stop)
     assert store.objects == {}
     assert (outcome.files, outcome.failures) == (10, [])
     assert store.tries["b", "k00003"] == 4
@@ -57,11 +57,11 @@ def test_what_can_pass_is_tried_again(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "InvalidRequest", "SomethingNew"])
-def test_what_cannot_pass_is_not_tried_again(code: str) -> None:
+def test_keys_refused_permanently_are_not_retried(code: str) -> None:
     files = records(10)
     store = store_with(files, refuse=lambda _bucket, key, _nth: code if key.endswith(("3", "7")) else None)
     with deleter(store) as run:
-        outcome = run.delete(files, nothing)
+        outcome = run.delete(files, never_stop)
     assert sorted((failure.path, failure.code) for failure in outcome.failures) == [
         ("s3://b/k00003", code),
         ("s3://b/k00007", code),
@@ -71,27 +71,27 @@ def test_what_cannot_pass_is_not_tried_again(code: str) -> None:
     assert store.tries["b", "k00003"] == 1
 
 
-def test_tries_end_and_the_failure_is_known_to_be_passing() -> None:
+def test_tries_end_and_the_failure_is_transient() -> None:
     store = store_with(records(3), refuse=lambda _bucket, _key, _nth: "InternalError")
     with deleter(store) as run:
-        outcome = run.delete(records(3), nothing)
+        outcome = run.delete(records(3), never_stop)
     assert len(outcome.failures) == 3
     assert all(failure.passing for failure in outcome.failures)
     assert store.tries["b", "k00000"] == QUICK.tries
 
 
 class Silent(MemoryObjectStore):
-    """A store that answers for other keys than it was asked for."""
+    """A store whose answers are about keys that were not sent."""
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         super().delete(bucket, keys)
         return BatchResult(("unasked",), (KeyFailure("never-asked", "AccessDenied"),))
 
 
-def test_silence_is_not_success() -> None:
+def test_a_key_without_an_answer_is_not_deleted() -> None:
     store = Silent({("b", "k00000"): b""})
     with deleter(store) as run:
-        outcome = run.delete(records(1), nothing)
+        outcome = run.delete(records(1), never_stop)
     assert outcome.files == 0
     assert [(failure.path, failure.code) for failure in outcome.failures] == [("s3://b/k00000", "NoAnswer")]
 
@@ -108,25 +108,25 @@ def test_a_checkpoint_that_raises_stops_before_the_next_batch() -> None:
         with pytest.raises(AttemptLost):
             run.delete(files, checkpoint)
         assert len(store.objects) == 40 - 3 * 4
-        assert run.delete(files, nothing).files == 40
+        assert run.delete(files, never_stop).files == 40
 
 
 @pytest.mark.parametrize(
     "numbers", [{"batch": 0}, {"batch": 1001}, {"threads": 0}, {"tries": 0}, {"throttled_tries": 0}]
 )
-def test_numbers_that_cannot_work_are_refused(numbers: dict[str, int]) -> None:
+def test_invalid_limits_are_refused(numbers: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="1"):
         DeletePolicy(**numbers)  # type: ignore[arg-type]
 
 
-def test_delete_markers_are_noticed() -> None:
+def test_delete_markers_are_reported() -> None:
     store = store_with(records(2), versioned_buckets=["b"])
     with deleter(store) as run:
-        assert run.delete(records(2), nothing).delete_markers
+        assert run.delete(records(2), never_stop).delete_markers
 
 
 class Limited:
-    """A store that takes `limit` keys a second of a virtual clock and answers SlowDown beyond."""
+    """A store that deletes `limit` keys per second of a virtual clock, and answers SlowDown beyond."""
 
     def __init__(self, limit: float, clock: "Clock") -> None:
         self.limit, self.clock = limit, clock
@@ -148,7 +148,7 @@ class Limited:
 
 
 class Clock:
-    """Time that passes only by waiting."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -162,17 +162,17 @@ class Clock:
             self.now += seconds
 
 
-def test_the_rate_settles_around_the_limit_and_leaves_nothing() -> None:
+def test_the_rate_settles_close_to_the_limit_and_every_key_is_deleted() -> None:
     clock = Clock()
     store = Limited(3500, clock)
     policy = DeletePolicy(batch=250, threads=1, pause=0.0, longest_pause=0.0)
     with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:  # type: ignore[arg-type]
-        outcome = run.delete(records(200_000), nothing)
+        outcome = run.delete(records(200_000), never_stop)
     assert (outcome.files, outcome.failures) == (200_000, [])
     assert store.done / clock.now > 0.97 * 3500
 
 
-def test_told_to_stop_while_the_store_throttles_it_stops_within_a_look_up() -> None:
+def test_a_stop_while_the_store_throttles_takes_effect_within_one_checkpoint() -> None:
     clock = Clock()
     store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: "SlowDown")
 
@@ -188,24 +188,24 @@ def test_told_to_stop_while_the_store_throttles_it_stops_within_a_look_up() -> N
 
 
 @pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
-def test_a_store_that_only_refuses_is_left_for_later(code: str) -> None:
+def test_a_store_that_only_refuses_is_left_to_a_later_attempt(code: str) -> None:
     clock = Clock()
     store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: code)
     policy = DeletePolicy(tries=1_000_000, throttled_tries=1_000_000)
 
-    def goes_on() -> None:
+    def checkpoint() -> None:
         assert clock.now < policy.patience + 10
 
     with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:
-        outcome = run.delete(records(20_000), goes_on)
+        outcome = run.delete(records(20_000), checkpoint)
     assert len(outcome.failures) == len({failure.path for failure in outcome.failures}) == 20_000
     assert {failure.code for failure in outcome.failures} == {code}
     assert all(failure.passing for failure in outcome.failures)
     assert policy.patience < clock.now < policy.patience + 10
 
 
-class Ailing(MemoryObjectStore):
-    """Answers every delete with `code` from the key number `since` on, and counts what it was sent."""
+class Failing(MemoryObjectStore):
+    """Fails every delete with `code` from key number `since` on, and counts the keys it received."""
 
     def __init__(self, objects: dict[tuple[str, str], bytes], code: str, since: int) -> None:
         super().__init__(objects)
@@ -220,62 +220,62 @@ class Ailing(MemoryObjectStore):
 
 
 @pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
-def test_a_store_in_trouble_is_not_stormed(code: str) -> None:
-    """Whatever a store says while it takes nothing: it is asked less and less, and what waits does not pile up."""
+def test_a_failing_store_is_not_overloaded(code: str) -> None:
+    """A store that accepts nothing receives fewer and fewer keys, whatever its error code."""
     clock = Clock()
     files = records(100_000)
-    store = Ailing({}, code, since=20_000)
+    store = Failing({}, code, since=20_000)
     with Deleter(store, DeletePolicy(), now=clock.read, sleep=clock.sleep) as run:
         lots = ((number, files[number : number + 10_000]) for number in range(0, 100_000, 10_000))
-        ended = [outcome for _, outcome in run.delete_each(lots, nothing)]
+        ended = [outcome for _, outcome in run.delete_each(lots, never_stop)]
     assert sum(outcome.files + len(outcome.failures) for outcome in ended) == 100_000
     assert store.sent < 100_000
 
 
-def test_a_single_answer_of_trouble_takes_a_single_part_of_the_rate() -> None:
+def test_one_refused_batch_lowers_the_rate_once() -> None:
     policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
     store = store_with(records(60), refuse=lambda _bucket, _key, nth: "InternalError" if nth == 1 else None)
     one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
     with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
-        assert run.delete(records(60), nothing).failures == []
+        assert run.delete(records(60), never_stop).failures == []
         assert run.keys_per_second == pytest.approx(2_000 * (1 - policy.decrease))
 
 
-def test_one_key_in_trouble_among_others_does_not_slow_the_rest() -> None:
+def test_one_failed_key_of_a_batch_does_not_lower_the_rate() -> None:
     policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
     store = store_with(
         records(60), refuse=lambda _bucket, key, nth: "InternalError" if nth == 1 and key.endswith("7") else None
     )
     one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
     with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
-        assert run.delete(records(60), nothing).failures == []
+        assert run.delete(records(60), never_stop).failures == []
         assert run.keys_per_second == 2_000
 
 
-def test_an_expired_token_is_not_the_stores_trouble() -> None:
+def test_an_expired_token_does_not_lower_the_rate() -> None:
     policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
     store = store_with(records(60), refuse=lambda _bucket, _key, nth: "ExpiredToken" if nth == 1 else None)
     one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
     with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
-        assert run.delete(records(60), nothing).failures == []
+        assert run.delete(records(60), never_stop).failures == []
         assert run.keys_per_second == 2_000
 
 
-def test_after_being_told_to_stop_nothing_is_sent() -> None:
+def test_nothing_is_sent_after_a_stop() -> None:
     sent = threading.Event()
-    told = threading.Event()
+    stopped = threading.Event()
 
     class Slow(MemoryObjectStore):
         def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
             sent.set()
-            assert told.wait(30)
+            assert stopped.wait(30)
             return super().delete(bucket, keys)
 
     store = Slow({("b", f"k{number:05d}"): b"" for number in range(100)})
 
     def checkpoint() -> None:
         if sent.is_set():
-            told.set()
+            stopped.set()
             raise AttemptLost("another attempt holds the task")
 
     policy = DeletePolicy(batch=4, threads=8, rate=RatePolicy(start=1.0))
@@ -284,7 +284,7 @@ def test_after_being_told_to_stop_nothing_is_sent() -> None:
     assert len(store.objects) == 99
 
 
-def test_a_batch_refused_for_its_size_is_cut() -> None:
+def test_a_refused_batch_is_split() -> None:
     most: list[int] = []
 
     class Small(MemoryObjectStore):
@@ -297,6 +297,6 @@ def test_a_batch_refused_for_its_size_is_cut() -> None:
     clock = Clock()
     store = Small({("b", f"k{number:05d}"): b"" for number in range(3_000)})
     with Deleter(store, DeletePolicy(rate=RatePolicy(start=1e6)), now=clock.read, sleep=clock.sleep) as run:
-        outcome = run.delete(records(3_000), nothing)
+        outcome = run.delete(records(3_000), never_stop)
     assert (outcome.files, outcome.failures, store.objects) == (3_000, [], {})
     assert most[0] == 1_000

@@ -1,4 +1,4 @@
-"""Object URIs: one spelling per object, containment by components, and what is refused."""
+"""Object URIs: one canonical URI per object, containment by path components, refused paths."""
 
 import pytest
 from hypothesis import assume, example, given
@@ -28,7 +28,7 @@ BUCKETS = st.from_regex(r"[a-z0-9][a-z0-9.\-]{1,20}[a-z0-9]", fullmatch=True).fi
 
 
 @given(BUCKETS, KEYS, st.sampled_from(["s3", "s3a", "s3n", "S3"]))
-def test_any_scheme_is_the_same_object_and_the_key_stays_to_the_letter(bucket: str, key: str, scheme: str) -> None:
+def test_every_s3_scheme_names_the_same_object_and_the_key_is_unchanged(bucket: str, key: str, scheme: str) -> None:
     path = f"{scheme}://{bucket}/{key}"
     assert parse(path) == ObjectLocation(bucket, key)
     assert canonical(path) == f"s3://{bucket}/{key}"
@@ -41,7 +41,7 @@ def test_canonical_paths_are_equal_exactly_when_the_objects_are(b1: str, k1: str
 
 
 @given(BUCKETS, st.text())
-def test_whatever_passes_is_canonical_and_whatever_does_not_is_refused(bucket: str, rest: str) -> None:
+def test_a_path_is_canonical_or_refused(bucket: str, rest: str) -> None:
     path = f"s3://{bucket}/{rest}"
     try:
         found = canonical(path)
@@ -74,7 +74,7 @@ def test_containment_is_by_whole_components(bucket: str, root: list[str], rest: 
 
 
 @given(BUCKETS, st.lists(st.lists(COMPONENTS, min_size=1, max_size=3), min_size=1, max_size=5), KEYS)
-def test_roots_contain_what_any_of_them_contains(bucket: str, roots: list[list[str]], key: str) -> None:
+def test_roots_contain_what_one_of_them_contains(bucket: str, roots: list[list[str]], key: str) -> None:
     locations = [f"s3://{bucket}/{'/'.join(parts)}" for parts in roots]
     path = canonical(f"s3://{bucket}/{key}")
     assert Roots(locations).contains(path) == any(Roots([location]).contains(path) for location in locations)
@@ -117,7 +117,7 @@ def test_ambiguous_paths_are_refused(path: str) -> None:
         "s3a://x--table-s3/data/x",
     ],
 )
-def test_other_storage_is_refused(path: str) -> None:
+def test_unsupported_storage_is_refused(path: str) -> None:
     with pytest.raises(UnsupportedLocation) as refused:
         canonical(path)
     assert refused.value.code == "UNSUPPORTED_LOCATION"
@@ -140,12 +140,12 @@ def test_other_storage_is_refused(path: str) -> None:
         "x--table-s3/y",
     ],
 )
-def test_odd_keys_are_kept_as_they_are(key: str) -> None:
+def test_unusual_keys_are_not_changed(key: str) -> None:
     assert parse(f"s3n://bucket/{key}").key == key
 
 
 @pytest.mark.parametrize("path", ["file:///wh/t/a b", "file:/wh/t/a b", "FILE:///wh/t/a b", "/wh/t/a b"])
-def test_local_files_have_one_spelling(path: str) -> None:
+def test_local_files_have_one_canonical_uri(path: str) -> None:
     assert parse(path) == ObjectLocation(LOCAL, "wh/t/a b")
     assert canonical(path) == "file:///wh/t/a b"
     assert split(canonical(path)) == (LOCAL, "wh/t/a b")
@@ -157,12 +157,12 @@ def test_local_files_have_one_spelling(path: str) -> None:
     "path",
     ["file:///a//b", "file:////a", "file:///a/./b", "file:///a/../b", "file:///a/", "file:///", "file:///a#b"],
 )
-def test_a_second_spelling_of_a_local_file_is_refused(path: str) -> None:
+def test_other_spellings_of_a_local_file_are_refused(path: str) -> None:
     with pytest.raises(AmbiguousPath):
         parse(path)
 
 
-def test_a_whole_bucket_is_a_root_and_overlap_goes_both_ways() -> None:
+def test_a_bucket_is_a_root_and_overlap_is_symmetric() -> None:
     assert Roots(["s3://bucket"]).contains("s3://bucket/x")
     assert Roots(["s3://bucket/"]).overlaps(Roots(["s3a://bucket/wh/t"]))
     assert Roots(["s3://bucket/wh/t"]).overlaps(Roots(["s3://bucket/wh"]))

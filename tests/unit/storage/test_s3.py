@@ -1,4 +1,4 @@
-"""What S3 answers, turned into our words: errors, expired credentials, silence."""
+"""S3 stores: errors, expired credentials and missing answers."""
 
 import io
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def refusal(code: str, status: int = 400) -> ClientError:
 
 
 class Client:
-    """Answers each call with the next of its answers; an exception is raised, a function is called."""
+    """Returns the next of its answers for each call, or raises it if it is an exception."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -53,7 +53,7 @@ class Client:
 
 
 class Vended:
-    """Credentials `one`, `two`, … by how often they were replaced; `split` keys need another."""
+    """One credential per prefix; its key id counts how often credentials were replaced."""
 
     def __init__(self, *prefixes: str) -> None:
         self.version = 0
@@ -104,7 +104,7 @@ WHERE = ObjectLocation("b", "k")
         (ResponseParserError("mismatched tag: line 1, column 12"), ObjectStoreUnavailable),
     ],
 )
-def test_reading(answer: Exception, error: type[ObjectStoreError]) -> None:
+def test_errors_of_reads_and_writes(answer: Exception, error: type[ObjectStoreError]) -> None:
     with pytest.raises(ObjectStoreError) as raised:
         store_with({"key-0-0": Client(answer)}).read(WHERE, limit=1)
     assert type(raised.value) is error
@@ -116,13 +116,13 @@ def test_reading(answer: Exception, error: type[ObjectStoreError]) -> None:
         plans.put("k", b"")
 
 
-def test_the_answer_to_head_is_a_status_alone() -> None:
+def test_a_404_to_head_is_an_absent_object() -> None:
     absent = ClientError({"Error": {"Code": "404"}, "ResponseMetadata": {"HTTPStatusCode": 404}}, "HeadObject")
     assert not store_with({"key-0-0": Client(absent)}).exists(WHERE)
     assert store_with({"key-0-0": Client({})}).exists(WHERE)
 
 
-def test_a_404_that_quotes_what_xml_cannot_carry_is_one_of_the_store() -> None:
+def test_a_bare_404_for_a_key_that_xml_cannot_contain_is_an_absent_object() -> None:
     with pytest.raises(ObjectNotFound):
         store_with({"key-0-0": Client(refusal("404", 404))}).read(ObjectLocation("b", "k\x1f"), limit=1)
 
@@ -136,20 +136,20 @@ def test_an_expired_credential_is_replaced_once_and_the_read_repeated() -> None:
 
 
 class Breaking(io.BytesIO):
-    """A body that breaks off."""
+    """A response body that breaks off."""
 
     def read(self, *_: Any) -> bytes:
         raise IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
 
-def test_a_body_that_breaks_off_is_read_again_but_not_for_ever() -> None:
+def test_a_body_that_breaks_off_is_read_again_a_few_times() -> None:
     broken = {"ContentLength": 2, "Body": Breaking()}
     assert store_with({"key-0-0": Client(broken, broken, body(b"xy"))}).read(WHERE, limit=2) == b"xy"
     with pytest.raises(ObjectStoreUnavailable):
         store_with({"key-0-0": Client(broken, broken, broken, body(b"xy"))}).read(WHERE, limit=2)
 
 
-def test_a_body_of_unstated_length_is_read_to_the_limit_and_no_further() -> None:
+def test_a_body_of_unknown_length_is_read_up_to_the_limit() -> None:
     assert store_with({"key-0-0": Client({"Body": io.BytesIO(b"xy")})}).read(WHERE, limit=2) == b"xy"
     endless = io.BytesIO(b"x" * 100)
     with pytest.raises(FileTooLarge):
@@ -157,7 +157,7 @@ def test_a_body_of_unstated_length_is_read_to_the_limit_and_no_further() -> None
     assert endless.closed
 
 
-def test_questions_about_a_bucket_go_with_a_credential_for_a_prefix_in_it() -> None:
+def test_calls_about_a_bucket_use_a_credential_for_a_prefix_in_it() -> None:
     client = Client({"Status": "Suspended"})
     assert store_with({"key-1-0": client}, Vended("s3://a/t/", "s3://b/t/")).versioned("b") is True
 
@@ -174,7 +174,7 @@ def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
         (ReadTimeoutError(endpoint_url="http://x"), "ConnectionFailed"),
         ({}, "NoAnswer"),
         (ResponseParserError("no element found: line 1, column 0"), "NoAnswer"),
-        # What a load balancer or an ingress says in the store's place, as botocore reads it.
+        # Answers of a load balancer or an ingress, as botocore reads them.
         (refusal("404", 404), "NoAnswer"),
         (refusal("Unknown", 404), "NoAnswer"),
         (refusal("502", 502), "InternalError"),
@@ -193,23 +193,23 @@ def test_a_call_that_fails_as_a_whole_fails_for_each_key(answer: Any, code: str)
         assert (alone.deleted, alone.failed) == ((), failures(["\x01"], code))
 
 
-def test_each_key_has_its_own_verdict() -> None:
+def test_each_key_has_a_result() -> None:
     answer = {
-        "Deleted": [{"Key": "gone"}, {"Key": "someone-elses"}],
+        "Deleted": [{"Key": "present"}, {"Key": "someone-elses"}],
         "Errors": [{"Key": "locked", "Code": "AccessDenied"}, {"Key": "absent", "Code": "NoSuchKey"}],
     }
-    result = store_with({"key-0-0": Client(answer)}).delete("b", ["gone", "locked", "absent", "silent"])
-    assert set(result.deleted) == {"gone", "absent"}
+    result = store_with({"key-0-0": Client(answer)}).delete("b", ["present", "locked", "absent", "silent"])
+    assert set(result.deleted) == {"present", "absent"}
     assert result.failed == (KeyFailure("locked", "AccessDenied"), KeyFailure("silent", "NoAnswer"))
 
 
-def test_a_delete_marker_is_noticed() -> None:
+def test_a_delete_marker_is_reported() -> None:
     answer = {"Deleted": [{"Key": "k", "DeleteMarker": True}]}
     assert store_with({"key-0-0": Client(answer)}).delete("b", ["k"]).delete_markers
     assert store_with({"key-0-0": Client({"DeleteMarker": True})}).delete("b", ["\x01"]).delete_markers
 
 
-def test_keys_that_xml_cannot_carry_go_alone() -> None:
+def test_keys_that_xml_cannot_contain_are_deleted_one_by_one() -> None:
     client = Client({"Deleted": [{"Key": "plain"}]}, {}, refusal("SlowDown", 503))
     result = store_with({"key-0-0": client}).delete("b", ["\x01", "plain", "\n"])
     assert [name for name, _ in client.calls] == ["delete_objects", "delete_object", "delete_object"]
@@ -217,19 +217,19 @@ def test_keys_that_xml_cannot_carry_go_alone() -> None:
     assert result.failed == (KeyFailure("\n", "SlowDown"),)
 
 
-def test_an_expired_token_in_a_batch_is_replaced_for_the_next_try() -> None:
+def test_an_expired_token_is_replaced_before_the_retry() -> None:
     clients = {"key-0-0": Client(refusal("ExpiredToken")), "key-0-1": Client({"Deleted": [{"Key": "k"}]})}
     store = store_with(clients)
     assert store.delete("b", ["k"]).failed == failures(["k"], "ExpiredToken")
     assert store.delete("b", ["k"]).deleted == ("k",)
 
 
-def test_a_missing_bucket_holds_nothing() -> None:
+def test_keys_of_a_missing_bucket_count_as_deleted() -> None:
     for key in ("k", "\x01"):
         assert store_with({"key-0-0": Client(refusal("NoSuchBucket", 404))}).delete("b", [key]).deleted == (key,)
 
 
-def test_keys_of_different_prefixes_go_with_their_own_credentials() -> None:
+def test_keys_are_deleted_with_the_credential_of_their_prefix() -> None:
     one, two = Client({"Deleted": [{"Key": "x/1"}, {"Key": "x/2"}]}), Client({"Deleted": [{"Key": "y/1"}]})
     store = store_with({"key-0-0": one, "key-1-0": two}, Vended("s3://b/x/", "s3://b/y/"))
     assert set(store.delete("b", ["x/1", "y/1", "x/2"]).deleted) == {"x/1", "x/2", "y/1"}
@@ -237,7 +237,7 @@ def test_keys_of_different_prefixes_go_with_their_own_credentials() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "verdict"),
+    ("answers", "code"),
     [
         ([{}], None),
         ([refusal("PreconditionFailed", 412)], None),
@@ -248,32 +248,32 @@ def test_keys_of_different_prefixes_go_with_their_own_credentials() -> None:
         ([refusal("NotImplemented", 501), {}, refusal("AccessDenied", 403)], "AccessDenied"),
     ],
 )
-def test_probing(answers: list[Any], verdict: str | None) -> None:
+def test_a_probe_returns_the_error_code(answers: list[Any], code: str | None) -> None:
     client = Client(*answers)
-    assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == verdict
+    assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == code
     name, arguments = client.calls[0]
     assert name == "delete_object"
     assert arguments["Key"].startswith("t/.delegation-probe-")
     assert arguments["IfMatch"]
 
 
-def test_probing_without_a_verdict_is_not_a_verdict() -> None:
+def test_a_throttled_probe_raises() -> None:
     with pytest.raises(ObjectStoreUnavailable):
         store_with({"key-0-0": Client(refusal("SlowDown", 503))}).probe_delete("s3://b/t/")
 
 
-def test_a_versioned_bucket_is_not_probed_without_a_condition() -> None:
+def test_a_versioned_bucket_is_not_probed_without_if_match() -> None:
     client = Client(refusal("NotImplemented", 501), {"Status": "Enabled"})
     assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == "NotImplemented"
     assert [name for name, _ in client.calls] == ["delete_object", "get_bucket_versioning"]
 
 
 @pytest.mark.parametrize("answer", [refusal("AccessDenied", 403), ResponseParserError("mismatched tag")])
-def test_not_being_allowed_to_ask_for_versioning_is_no_answer(answer: Exception) -> None:
+def test_versioning_is_unknown_if_the_call_fails(answer: Exception) -> None:
     assert store_with({"key-0-0": Client(answer)}).versioned("b") is None
 
 
-def test_the_real_client_neither_retries_nor_validates_deletes() -> None:
+def test_the_client_for_deletes_neither_retries_nor_validates() -> None:
     store = S3ObjectStore(Vended(), settings=S3Settings(region="us-east-1"))
     deleting = store._client(Vended().for_uri("s3://b/k"), deleting=True)
     reading = store._client(Vended().for_uri("s3://b/k"))

@@ -1,4 +1,4 @@
-"""The cheap DeleteObjects: on the wire and in every answer the same as botocore's own."""
+"""The cheaper DeleteObjects: its requests and results equal botocore's."""
 
 import base64
 import zlib
@@ -41,7 +41,7 @@ KEYS = st.text(
 
 
 class Raw:
-    """The body of an answer as urllib3 gives it."""
+    """A response body with urllib3's interface."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -51,7 +51,7 @@ class Raw:
 
 
 def client(answer: bytes = b"<DeleteResult/>", status: int = 200, *, quick: bool) -> tuple[Any, list[Any]]:
-    """A real client whose requests end in a list and are answered alike; no other part of it is replaced."""
+    """Return a boto3 client that records its requests in a list instead of sending them, and always gets `answer`."""
     made = boto3.client(
         "s3",
         region_name="us-east-1",
@@ -77,11 +77,11 @@ def keys_in(body: bytes) -> list[str | None]:
 
 
 @given(st.lists(KEYS, min_size=1, max_size=20))
-def test_what_is_written_names_these_keys(keys: list[str]) -> None:
+def test_a_request_names_the_keys(keys: list[str]) -> None:
     assert keys_in(request_body(keys)) == keys
 
 
-def test_the_request_is_the_one_that_botocore_sends() -> None:
+def test_the_request_equals_botocores() -> None:
     bodies = []
     for quick in (True, False):
         made, sent = client(quick=quick)
@@ -103,7 +103,7 @@ def test_the_request_is_the_one_that_botocore_sends() -> None:
     ],
     ids=["version", "quiet", "control"],
 )
-def test_requests_for_more_than_plain_keys_are_botocores(delete: dict[str, Any]) -> None:
+def test_requests_with_more_than_plain_keys_are_left_to_botocore(delete: dict[str, Any]) -> None:
     sent = []
     for quick in (True, False):
         made, requests = client(quick=quick)
@@ -115,7 +115,7 @@ def test_requests_for_more_than_plain_keys_are_botocores(delete: dict[str, Any])
 @pytest.mark.parametrize(
     ("key", "path"), [("a\nb", "a%0Ab"), ("\x01", "%01"), ("c1\x85/", "c1%C2%85/"), ("r\r%+ ", "r%0D%25%2B%20")]
 )
-def test_keys_that_xml_cannot_carry_are_spelt_in_the_address(key: str, path: str) -> None:
+def test_keys_that_xml_cannot_contain_are_encoded_in_the_url(key: str, path: str) -> None:
     made, sent = client(b"", 204, quick=True)
     store = S3ObjectStore(settings=S3Settings(region="us-east-1"))
     store._build = lambda *_, **__: made  # type: ignore[method-assign]
@@ -151,7 +151,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_every_answer_means_what_it_means_to_botocore(name: str) -> None:
+def test_every_answer_gives_the_result_of_botocore(name: str) -> None:
     answers = []
     for quick in (True, False):
         made, _ = client(ANSWERS[name], quick=quick)
@@ -162,7 +162,7 @@ def test_every_answer_means_what_it_means_to_botocore(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["confirmed", "bare"])
-def test_the_usual_answers_are_the_cheap_ones(name: str) -> None:
+def test_the_usual_answers_are_read_without_xml(name: str) -> None:
     keys = confirmed_keys(ANSWERS[name])
     assert keys is not None
     assert keys[0] == "a b/é"
@@ -172,7 +172,7 @@ PIECES = ["<Deleted>", "</Deleted>", "<Key>", "</Key>", ONE, "k", "\r", " ", "&a
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
-def test_keys_are_taken_only_from_what_is_nothing_else(pieces: list[str]) -> None:
+def test_only_answers_that_confirm_keys_are_read_without_xml(pieces: list[str]) -> None:
     body = result("".join(pieces))
     keys = confirmed_keys(body)
     if keys is not None:
@@ -192,7 +192,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_refusals_and_broken_answers_are_botocores(name: str) -> None:
+def test_errors_and_broken_answers_are_left_to_botocore(name: str) -> None:
     raised = []
     for quick in (True, False):
         made, _ = client(*REFUSALS[name], quick=quick)

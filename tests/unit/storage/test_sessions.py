@@ -1,4 +1,4 @@
-"""Clients share what ships with botocore, and nothing of whom they act for."""
+"""Clients share botocore's service descriptions, but no credentials."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from delegation.storage import sessions as aws
 
 
-def test_a_second_client_reads_no_description_and_has_credentials_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_client_loads_no_description_and_has_separate_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     load_file = aws._LOADER.file_loader.load_file
 

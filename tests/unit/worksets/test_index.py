@@ -1,4 +1,4 @@
-"""Reading a plan of many sorted runs in order, as Spark's parts are: by the piece, not by the chunk."""
+"""Reading a plan of many sorted runs, such as Spark's parts, in order and in bounded memory."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def planned(store: MemoryPlanStore, runs: list[list[str]]) -> PlanIndex:
     return INDEX.model_copy(update={"chunks": tuple(chunks)})
 
 
-def test_what_is_open_of_each_run_is_small() -> None:
+def test_merging_many_runs_uses_little_memory() -> None:
     store = MemoryPlanStore()
     names = [
         [f"s3://lake/wh/orders/data/{n:06d}-{run:03d}-{'x' * 60}.parquet" for n in range(PATHS)] for run in range(RUNS)
@@ -67,7 +67,7 @@ def paths() -> Iterator[st.SearchStrategy[str]]:
 
 
 @given(st.lists(st.lists(st.one_of(*paths()), min_size=1, unique=True), max_size=4))
-def test_every_path_comes_back_in_order_as_it_was_written(runs: list[list[str]]) -> None:
+def test_every_path_is_read_in_order_as_written(runs: list[list[str]]) -> None:
     store = MemoryPlanStore()
     named = [[f"s3://lake/{path}" for path in run] for run in runs]
     assert list(planned_paths(store, [planned(store, named)], (Phase.DATA,))) == sorted(chain.from_iterable(named))

@@ -1,4 +1,4 @@
-"""What is done for many paths at once does what is done for each: spelling, judging, writing and reading back."""
+"""Batch operations equal those on single paths: canonical URIs, guards, writing and reading chunks."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ ROOTS = Roots(["s3://b/t"])
         st.lists(TAILS.map("file:///b/{}".format), max_size=4),
     )
 )
-def test_many_paths_are_spelled_as_each_of_them_is(paths: list[str]) -> None:
+def test_canonical_uris_of_many_paths_equal_those_of_each(paths: list[str]) -> None:
     try:
         expected = [canonical(path) for path in paths]
     except GuardRefused as error:
@@ -54,7 +54,7 @@ def test_many_paths_are_spelled_as_each_of_them_is(paths: list[str]) -> None:
     st.sampled_from([PurgeOptions(), PurgeOptions(outside="delete")]),
     st.sampled_from([None, Roots(["s3://b/t"]), Roots(["s3://b/t/sub", "s3://b/t2"])]),
 )
-def test_many_paths_are_judged_as_each_of_them_is(
+def test_guards_decide_for_many_paths_as_for_each(
     paths: list[str], shared: set[str], foreign: set[str], options: PurgeOptions, covered: Roots | None
 ) -> None:
     rows = [(path, 8, 1) for path in sorted(paths)]
@@ -68,7 +68,7 @@ def test_many_paths_are_judged_as_each_of_them_is(
 
 
 @given(st.lists(PATHS, min_size=1, max_size=8), st.booleans())
-def test_a_chunk_with_any_path_that_may_not_go_is_refused(paths: list[str], covered: bool) -> None:
+def test_a_chunk_with_a_path_that_may_not_be_deleted_is_refused(paths: list[str], covered: bool) -> None:
     index = PlanIndex(
         plan_id="p", task_id="t", attempt=1, table_uuid="u", identifier="i", metadata_location="m", last_updated_ms=0,
         format_version=2, snapshots=0, engine="inline", created_at="", roots=ROOTS.uris,
@@ -87,9 +87,7 @@ def test_a_chunk_with_any_path_that_may_not_go_is_refused(paths: list[str], cove
     st.sampled_from(["", "outside"]),
     st.integers(1, 4),
 )
-def test_a_chunk_is_json_lines_and_is_read_back_as_written(
-    rows: list[tuple[str, int, int]], why: str, most: int
-) -> None:
+def test_a_chunk_is_json_lines_and_is_read_as_written(rows: list[tuple[str, int, int]], why: str, most: int) -> None:
     store = MemoryPlanStore()
     writer = ChunkWriter(store, "plan", Phase.DATA, chunk_paths=most)
     writer.extend(rows[:2], why)

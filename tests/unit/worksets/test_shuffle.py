@@ -1,4 +1,4 @@
-"""Rows that travel between tasks arrive whole, at one part, sorted and once; parts have partitions of their own."""
+"""Shuffled rows arrive once, sorted and at one part; every part has its partition."""
 
 from collections import Counter
 
@@ -16,7 +16,7 @@ ROWS = st.lists(
 
 @settings(deadline=None)
 @given(ROWS, ROWS, st.integers(1, 4), st.integers(1, 12))
-def test_every_path_comes_to_one_part_once_with_its_lowest_rank(
+def test_every_path_reaches_one_part_once_with_its_lowest_rank(
     ours: list[tuple[str, int, int]], others: list[tuple[str, int, int]], parts: int, most: int
 ) -> None:
     spread = Spread(part_keys(parts), most=most)
@@ -31,12 +31,12 @@ def test_every_path_comes_to_one_part_once_with_its_lowest_rank(
         for key in gathered.keys:
             paths = list(gathered.paths(key, mark))
             assert paths == sorted(set(paths))
-    homes = Counter(path for key in gathered.keys for path in {*gathered.paths(key, 0), *gathered.paths(key, 1)})
-    assert set(homes.values()) <= {1}
+    parts_of = Counter(path for key in gathered.keys for path in {*gathered.paths(key, 0), *gathered.paths(key, 1)})
+    assert set(parts_of.values()) <= {1}
 
 
-def test_what_is_spread_does_not_depend_on_the_process() -> None:
-    """A task that is run again elsewhere sends each path to the same part, for others have sent theirs already."""
+def test_the_part_of_a_path_does_not_depend_on_the_process() -> None:
+    """A task that runs again elsewhere must send each path to the same part as before."""
     spread = Spread(part_keys(3))
     batches = [*spread.add([(f"s3://b/{number}", 8, 1) for number in range(6)], 0), *spread.flush()]
     runs = Gathered(batches)
@@ -54,7 +54,7 @@ def test_each_part_has_a_partition(count: int) -> None:
     assert [_murmur3(key) % count for key in part_keys(count)] == list(range(count))
 
 
-def test_what_is_packed_is_small_and_comes_back() -> None:
+def test_packed_values_are_small_and_unpacked_unchanged() -> None:
     value = [[f"s3://bucket/table/data/{number:05d}.parquet" for number in range(500)], [8] * 500]
     assert unpack(pack(value)) == value
     assert len(pack(value)) < 10_000

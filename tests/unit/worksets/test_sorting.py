@@ -1,4 +1,4 @@
-"""External sort and subtraction, against what sets and sorted() say."""
+"""External sort, intersection and subtraction, compared with sets and sorted()."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +16,7 @@ RECORDS = st.lists(st.builds(TableFile, PATHS, st.integers(0, 8), st.integers(0,
 
 
 @given(RECORDS, st.integers(1, 7))
-def test_sorted_and_distinct_whatever_the_run_size(records: list[TableFile], run: int) -> None:
+def test_rows_are_sorted_and_distinct_for_any_run_size(records: list[TableFile], run: int) -> None:
     with Sorter(run_records=run) as sorter:
         sorter.extend(records)
         found = list(sorter.sorted())
@@ -27,7 +27,7 @@ def test_sorted_and_distinct_whatever_the_run_size(records: list[TableFile], run
 
 
 @given(RECORDS, st.lists(PATHS), st.integers(1, 4))
-def test_common_finds_exactly_the_common_paths_and_without_leaves_the_others(
+def test_common_returns_exactly_the_common_paths_and_without_the_others(
     records: list[TableFile], others: list[str], size: int
 ) -> None:
     ours = [tuple(record) for record in sorted({record.path: record for record in records}.values())]
@@ -40,7 +40,7 @@ def test_common_finds_exactly_the_common_paths_and_without_leaves_the_others(
     assert left == [row for row in ours if row[0] not in others]
 
 
-def test_many_runs_are_merged_in_passes_and_leave_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_many_runs_are_merged_in_passes_and_no_file_remains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sorting, "_FAN_IN", 3)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Sorter(run_records=2) as sorter:
