@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from delegation.backoff import exponential
 from delegation.storage.base import BatchResult, Deletable, ObjectStore
-from delegation.storage.lots import PASSING, THROTTLED, TROUBLE, Batch, Outcome, WaitingBatches
+from delegation.storage.lots import STORE_FAILURES, THROTTLED, TRANSIENT, Batch, Outcome, WaitingBatches
 from delegation.storage.rate import AdaptiveRate, RatePolicy
 
 T = TypeVar("T")
@@ -135,13 +135,13 @@ class Deleter:
         self._adapt(len(batch.sizes) - len(left), codes, throttled=throttled, now=now)
         policy = self._policy
         tries, most = (batch.throttled, policy.throttled_tries) if throttled else (batch.tries, policy.tries)
-        again = {key: size for key, size in left.items() if tries + 1 < most and codes[key] in PASSING}
+        again = {key: size for key, size in left.items() if tries + 1 < most and codes[key] in TRANSIENT}
         batch.failed({key: codes[key] for key in left if key not in again})
         return self._retry(batch, again, throttled=throttled, now=now) if again else None
 
     def _adapt(self, deleted: int, codes: Mapping[str, str], *, throttled: bool, now: float) -> None:
         """Adapt the rate to an answer: how many keys were deleted, and the codes of the others."""
-        refused = not deleted and all(code in TROUBLE for code in codes.values())
+        refused = not deleted and all(code in STORE_FAILURES for code in codes.values())
         self._rate.answered(deleted, now, throttled=throttled or refused)
         if refused:
             self._refusal = next(iter(codes.values()))

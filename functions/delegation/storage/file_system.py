@@ -39,8 +39,8 @@ class FileObjectStore:
             if error.errno in _ABSENT or error.errno == errno.EISDIR:
                 raise ObjectNotFound(f"there is no file {location.uri}") from error
             if error.errno in _DENIED:
-                raise ObjectStoreDenied(f"{error.strerror} for {location.uri}") from error
-            raise ObjectStoreUnavailable(f"{error.strerror} for {location.uri}") from error
+                raise ObjectStoreDenied(f"cannot read {location.uri}: {error.strerror}") from error
+            raise ObjectStoreUnavailable(f"cannot read {location.uri}: {error.strerror}") from error
         if len(data) > limit:
             raise FileTooLarge(f"{location.uri} has more than {limit} bytes")
         return data

@@ -15,10 +15,10 @@ THROTTLED: Final = frozenset(
     {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded", "503"}
 )
 # Codes of a store that is overloaded or failing; an expired token is for the service to renew.
-TROUBLE: Final = THROTTLED | {
+STORE_FAILURES: Final = THROTTLED | {
     "InternalError", "OperationAborted", "RequestTimeout", "ConnectionFailed", "NoAnswer", "500",
 }  # fmt: skip
-PASSING: Final = TROUBLE | {"ExpiredToken"}
+TRANSIENT: Final = STORE_FAILURES | {"ExpiredToken"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Failure:
     code: str
 
     @property
-    def passing(self) -> bool:
-        return self.code in PASSING
+    def transient(self) -> bool:
+        return self.code in TRANSIENT
 
 
 @dataclass(slots=True)

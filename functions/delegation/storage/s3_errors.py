@@ -11,7 +11,7 @@ from delegation.storage.s3_delete import fits_xml
 
 ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound", "404"})
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
-# Their common code in a BatchResult: the delete is retried with another credential (`lots.PASSING`).
+# Their common code in a BatchResult: the delete is retried with another credential (`lots.TRANSIENT`).
 EXPIRED = "ExpiredToken"
 _DENIED = frozenset({
     "AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "403",
@@ -64,15 +64,15 @@ def translate(uri: str, error: _Failure) -> NoReturn:
         code = code_of(error)
         # The answer to HEAD has no body, and botocore cannot parse a body that quotes a key that XML cannot contain.
         if _is_bare_404(error) and error.operation_name != "HeadObject" and fits_xml(uri):
-            raise ObjectStoreUnavailable(f"404 without an error code for {uri}") from error
+            raise ObjectStoreUnavailable(f"404 without an error code for {uri}; check the endpoint") from error
         if code in ABSENT:
             raise ObjectNotFound(f"there is no object {uri}") from error
         if code in _DENIED or code in EXPIRED_CODES:
-            raise ObjectStoreDenied(f"{code} for {uri}") from error
-        passing = _status(error) == 429 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}
-        if passing or (_status(error) >= 500 and code != "NotImplemented"):
-            raise ObjectStoreUnavailable(f"{code} for {uri}") from error
-        raise ObjectStoreError(f"{code} for {uri}") from error
+            raise ObjectStoreDenied(f"the object store answered {code} for {uri}") from error
+        transient = _status(error) == 429 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}
+        if transient or (_status(error) >= 500 and code != "NotImplemented"):
+            raise ObjectStoreUnavailable(f"the object store answered {code} for {uri}") from error
+        raise ObjectStoreError(f"the object store answered {code} for {uri}") from error
     if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, ResponseParserError)):
-        raise ObjectStoreUnavailable(f"{type(error).__name__} for {uri}") from error
-    raise ObjectStoreError(f"{type(error).__name__} for {uri}") from error
+        raise ObjectStoreUnavailable(f"the call for {uri} failed: {type(error).__name__}") from error
+    raise ObjectStoreError(f"the call for {uri} failed: {type(error).__name__}") from error

@@ -18,7 +18,7 @@ class PlanTampered(WorksetError):
     code = "PLAN_TAMPERED"
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"plan {name}: {reason}")
+        super().__init__(f"the stored plan {name} cannot be used: {reason}; make a new plan")
         self.name = name
 
 

@@ -66,7 +66,7 @@ def test_keys_refused_permanently_are_not_retried(code: str) -> None:
         ("s3://b/k00003", code),
         ("s3://b/k00007", code),
     ]
-    assert not any(failure.passing for failure in outcome.failures)
+    assert not any(failure.transient for failure in outcome.failures)
     assert (outcome.files, outcome.bytes) == (8, 80)
     assert store.tries["b", "k00003"] == 1
 
@@ -76,7 +76,7 @@ def test_tries_end_and_the_failure_is_transient() -> None:
     with deleter(store) as run:
         outcome = run.delete(records(3), never_stop)
     assert len(outcome.failures) == 3
-    assert all(failure.passing for failure in outcome.failures)
+    assert all(failure.transient for failure in outcome.failures)
     assert store.tries["b", "k00000"] == QUICK.tries
 
 
@@ -200,7 +200,7 @@ def test_a_store_that_only_refuses_is_left_to_a_later_attempt(code: str) -> None
         outcome = run.delete(records(20_000), checkpoint)
     assert len(outcome.failures) == len({failure.path for failure in outcome.failures}) == 20_000
     assert {failure.code for failure in outcome.failures} == {code}
-    assert all(failure.passing for failure in outcome.failures)
+    assert all(failure.transient for failure in outcome.failures)
     assert policy.patience < clock.now < policy.patience + 10
 
 

@@ -74,7 +74,7 @@ def _recorded(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
         files=outcome.files,
         bytes=outcome.bytes,
         failed=len(refused),
-        permanent=sum(not failure.passing for failure in outcome.failures),
+        permanent=sum(not failure.transient for failure in outcome.failures),
         throttled=sum(code in THROTTLED for _, code in refused),
         sample=tuple(refused[:SAMPLE]),
         delete_markers=outcome.delete_markers,
