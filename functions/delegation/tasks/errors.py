@@ -1,19 +1,4 @@
-"""What can go wrong with tasks and their store, split by what the caller can do next.
-
-TaskError
-├── TaskNotFound          there is no such task
-├── TaskExists            a task with this id is there already (it is attached)
-├── StaleTask             the task moved to another version; read again and decide again
-├── RevisionConflict      only the head was touched; read again and decide again
-├── LeaseLost             another attempt holds the task, or nobody does; stop working on it
-├── RunCancelled          a person asked this run to stop
-├── RunHandedOver         time is up in this process; the next attempt goes on
-├── AwaitedTaskFailed            the task that was waited for ended in FAILURE
-├── IllegalTransition     no arrow of DESIGN §2 leads from this status
-├── MalformedRecord       a stored item cannot be read by this release
-├── StoreUnavailable      the store did not take the call; nothing was written; try later
-└── OutcomeUnknown        the store may or may not have applied the write; read before trying again
-"""
+"""What can go wrong with tasks and their store, split by what the caller can do next."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -76,7 +61,7 @@ class LeaseLost(TaskError):
     code: ClassVar[str] = "LEASE_LOST"
 
     def __init__(self, task_id: str, *, attempt: int, current: int, status: str) -> None:
-        super().__init__(f"attempt {attempt} of task {task_id} lost its lease: attempt {current}, {status}")
+        super().__init__(f"attempt {attempt} no longer holds task {task_id} (now attempt {current}, {status})")
         self.task_id = task_id
         self.attempt = attempt
         self.current = current
@@ -99,7 +84,7 @@ class RunHandedOver(TaskError):
     retryable: ClassVar[bool] = True
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"time is up here for task {task_id}; the next attempt goes on")
+        super().__init__(f"this process has no time left for task {task_id}; the next attempt continues it")
         self.task_id = task_id
 
 
@@ -120,7 +105,7 @@ class IllegalTransition(TaskError):
     code: ClassVar[str] = "ILLEGAL_TRANSITION"
 
     def __init__(self, task_id: str, source: str, target: str) -> None:
-        super().__init__(f"task {task_id} cannot go from {source} to {target}")
+        super().__init__(f"task {task_id} cannot change from {source} to {target}")
         self.task_id = task_id
         self.source = source
         self.target = target

@@ -54,13 +54,6 @@ def persistence_maintenance(
         report = maintenance().run(stop)
         if ended:
             raise ended[0]
-        return SweepReport(
-            references=report.references,
-            marked=report.marked,
-            scanned=report.scanned,
-            deleted=report.deleted,
-            young=report.young,
-            false_positive_rate=report.false_positive_rate,
-        )
+        return SweepReport.model_validate(report, from_attributes=True)
 
     return Behavior(KIND, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)

@@ -12,6 +12,7 @@ never meet.
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 
 from delegation.persistence.backends.base import Backend
@@ -24,10 +25,10 @@ from delegation.persistence.errors import CommitOutcomeUnknown as BackendOutcome
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType, installed
-from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import (
@@ -39,7 +40,10 @@ from delegation.tasks.stores.base import (
     TaskChange,
     TaskHeads,
     Unreadable,
+    after_of,
     require_terminal,
+    require_unmoved,
+    require_version,
 )
 from delegation.timestamps import isoformat
 
@@ -74,7 +78,7 @@ class KernelTaskStore:
 
     def apply(self, change: TaskChange) -> Task:
         """See TaskStore.apply."""
-        after = change.after if isinstance(change, Advance | Revise) else change.task
+        after = after_of(change)
         try:
             with _translated():
                 return self._committer.commit(lambda attempt: _applied(attempt, change), operation=after.task_id).result
@@ -94,8 +98,9 @@ class KernelTaskStore:
         first = _row_key(task_id, max(after, 0) + 1)
         with _translated():
             index = self._index()
-            refs = [ref for _, ref in _some(index.items(start=first, prefix=IndexKey.of(_ROW, task_id)), limit)]
-            return tuple(self._tasks(refs))
+            refs = [ref for _, ref in islice(index.items(start=first, prefix=IndexKey.of(_ROW, task_id)), limit)]
+            found = self._store.fetch_many(refs)
+        return tuple(codec.task_of(of_model(one, StoredTask).value.item) for one in found if one is not None)
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due."""
@@ -104,7 +109,7 @@ class KernelTaskStore:
             items = self._index().items(end=end, prefix=IndexKey.of(_DUE))
             # One index without shards: the others' entries are passed over.
             asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
-            places = [key.elements() for key, _ in _some(asked, limit)]
+            places = [key.elements() for key, _ in islice(asked, limit)]
         return [DueEntry(task_id, datetime.fromisoformat(due_at)) for _, due_at, task_id in places]
 
     def remove(self, task: Task) -> bool:
@@ -116,7 +121,7 @@ class KernelTaskStore:
             head = _head(entities, task.task_id)
             if head is None:
                 return Changed(None, False)
-            _require_unmoved(head, task)
+            require_unmoved(task, head)
             for key, _ in list(entities.items(IndexKey.of(_ROW, task.task_id))):
                 entities.remove(key)
             entities.remove(IndexKey.of(_HEAD, task.task_id))
@@ -146,7 +151,7 @@ class KernelTaskStore:
         start = None if cursor is None else IndexKey.of(_HEAD, cursor)
         with _translated():
             items = self._index().items(start=start, prefix=IndexKey.of(_HEAD))
-            found = _some(((key, ref) for key, ref in items if key != start), limit + 1)
+            found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
             stored = self._store.fetch_many([ref for _, ref in found[:limit]])
         ids = [key.elements()[-1] for key, _ in found[:limit]]
         entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
@@ -162,11 +167,6 @@ class KernelTaskStore:
             found = self._store.fetch(ref, StoredTask) if ref else None
         return codec.task_of(found.value.item) if found else None
 
-    def _tasks(self, refs: Sequence[ObjectRef]) -> Iterator[Task]:
-        for found in self._store.fetch_many(refs):
-            if found is not None:
-                yield codec.task_of(of_model(found, StoredTask).value.item)
-
     def _read_back(self, change: TaskChange, after: Task) -> Task:
         head = self.get(after.task_id)
         if head is not None and not isinstance(change, Expect):
@@ -179,13 +179,11 @@ class KernelTaskStore:
 def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[EntityHead, Task]:
     """One change on the present state; refusals are raised, a change that is there already writes nothing."""
     entities = EntityChanges(attempt)
-    after = change.after if isinstance(change, Advance | Revise) else change.task
+    after = after_of(change)
     head = _head(entities, after.task_id)
     match change:
         case Expect(task):
-            if head is None or head.version != task.version:
-                raise StaleTask(task.task_id, head)
-            return Changed(None, head)
+            return Changed(None, require_version(task, head))
         case Create(task) if head is None:
             _write(entities, None, task, (task,))
         case Create(task):
@@ -201,18 +199,9 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
                 ours = _stored(entities, _row_key(after.task_id, after.version))
                 if ours is not None and ours.nonce == after.nonce:
                     return Changed(None, head)
-            if head is None:
-                raise StaleTask(before.task_id, None)
-            _require_unmoved(head, before)
+            require_unmoved(before, head)
             _write(entities, head, after, rows)
     return Changed(entities.head, after)
-
-
-def _require_unmoved(head: Task, before: Task) -> None:
-    if head.version != before.version:
-        raise StaleTask(before.task_id, head)
-    if head.revision != before.revision:
-        raise RevisionConflict(before.task_id, head)
 
 
 def _write(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
@@ -246,10 +235,6 @@ def _row_key(task_id: str, version: int) -> IndexKey:
 
 def _due_key(task: Task, due_at: datetime) -> IndexKey:
     return IndexKey.of(_DUE, isoformat(due_at), task.task_id)
-
-
-def _some(items: Iterator[tuple[IndexKey, ObjectRef]], limit: int) -> list[tuple[IndexKey, ObjectRef]]:
-    return [item for _, item in zip(range(limit), items, strict=False)]
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -60,7 +61,7 @@ def stamp(before: Task, after: Task) -> Task:
 
 
 def acquired(task: Task, owner: str = "worker-1", now: datetime = NOW, lease: timedelta = HOUR) -> Task:
-    after = t.acquire(task, owner, now, lost_not_before=now + lease, recheck_not_before=now + lease / 2)
+    after = t.acquire(task, owner, now, Lease.lasting(lease, now))
     return stamp(task, after)
 
 

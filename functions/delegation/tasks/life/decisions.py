@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import WAITING, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.policy import DispatchPolicy, Policies
 
@@ -39,14 +39,13 @@ def claim(
 
 
 def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
-    deadlines = {"lost_not_before": lease.lost_not_before, "recheck_not_before": lease.recheck_not_before}
     if task.is_held:
-        return t.renew(task, task.attempt_count, **deadlines) if task.lease_owner == owner else task
+        return t.renew(task, task.attempt_count, lease) if task.lease_owner == owner else task
     if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
         return task
     if task.cancel_requested and not task.children:
         return cancelled(task, now)
-    return t.acquire(task, owner, now, **deadlines)
+    return t.acquire(task, owner, now, lease)
 
 
 def reconcile(task: Task, now: datetime, policies: Policies, *, ended_attempt: int | None) -> Task:
@@ -114,4 +113,4 @@ def recurs(task: Task) -> bool:
 
 def awaits_dispatch(task: Task) -> bool:
     """Whether nobody holds the task and somebody should."""
-    return task.status in {Status.SUBMITTED, Status.RETRY_SCHEDULED}
+    return task.status in WAITING

@@ -131,18 +131,19 @@ class Task(BaseModel):
     def public(self) -> dict[str, Any]:
         """The record as one flat JSON object, without what indexes it; `wire.tasks.TaskRecord` has its order."""
         shown = {**self.details, **self.model_dump(mode="python", exclude={"due_at", "details"})}
-        return {STORED_NAMES.get(name, name): _jsonable(value) for name, value in shown.items()}
+        return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
 """Fields whose attribute, in the store and in the public record, has the name that format 1 gave it."""
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """Return a field's value as JSON has it."""
     if isinstance(value, datetime):
         return isoformat(value)
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, tuple | list):
-        return [_jsonable(item) for item in value]
+        return [jsonable(item) for item in value]
     return value

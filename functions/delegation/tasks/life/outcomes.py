@@ -83,8 +83,10 @@ def _is_excused(task: Task, error: AttemptError) -> bool:
 
 def _failed_before_its_children(task: Task, error: AttemptError, now: datetime, policies: Policies) -> Task:
     """The task keeps its first error as pending result; further attempts only wait for the children."""
-    kept = task if task.pending_result is not None else task.evolve(pending_result=_parked(error))
-    return _retried(kept, error, now, policies, wait=timedelta(0), excuse=True)
+    if task.pending_result is None:
+        extended = None if error.extended is None else redacted(error.extended)
+        task = task.evolve(pending_result=_PARKED + json.dumps([error.code, redacted(error.summary), extended]))
+    return _retried(task, error, now, policies, wait=timedelta(0), excuse=True)
 
 
 def _retried(
@@ -125,11 +127,6 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
         return t.fail(task, now, code=t.LOST, summary=since)
     kind = ErrorClass.PERMANENT if for_good else ErrorClass.LOST
     return after_error(task, AttemptError(t.LOST, since, kind), now, policies)
-
-
-def _parked(error: AttemptError) -> str:
-    extended = None if error.extended is None else redacted(error.extended)
-    return _PARKED + json.dumps([error.code, redacted(error.summary), extended])
 
 
 def parked_error(pending_result: str | None) -> AttemptError | None:

@@ -33,7 +33,6 @@ class InvalidProperty(DelegationError):
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
         self.name = name
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import HELD, Status, Task
 from delegation.tasks.life.redaction import redacted
 
@@ -29,7 +30,12 @@ HANDED_OVER: Final = "HANDED_OVER"
 DISPATCH_FAILED: Final = "DISPATCH_FAILED"
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lost_not_before": None, "recheck_not_before": None}
+_ENDED: Final[dict[str, Any]] = {
+    "lease_owner": None,
+    "lost_not_before": None,
+    "recheck_not_before": None,
+    "eta_ts": None,
+}
 _RESULT_LIMIT: Final = 32_768
 _SUMMARY_LIMIT: Final = 1_024
 
@@ -51,7 +57,7 @@ def held_by(task: Task, attempt: int) -> Task:
     return task
 
 
-def acquire(task: Task, owner: str, now: datetime, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
+def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
     """A waiting task becomes this owner's next attempt, which has no engine and no job run yet."""
     return transition(
         task,
@@ -60,24 +66,24 @@ def acquire(task: Task, owner: str, now: datetime, *, lost_not_before: datetime,
         attempt_count=task.attempt_count + 1,
         lease_owner=owner,
         lease_acquired_ts=now,
-        lost_not_before=lost_not_before,
-        recheck_not_before=recheck_not_before,
+        lost_not_before=lease.lost_not_before,
+        recheck_not_before=lease.recheck_not_before,
         next_scheduled_run_ts=None,
-        due_at=lost_not_before,
+        due_at=lease.lost_not_before,
         dispatch_base=task.dispatch_count,
         engine=None,
         job_run_id=None,
     )
 
 
-def renew(task: Task, attempt: int, *, lost_not_before: datetime, recheck_not_before: datetime) -> Task:
+def renew(task: Task, attempt: int, lease: Lease) -> Task:
     """A heartbeat: the holder's deadlines move, never backwards; no version. The same task when none moves.
 
     Raises LeaseLost.
     """
     held_by(task, attempt)
-    lost = max(lost_not_before, task.lost_not_before or lost_not_before)
-    recheck = max(recheck_not_before, task.recheck_not_before or recheck_not_before)
+    lost = max(lease.lost_not_before, task.lost_not_before or lease.lost_not_before)
+    recheck = max(lease.recheck_not_before, task.recheck_not_before or lease.recheck_not_before)
     if (lost, recheck) == (task.lost_not_before, task.recheck_not_before):
         return task
     return task.evolve(lost_not_before=lost, recheck_not_before=recheck, due_at=lost)
@@ -103,9 +109,8 @@ def succeed(
         now,
         due_at=None,
         error_code=None,
-        eta_ts=None,
         result_summary=_short(summary),
-        **_NO_LEASE,
+        **_ENDED,
         **results,
     )
 
@@ -118,11 +123,10 @@ def fail(task: Task, now: datetime, *, code: str, summary: str, extended: str | 
         now,
         due_at=None,
         next_scheduled_run_ts=None,
-        eta_ts=None,
         error_code=code,
         result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, summary if extended is None else extended),
-        **_NO_LEASE,
+        **_ENDED,
     )
 
 
@@ -148,13 +152,12 @@ def schedule_retry(
         now,
         next_scheduled_run_ts=at,
         due_at=at + grace,
-        eta_ts=None,
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
         error_code=code,
         result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, summary) if noted else task.result_extended,
-        **_NO_LEASE,
+        **_ENDED,
     )
 
 
@@ -194,12 +197,6 @@ def resubmit(
         pending_result=None,
         **begun,
     )
-
-
-def recur(task: Task, now: datetime, *, grace: timedelta, anew: Mapping[str, Any]) -> Task:
-    """A recurring task that just ended, however it did, is SUBMITTED for its next run."""
-    at = now + timedelta(seconds=task.recurrence_seconds or 0)
-    return resubmit(task, now, payload=task.task_payload, synchronous=False, grace=grace, anew=anew, at=at)
 
 
 def dispatched(task: Task, *, due_at: datetime) -> Task:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life.model import Task
 
 
@@ -49,6 +50,30 @@ class Expect:
 
 
 TaskChange = Create | Advance | Revise | Expect
+
+
+def after_of(change: TaskChange) -> Task:
+    """Return the task that a change stores, or expects."""
+    return change.after if isinstance(change, Advance | Revise) else change.task
+
+
+def moved(before: Task, head: Task | None) -> StaleTask | RevisionConflict:
+    """Return the refusal of a write that was decided on `before` while `head` is stored."""
+    touched_only = head is not None and head.version == before.version
+    return (RevisionConflict if touched_only else StaleTask)(before.task_id, head)
+
+
+def require_unmoved(before: Task, head: Task | None) -> None:
+    """Raise StaleTask or RevisionConflict unless the head is still at the version and revision of `before`."""
+    if head is None or (head.version, head.revision) != (before.version, before.revision):
+        raise moved(before, head)
+
+
+def require_version(task: Task, head: Task | None) -> Task:
+    """Return the head for an Expect; raise StaleTask when it is at another version."""
+    if head is None or head.version != task.version:
+        raise StaleTask(task.task_id, head)
+    return head
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,13 @@
 
 import zlib
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.model import FORMAT, HEAD, STORED_NAMES, Task
+from delegation.tasks.life.model import FORMAT, HEAD, STORED_NAMES, Task, jsonable
 from delegation.tasks.stores.base import Unreadable
 from delegation.timestamps import isoformat
 
@@ -49,17 +47,9 @@ def row_item(task: Task) -> dict[str, Any]:
 
 
 def _attributes(task: Task) -> dict[str, Any]:
-    values = {_ATTRIBUTE_OF[name]: _encode(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
+    values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
     own = {name: value for name, value in values.items() if value is not None}
     return {**_ALWAYS_THERE, **task.details, **own, "format": FORMAT}
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return isoformat(value)
-    if isinstance(value, StrEnum):
-        return value.value
-    return list(value) if isinstance(value, tuple) else value
 
 
 def task_of(item: Mapping[str, Any]) -> Task:

@@ -7,17 +7,11 @@ GetItem, due one Query a shard. Conditions ask for ALL_OLD on refusal, which cos
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from itertools import chain
 from typing import Any, ClassVar, Final
 
 from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
-from delegation.tasks.errors import (
-    OutcomeUnknown,
-    RevisionConflict,
-    StaleTask,
-    StoreUnavailable,
-    TaskError,
-    TaskExists,
-)
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError, TaskExists
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import (
@@ -29,7 +23,10 @@ from delegation.tasks.stores.base import (
     TaskChange,
     TaskHeads,
     Unreadable,
+    after_of,
+    moved,
     require_terminal,
+    require_version,
 )
 from delegation.timestamps import isoformat
 
@@ -72,10 +69,7 @@ class DynamoDbTaskStore:
             put = self._actions(change)[0]["Put"]
             return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
         if isinstance(change, Expect):
-            head = self.get(change.task.task_id)
-            if head is None or head.version != change.task.version:
-                raise StaleTask(change.task.task_id, head)
-            return head
+            return require_version(change.task, self.get(change.task.task_id))
         return self.transact(change)
 
     def transact(self, change: TaskChange, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
@@ -85,7 +79,7 @@ class DynamoDbTaskStore:
         its own and needs one. Raises like `apply`, and CompanionRefused when the condition of one of `also` failed.
         """
         items = [*self._actions(change), *also]
-        client_token = token or _after(change).nonce
+        client_token = token or after_of(change).nonce
         client = self.dynamodb.client
         return self._settle(
             change, lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=client_token)
@@ -104,17 +98,9 @@ class DynamoDbTaskStore:
             case Revise(before, after):
                 return [self._put(codec.head_item(after), _UNMOVED, before)]
             case Expect(task):
-                return [
-                    {
-                        "ConditionCheck": {
-                            "TableName": self.table,
-                            "Key": to_item({"task_id": task.task_id, "version": HEAD}),
-                            "ConditionExpression": "current_version = :version",
-                            "ExpressionAttributeValues": to_item({":version": task.version}),
-                            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-                        }
-                    }
-                ]
+                check = self._on_head("ConditionCheck", task, "current_version = :version", {":version": task.version})
+                check["ConditionCheck"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+                return [check]
 
     def _put(self, item: Mapping[str, Any], condition: str, before: Task | None = None) -> Action:
         put: Action = {
@@ -127,6 +113,16 @@ class DynamoDbTaskStore:
             put["ExpressionAttributeValues"] = to_item({":version": before.version, ":revision": before.revision})
         return {"Put": put}
 
+    def _on_head(self, kind: str, task: Task, condition: str, values: Mapping[str, int]) -> Action:
+        return {
+            kind: {
+                "TableName": self.table,
+                "Key": to_item({"task_id": task.task_id, "version": HEAD}),
+                "ConditionExpression": condition,
+                "ExpressionAttributeValues": to_item(values),
+            }
+        }
+
     def _settle(self, change: TaskChange, call: Callable[[], object]) -> Task:
         """Make the call and tell whose refusal it is: our own earlier try's, another writer's, or a companion's."""
         try:
@@ -134,18 +130,18 @@ class DynamoDbTaskStore:
         except OutcomeUnknown:
             return self._read_back(change)
         if not reasons:
-            return _after(change)
+            return after_of(change)
         own = len(self._actions(change))
         if isinstance(change, Expect):
             _raise_companion(reasons[own:])  # the companion alone knows whether an earlier try was applied
         if any(reason.get("Code") == REFUSED for reason in reasons[:own]):
             return self._judge(change, reasons[0].get("Item"))
         _raise_companion(reasons[own:])
-        raise _conflict(change, self.get(_after(change).task_id))
+        raise _conflict(change, self.get(after_of(change).task_id))
 
     def _judge(self, change: TaskChange, item: Mapping[str, Any] | None) -> Task:
         """A refused write: our own earlier try's doing, or a lost race; `item` is the head that refused it."""
-        task = _after(change)
+        task = after_of(change)
         try:
             head = codec.task_of(from_item(item)) if item else self.get(task.task_id)
             applied = self._applied(change, head)
@@ -157,7 +153,7 @@ class DynamoDbTaskStore:
 
     def _read_back(self, change: TaskChange) -> Task:
         """What became of a write without a clear answer; OutcomeUnknown while it may still arrive."""
-        task = _after(change)
+        task = after_of(change)
         try:
             head = self.get(task.task_id)
             applied = self._applied(change, head)
@@ -173,7 +169,7 @@ class DynamoDbTaskStore:
         """The head if our write is in it or in a row below it, None otherwise."""
         if head is None or isinstance(change, Expect):
             return None
-        after = _after(change)
+        after = after_of(change)
         if head.nonce == after.nonce:
             return head
         if isinstance(change, Revise) or head.version < after.version:
@@ -195,75 +191,43 @@ class DynamoDbTaskStore:
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """See TaskStore.history."""
-        found: list[Task] = []
-        start: dict[str, Any] = {}
-        while len(found) < limit:
-            answer = self._read(
-                "query",
-                KeyConditionExpression="task_id = :id AND version > :after",
-                ExpressionAttributeValues=to_item({":id": task_id, ":after": max(after, HEAD)}),
-                ConsistentRead=True,
-                Limit=limit - len(found),
-                **start,
-            )
-            found += [codec.task_of(from_item(item)) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                break
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        return tuple(found)
+        found = self._query(
+            limit,
+            KeyConditionExpression="task_id = :id AND version > :after",
+            ExpressionAttributeValues=to_item({":id": task_id, ":after": max(after, HEAD)}),
+            ConsistentRead=True,
+        )
+        return tuple(codec.task_of(item) for item in found)
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due: a Query a shard, side by side, and one more for each further MB."""
 
         def shard(bucket: str) -> list[DueEntry]:
-            items: list[dict[str, Any]] = []
-            after: dict[str, Any] = {}
-            while True:
-                answer = self._read(
-                    "query",
-                    IndexName=DUE_INDEX,
-                    KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
-                    ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
-                    Limit=limit - len(items),
-                    **after,
-                )
-                items += [from_item(item) for item in answer["Items"]]
-                if "LastEvaluatedKey" not in answer or len(items) >= limit:
-                    break
-                after = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            items = self._query(
+                limit,
+                IndexName=DUE_INDEX,
+                KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
+                ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
+            )
             return [DueEntry(item["task_id"], datetime.fromisoformat(item["due_at"])) for item in items]
 
         with ThreadPoolExecutor(max_workers=8) as pool:
-            found = [
-                entry
-                for entries in pool.map(shard, codec.due_buckets() if shards is None else shards)
-                for entry in entries
-            ]
-        return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+            found = pool.map(shard, codec.due_buckets() if shards is None else shards)
+        return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def remove(self, task: Task) -> bool:
         """See TaskStore.remove: one Query and one transaction for every eight rows."""
         require_terminal(task)
+        unmoved = {":version": task.version, ":revision": task.revision}
         while True:
-            answer = self._read(
-                "query",
-                KeyConditionExpression="task_id = :id AND version > :head",
-                ExpressionAttributeValues=to_item({":id": task.task_id, ":head": HEAD}),
-                ProjectionExpression="task_id, version",
-                ConsistentRead=True,
-                Limit=ROWS_A_REMOVAL,
-            )
-            last = "LastEvaluatedKey" not in answer
-            rows = [{"Delete": {"TableName": self.table, "Key": key}} for key in answer["Items"]]
-            reasons = self._remove_step([self._while_unmoved(task, "Delete" if last else "ConditionCheck"), *rows])
-            if reasons:
+            rows, more = self._oldest_rows(task.task_id, task.version)
+            guard = self._on_head("ConditionCheck" if more else "Delete", task, _UNMOVED, unmoved)
+            if self._remove_step([guard, *rows]):
                 head = self.get(task.task_id)
                 if head is None:
                     return False
-                if head.version == task.version:
-                    raise RevisionConflict(task.task_id, head)
-                raise StaleTask(task.task_id, head)
-            if last:
+                raise moved(task, head)
+            if not more:
                 return True
 
     def forget(self, task_id: str, below: int) -> int:
@@ -272,32 +236,28 @@ class DynamoDbTaskStore:
         last = HEAD if head is None else min(below, head.version) - 1
         forgotten = 0
         while last > HEAD:  # an empty range is refused, not answered
-            answer = self._read(
-                "query",
-                KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",
-                ExpressionAttributeValues=to_item({":id": task_id, ":first": HEAD + 1, ":last": last}),
-                ProjectionExpression="task_id, version",
-                ConsistentRead=True,
-                Limit=ROWS_A_REMOVAL,
-            )
-            if not answer["Items"]:
+            rows, _ = self._oldest_rows(task_id, last)
+            if not rows:
                 break
-            self._remove_step([{"Delete": {"TableName": self.table, "Key": key}} for key in answer["Items"]])
-            forgotten += len(answer["Items"])
+            self._remove_step(rows)
+            forgotten += len(rows)
         return forgotten
+
+    def _oldest_rows(self, task_id: str, last: int) -> tuple[list[Action], bool]:
+        """Return the deletion of the oldest rows up to version `last`, and whether there may be more."""
+        answer = self._read(
+            "query",
+            KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",
+            ExpressionAttributeValues=to_item({":id": task_id, ":first": HEAD + 1, ":last": last}),
+            ProjectionExpression="task_id, version",
+            ConsistentRead=True,
+            Limit=ROWS_A_REMOVAL,
+        )
+        rows = [{"Delete": {"TableName": self.table, "Key": key}} for key in answer["Items"]]
+        return rows, "LastEvaluatedKey" in answer
 
     def _remove_step(self, items: list[Action]) -> Sequence[Mapping[str, Any]]:
         return self.dynamodb.write(lambda: self.dynamodb.client.transact_write_items(TransactItems=items))
-
-    def _while_unmoved(self, task: Task, action: str) -> Action:
-        return {
-            action: {
-                "TableName": self.table,
-                "Key": to_item({"task_id": task.task_id, "version": HEAD}),
-                "ConditionExpression": _UNMOVED,
-                "ExpressionAttributeValues": to_item({":version": task.version, ":revision": task.revision}),
-            }
-        }
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """See TaskStore.heads: a Scan that reads rows too and shows heads only."""
@@ -319,12 +279,20 @@ class DynamoDbTaskStore:
         page = tuple(found[:limit])
         return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
 
+    def _query(self, limit: int, **arguments: Any) -> list[dict[str, Any]]:
+        """Read pages until `limit` items are there, or the last page."""
+        items: list[dict[str, Any]] = []
+        start: dict[str, Any] = {}
+        while len(items) < limit:
+            answer = self._read("query", Limit=limit - len(items), **arguments, **start)
+            items += map(from_item, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                break
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return items
+
     def _read(self, operation: str, **arguments: Any) -> dict[str, Any]:
         return self.dynamodb.repeatable(operation, TableName=self.table, **arguments)
-
-
-def _after(change: TaskChange) -> Task:
-    return change.after if isinstance(change, Advance | Revise) else change.task
 
 
 def _is_past(change: TaskChange, head: Task) -> bool:
@@ -346,10 +314,6 @@ def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _conflict(change: TaskChange, head: Task | None) -> TaskError:
-    task = _after(change)
     if isinstance(change, Create):
-        return TaskExists(task.task_id, head)
-    before = change.before if isinstance(change, Advance | Revise) else change.task
-    if head is not None and head.version == before.version:
-        return RevisionConflict(task.task_id, head)
-    return StaleTask(task.task_id, head)
+        return TaskExists(change.task.task_id, head)
+    return moved(change.before if isinstance(change, Advance | Revise) else change.task, head)

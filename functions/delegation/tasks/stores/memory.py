@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Final
 
-from delegation.tasks.errors import MalformedRecord, RevisionConflict, StaleTask, TaskExists
+from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import (
@@ -17,7 +17,10 @@ from delegation.tasks.stores.base import (
     TaskChange,
     TaskHeads,
     Unreadable,
+    after_of,
     require_terminal,
+    require_unmoved,
+    require_version,
 )
 
 Fault = Callable[[str], None]
@@ -54,7 +57,7 @@ class MemoryTaskStore:
 
     def apply_locked(self, change: TaskChange) -> Task:
         """Apply a change under `lock`, so that another store can join its own write to the same transaction."""
-        self._require_readable((change.after if isinstance(change, Advance | Revise) else change.task).task_id)
+        self._require_readable(after_of(change).task_id)
         match change:
             case Create(task):
                 return self._create(task)
@@ -66,10 +69,7 @@ class MemoryTaskStore:
             case Revise(before, after):
                 return self._move(before, after, row=False)
             case Expect(task):
-                head = self._heads.get(task.task_id)
-                if head is None or head.version != task.version:
-                    raise StaleTask(task.task_id, head)
-                return head
+                return require_version(task, self._heads.get(task.task_id))
 
     def _create(self, task: Task) -> Task:
         stored = self._heads.get(task.task_id)
@@ -85,15 +85,11 @@ class MemoryTaskStore:
         head = self._heads.get(before.task_id)
         if head is not None and head.nonce == after.nonce:
             return head
-        if head is None:
-            raise StaleTask(before.task_id, None)
-        if head.version != before.version:
-            ours = self._rows[before.task_id].get(after.version) if row else None
+        if head is not None and row and head.version != before.version:
+            ours = self._rows[before.task_id].get(after.version)
             if ours is not None and ours.nonce == after.nonce:
                 return head
-            raise StaleTask(before.task_id, head)
-        if head.revision != before.revision:
-            raise RevisionConflict(before.task_id, head)
+        require_unmoved(before, head)
         self._heads[before.task_id] = after
         if row:
             self._rows[before.task_id][after.version] = _row(after)
@@ -139,10 +135,7 @@ class MemoryTaskStore:
             head = self._heads.get(task.task_id)
             if head is None:
                 return False
-            if head.version != task.version:
-                raise StaleTask(task.task_id, head)
-            if head.revision != task.revision:
-                raise RevisionConflict(task.task_id, head)
+            require_unmoved(task, head)
             del self._rows[task.task_id]
             del self._heads[task.task_id]
         self.fault("after remove")

@@ -5,7 +5,8 @@ kind whose work is one function (reliable-tasks.md, "Design"); `FunctionBehavior
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -50,20 +51,11 @@ class TaskBehavior(Protocol):
         """Do the work in this process and record its outcome; at `hand_over_at` start nothing more, and hand over."""
 
 
-class Behaviors(Mapping[str, TaskBehavior]):
+class Behaviors(dict[str, TaskBehavior]):
     """Behaviors by task type. A type that is not here belongs to a newer deployment and is left alone."""
 
     def __init__(self, behaviors: Iterable[TaskBehavior]) -> None:
-        self._by_kind = {kind: behavior for behavior in behaviors for kind in behavior.kinds}
-
-    def __getitem__(self, kind: str) -> TaskBehavior:
-        return self._by_kind[kind]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_kind)
-
-    def __len__(self) -> int:
-        return len(self._by_kind)
+        super().__init__((kind, behavior) for behavior in behaviors for kind in behavior.kinds)
 
 
 class OnLost(StrEnum):
@@ -157,12 +149,7 @@ class FunctionBehavior(Generic[P, R]):
         """See TaskBehavior.kinds."""
         return frozenset({self._behavior.kind})
 
-    def prepare(
-        self,
-        task: Task,  # noqa: ARG002 - a function runs anywhere
-        *,
-        hand_over_at: datetime | None = None,  # noqa: ARG002 - and at once
-    ) -> str | None:
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:  # noqa: ARG002 - runs anywhere
         """See TaskBehavior.prepare."""
         return INLINE
 
@@ -206,10 +193,9 @@ class FunctionBehavior(Generic[P, R]):
             return head
         if not head.children:
             return self._end(task, AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT))
-        try:
+        with suppress(LeaseLost):
             return self._after_children(head)
-        except LeaseLost:
-            return self._tasks.get(task.task_id)
+        return self._tasks.get(task.task_id)
 
     def _succeed(self, task: Task) -> Task:
         result = None if task.pending_result == "null" else task.pending_result
@@ -245,7 +231,6 @@ class FunctionBehavior(Generic[P, R]):
         return max(min(age / 10, _LONGEST_WAIT), self._children_wait)
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:
-        try:
+        with suppress(LeaseLost):
             return self._tasks.give_back(task.task_id, task.attempt_count, error, wait=wait)
-        except LeaseLost:
-            return self._tasks.get(task.task_id)
+        return self._tasks.get(task.task_id)

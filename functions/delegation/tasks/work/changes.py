@@ -2,9 +2,9 @@
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -15,10 +15,10 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
-from delegation.tasks.stores.base import Advance, Revise, TaskStore
+from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
+from delegation.tasks.stores.history import first_outcome
 from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, NoExternalJobs
-from delegation.tasks.work.queries import TaskQueries
 
 RACES: Final = 20
 """Tries before a head that never stands still is given up; each lost race means that somebody else made progress."""
@@ -41,7 +41,7 @@ class Written:
     after: Task
 
 
-class TaskChanges(TaskQueries):
+class TaskChanges:
     """The parts that changing tasks needs, and the one loop that does it; built once and not altered afterwards."""
 
     def __init__(
@@ -57,7 +57,7 @@ class TaskChanges(TaskQueries):
         draining: threading.Event | None = None,
     ) -> None:
         """`clock` answers aware UTC datetimes, `details` are the rules of kinds that keep details of their own."""
-        super().__init__(store)
+        self._store = store
         self._policies = policies
         self._queue = queue
         self.clock = clock
@@ -104,6 +104,33 @@ class TaskChanges(TaskQueries):
         """Whether `drain` was called."""
         return self._draining.is_set()
 
+    def get(self, task_id: str) -> Task:
+        """The task as it is now; raises TaskNotFound."""
+        task = self._store.get(task_id)
+        if task is None:
+            raise TaskNotFound(task_id)
+        return task
+
+    def find(self, task_id: str) -> Task | None:
+        """The task as it is now, None when there is none."""
+        return self._store.get(task_id)
+
+    def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """Some versions of a task, oldest first, from the one behind `after`; none if there is no such task."""
+        return self._store.history(task_id, after=after, limit=limit)
+
+    def outcome(self, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
+        """The first terminal version from `since_version` on, None while there is none; `head` saves a read."""
+        return first_outcome(self._store, task_id, since_version, head=head)
+
+    def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """What is due, the oldest first, of some shards of the index or of all."""
+        return self._store.due(now, limit=limit, shards=shards)
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
+        """A page of all tasks, in no particular order."""
+        return self._store.heads(cursor=cursor, limit=limit)
+
     def change(self, task_id: str, decide: Decide, *, task: Task | None = None) -> Task:
         """Read, decide, write; again when somebody else was faster. `task` saves the first read when it is fresh."""
         return self._change(task_id, decide, task).after
@@ -129,8 +156,15 @@ class TaskChanges(TaskQueries):
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """What follows a run of a recurring task; a cancellation that came too late for the run stops the next one."""
-        anew = self._rules(ended).anew(ended.details)
-        following = t.recur(ended, now, grace=self._policies.dispatch.grace, anew=anew)
+        following = t.resubmit(
+            ended,
+            now,
+            payload=ended.task_payload,
+            synchronous=False,
+            grace=self._policies.dispatch.grace,
+            anew=self._rules(ended).anew(ended.details),
+            at=now + timedelta(seconds=ended.recurrence_seconds or 0),
+        )
         return (following, decisions.cancelled(following, now)) if ended.cancel_requested else (following,)
 
     def _write(self, before: Task, *path: Task) -> Advance | Revise:

@@ -7,6 +7,7 @@ import logging
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
@@ -88,60 +89,63 @@ def lease_next_available_task(
     however many of them are due, they hide no task of a known kind. A task that cannot be read stops no other.
     """
     lookout = lookout or Lookout()
-    seen: set[str] = set()
-
-    def first_of(hints: deque[DueEntry], tries: int) -> Task | None:
-        while hints and tries:
-            entry = hints.popleft()
-            if entry.task_id in seen or entry.task_id in lookout.foreign:
-                continue
-            seen.add(entry.task_id)
-            task = _leased(tasks, owner, entry.task_id, kinds=kinds, lease=lease, foreign=lookout.foreign)
-            if task is not None:
-                return task
-            tries -= 1
-        return None
-
-    task = first_of(lookout.remembered(tasks.clock()), _MISSES)
+    search = _Search(tasks, owner, kinds, lease, lookout.foreign)
+    task = search.lease_first(lookout.remembered(tasks.clock()), _MISSES)
     if task is not None:
         return task
     for shards in lookout.groups(owner):
         limit, more = lookout.candidates, True
         while more:
             hints, more = lookout.look(tasks, owner, limit, shards)
-            task = first_of(hints, len(hints))
+            task = search.lease_first(hints, len(hints))
             if task is not None:
                 return task
             limit *= _WIDER
     return None
 
 
-def _leased(
-    tasks: TaskService,
-    owner: str,
-    task_id: str,
-    *,
-    kinds: Collection[str],
-    lease: Callable[[datetime], Lease],
-    foreign: set[str],
-) -> Task | None:
-    """The task as a new attempt of `owner`, None when it is not to be had."""
-    try:
-        head = tasks.find(task_id)
-        if head is None:
-            return None
-        if head.task_type not in kinds:
-            foreign.add(task_id)
-            return None
-        task = tasks.acquire(task_id, owner, lease, task=head)
-    except TaskNotFound:
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One worker's search for one task; it tries each due task once."""
+
+    tasks: TaskService
+    owner: str
+    kinds: Collection[str]
+    lease: Callable[[datetime], Lease]
+    foreign: set[str]
+    seen: set[str] = field(default_factory=set)
+
+    def lease_first(self, hints: deque[DueEntry], tries: int) -> Task | None:
+        """Lease the first of these that can be had, after at most so many tries; takes what it tried off `hints`."""
+        while hints and tries:
+            task_id = hints.popleft().task_id
+            if task_id in self.seen or task_id in self.foreign:
+                continue
+            self.seen.add(task_id)
+            task = self._leased(task_id)
+            if task is not None:
+                return task
+            tries -= 1
         return None
-    except MalformedRecord as error:
-        logger.warning("skipped", extra={"action": "lease", "task_id": task_id, "error_code": error.code})
-        return None
-    # A worker runs one task at a time: what it held before, it holds no more.
-    is_new = task.is_held and task.lease_owner == owner and task.attempt_count > head.attempt_count
-    return task if is_new else None
+
+    def _leased(self, task_id: str) -> Task | None:
+        """The task as a new attempt of the worker, None when it is not to be had."""
+        try:
+            head = self.tasks.find(task_id)
+            if head is None:
+                return None
+            if head.task_type not in self.kinds:
+                self.foreign.add(task_id)
+                return None
+            task = self.tasks.acquire(task_id, self.owner, self.lease, task=head)
+        except TaskNotFound:
+            return None
+        except MalformedRecord as error:
+            logger.warning("skipped", extra={"action": "lease", "task_id": task_id, "error_code": error.code})
+            return None
+        # A worker runs one task at a time: what it held before, it holds no more.
+        is_new = task.is_held and task.lease_owner == self.owner and task.attempt_count > head.attempt_count
+        return task if is_new else None
 
 
 def in_own_order(entries: Sequence[DueEntry], lot: str) -> list[DueEntry]:

@@ -5,6 +5,7 @@ deciding again, so a method returns what is true in the store, never what it hop
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -58,11 +59,14 @@ class TaskService(TaskChanges):
 
         Whether it goes on where it stopped is for the caller to say, or for the rules of its kind.
         """
-        rules = self._rules(task)
-        goes_on = rules.goes_on(task) if goes_on is None else goes_on
-        anew = None if goes_on else rules.anew(task.details)
-        grace = self._policies.dispatch.grace
-        again = t.resubmit(task, now, payload=payload, synchronous=synchronous, grace=grace, anew=anew)
+        again = t.resubmit(
+            task,
+            now,
+            payload=payload,
+            synchronous=synchronous,
+            grace=self._policies.dispatch.grace,
+            anew=self._anew(task, goes_on=goes_on),
+        )
         return self._to_be_dispatched(again, now)
 
     def create(self, first: Task, *, goes_on: bool = True) -> tuple[Task, bool]:
@@ -107,10 +111,8 @@ class TaskService(TaskChanges):
     def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; one that is lost is sent again by the sweeper at `due_at`."""
         if task.dispatch_count and decisions.awaits_dispatch(task):
-            try:
+            with suppress(StoreUnavailable):
                 self._queue.send(task.task_id, task.dispatch_count)
-            except StoreUnavailable:
-                return task
         return task
 
     # ---- changes
@@ -134,10 +136,7 @@ class TaskService(TaskChanges):
         """Renew the lease, and set other fields of the head with it; writes nothing if it lasts that long already."""
 
         def decide(task: Task, now: datetime) -> Task:
-            granted = lease(now)
-            renewed = t.renew(
-                task, attempt, lost_not_before=granted.lost_not_before, recheck_not_before=granted.recheck_not_before
-            )
+            renewed = t.renew(task, attempt, lease(now))
             return renewed.evolve(**fields) if fields else renewed
 
         return self.change(task_id, decide)
@@ -192,9 +191,7 @@ class TaskService(TaskChanges):
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
                 return task
-            rules = self._rules(task)
-            anew = None if rules.goes_on(task) else rules.anew(task.details)
-            payload = task.task_payload
+            anew, payload = self._anew(task), task.task_payload
             return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), anew=anew)
 
         return self.change(task_id, decide)
@@ -262,6 +259,11 @@ class TaskService(TaskChanges):
     def forget(self, task_id: str, below: int) -> int:
         """Remove versions below `below`, never the newest; how many."""
         return self._store.forget(task_id, below)
+
+    def _anew(self, task: Task, *, goes_on: bool | None = None) -> Mapping[str, Any] | None:
+        rules = self._rules(task)
+        goes_on = rules.goes_on(task) if goes_on is None else goes_on
+        return None if goes_on else rules.anew(task.details)
 
     def _dispatched(self, written: Written) -> Task:
         after = written.after

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -27,7 +28,6 @@ from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutl
 from delegation.tasks.work.service import TaskService
 
 logger = logging.getLogger(__name__)
-UNEXPECTED: str = "UNEXPECTED_ERROR"
 
 
 class ExternalEngine(Protocol):
@@ -153,25 +153,23 @@ class Worker:
             return done if isinstance(done, Task) else done.drive(task, self._stop)
         if not isinstance(broke, Exception):
             raise broke
-        if isinstance(broke, LeaseLost):
-            return self._tasks.get(task.task_id)
-        try:
-            return self._tasks.give_back(task.task_id, task.attempt_count, _told(broke, task))
-        except LeaseLost:
-            return self._tasks.get(task.task_id)
+        with suppress(LeaseLost):
+            if not isinstance(broke, LeaseLost):
+                return self._tasks.give_back(task.task_id, task.attempt_count, _attempt_error(broke, task))
+        return self._tasks.get(task.task_id)
 
     def _lasting(self, now: datetime) -> Lease:
         return Lease.lasting(self._tasks.lease.lost_timeout, now)
 
 
-def _told(broke: Exception, task: Task) -> AttemptError:
+def _attempt_error(broke: Exception, task: Task) -> AttemptError:
     """How an attempt that raised is recorded: by its code if it is an error of tasks, never by a foreign text."""
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
     if isinstance(broke, TaskError):
         return AttemptError(broke.code, str(broke), ErrorClass.TRANSIENT)
     logger.error("work broke", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
-    return AttemptError(UNEXPECTED, f"the work broke with {type(broke).__name__}", ErrorClass.TRANSIENT)
+    return AttemptError("UNEXPECTED_ERROR", f"the work broke with {type(broke).__name__}", ErrorClass.TRANSIENT)
 
 
 def owner_name(host: str, pid: int, started: float | None = None) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
@@ -135,7 +136,7 @@ def test_a_holder_is_lost_from_its_deadline_on_and_not_before() -> None:
 
 def test_a_heartbeat_keeps_a_holder_from_being_lost() -> None:
     task = acquired(submitted(), lease=HOUR)
-    beat = t.renew(task, 1, lost_not_before=NOW + 2 * HOUR, recheck_not_before=NOW + HOUR)
+    beat = t.renew(task, 1, Lease(NOW + 2 * HOUR, NOW + HOUR))
     assert outcomes.after_loss(beat, NOW + HOUR, POLICIES) is beat
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from tests.unit.tasks.builders import (
     HOUR,
@@ -76,7 +77,7 @@ def test_arrows(source: Status, target: Status) -> None:
 
 
 def acquire(task: Task) -> Task:
-    return t.acquire(task, "worker-9", LATER, lost_not_before=LATER + HOUR, recheck_not_before=LATER + MINUTE)
+    return t.acquire(task, "worker-9", LATER, Lease(LATER + HOUR, LATER + MINUTE))
 
 
 def begin(task: Task) -> Task:
@@ -126,7 +127,7 @@ def test_every_event_leads_where_an_arrow_leads_or_nowhere(event: Any, status: S
 
 def test_acquiring_counts_the_attempt_and_sets_the_lease() -> None:
     waiting = submitted(dispatch_count=3)
-    held = t.acquire(waiting, "run-1", LATER, lost_not_before=LATER + HOUR, recheck_not_before=LATER + MINUTE)
+    held = t.acquire(waiting, "run-1", LATER, Lease(LATER + HOUR, LATER + MINUTE))
     assert (held.attempt_count, held.lease_owner, held.lease_acquired_ts) == (1, "run-1", LATER)
     assert (held.lost_not_before, held.recheck_not_before, held.due_at) == (LATER + HOUR, LATER + MINUTE, LATER + HOUR)
     assert (held.next_scheduled_run_ts, held.dispatch_base) == (None, 3)
@@ -149,7 +150,7 @@ def test_a_stale_attempt_is_refused_everything(status: Status) -> None:
     stale = task.attempt_count - 1
     acts = (
         lambda: t.held_by(task, stale),
-        lambda: t.renew(task, stale, lost_not_before=LATER, recheck_not_before=LATER),
+        lambda: t.renew(task, stale, Lease(LATER, LATER)),
         lambda: t.start(task, stale, LATER),
         lambda: t.succeed(task, stale, LATER, summary="done"),
     )
@@ -169,14 +170,14 @@ def test_nobody_holds_a_task_that_waits_or_is_terminal(status: str) -> None:
 @pytest.mark.parametrize("status", ["ACQUIRING_RESOURCES", "RUNNING"])
 def test_a_heartbeat_moves_the_deadlines_and_makes_no_version(status: str) -> None:
     task = in_status(Status(status))
-    beat = t.renew(task, 1, lost_not_before=NOW + 2 * HOUR, recheck_not_before=NOW + HOUR)
+    beat = t.renew(task, 1, Lease(NOW + 2 * HOUR, NOW + HOUR))
     assert (beat.lost_not_before, beat.recheck_not_before, beat.due_at) == (NOW + 2 * HOUR, NOW + HOUR, NOW + 2 * HOUR)
     assert (beat.version, beat.status, beat.attempt_count) == (task.version, task.status, 1)
 
 
 def test_a_heartbeat_never_shortens_a_lease() -> None:
     task = in_status(Status.RUNNING)
-    beat = t.renew(task, 1, lost_not_before=NOW + SECOND, recheck_not_before=NOW + SECOND)
+    beat = t.renew(task, 1, Lease(NOW + SECOND, NOW + SECOND))
     assert (beat.lost_not_before, beat.recheck_not_before) == (task.lost_not_before, task.recheck_not_before)
     assert beat.due_at == beat.lost_not_before
 
