@@ -1,1 +1,1 @@
-"""Reliable tasks: what a task is, its life, its store. Knows nothing of Iceberg, HTTP or AWS compute."""
+"""Reliable tasks: what a task is, its life, its store. Imports nothing of Iceberg, HTTP or AWS compute."""

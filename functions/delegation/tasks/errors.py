@@ -1,4 +1,4 @@
-"""What can go wrong with tasks and their store, split by what the caller can do next."""
+"""Errors of tasks and their store, split by what the caller can do next."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,7 +25,7 @@ class TaskNotFound(TaskError):
 
 
 class _Refused(TaskError):
-    """A conditional write was refused; `stored` is the head that won, None when it is gone."""
+    """A conditional write was refused; `stored` is the head that is stored instead, None when there is none."""
 
     retryable: ClassVar[bool] = True
 
@@ -37,26 +37,26 @@ class _Refused(TaskError):
 
 
 class TaskExists(_Refused):
-    """A task with this id was stored by somebody else first."""
+    """Another process stored a task with this id first."""
 
     code: ClassVar[str] = "TASK_EXISTS"
     retryable: ClassVar[bool] = False
 
 
 class StaleTask(_Refused):
-    """The task moved on to another version after we read it; read again and decide again."""
+    """The task has another version than the one that was read; read it again and decide again."""
 
     code: ClassVar[str] = "STALE_TASK"
 
 
 class RevisionConflict(_Refused):
-    """The head was touched (heartbeat, dispatch, progress) within the same version; read again and decide again."""
+    """The head was rewritten (heartbeat, dispatch, progress) within its version; read it again and decide again."""
 
     code: ClassVar[str] = "REVISION_CONFLICT"
 
 
 class LeaseLost(TaskError):
-    """The attempt no longer holds the task; whatever it still writes is refused."""
+    """The attempt no longer holds the task; its writes are refused."""
 
     code: ClassVar[str] = "LEASE_LOST"
 
@@ -68,7 +68,7 @@ class LeaseLost(TaskError):
 
 
 class RunCancelled(TaskError):
-    """A person asked to stop; nothing more is begun."""
+    """A cancellation of the task was requested; its run must begin nothing more."""
 
     code: ClassVar[str] = "CANCELLED"
 
@@ -78,7 +78,7 @@ class RunCancelled(TaskError):
 
 
 class RunHandedOver(TaskError):
-    """Time is up in this process; nothing is wrong, the next attempt goes on."""
+    """This process has no time left for the run; the next attempt continues it."""
 
     code: ClassVar[str] = "HANDED_OVER"
     retryable: ClassVar[bool] = True
@@ -89,7 +89,7 @@ class RunHandedOver(TaskError):
 
 
 class AwaitedTaskFailed(TaskError):
-    """The outcome of a task that somebody waited for is FAILURE; `error_code` and the text are the record's."""
+    """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 
     code: ClassVar[str] = "TASK_FAILED"
 
@@ -100,7 +100,7 @@ class AwaitedTaskFailed(TaskError):
 
 
 class IllegalTransition(TaskError):
-    """No arrow leads from the task's status to the wanted one."""
+    """The task's status does not allow the wanted one (`life.transitions.ARROWS`)."""
 
     code: ClassVar[str] = "ILLEGAL_TRANSITION"
 
@@ -112,20 +112,20 @@ class IllegalTransition(TaskError):
 
 
 class MalformedRecord(TaskError):
-    """A stored item is not a task record of a format this release reads."""
+    """A stored item is not a task record of a format that this release reads."""
 
     code: ClassVar[str] = "MALFORMED_RECORD"
 
 
 class StoreUnavailable(TaskError):
-    """The store refused or could not be reached, and nothing was written."""
+    """The store refused the call or could not be reached; nothing was written, and the call may be repeated."""
 
     code: ClassVar[str] = "STORE_UNAVAILABLE"
     retryable: ClassVar[bool] = True
 
 
 class OutcomeUnknown(TaskError):
-    """A write timed out and reading back did not tell whether it was applied."""
+    """A write timed out and reading it back did not show whether it was applied; read before trying again."""
 
     code: ClassVar[str] = "OUTCOME_UNKNOWN"
     retryable: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""`persistence-maintenance`: the recurring singleton that marks and sweeps what the persistence kernel stores."""
+"""`persistence-maintenance`: the recurring task that marks and sweeps the objects of the NoSQL persistence."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,13 +15,13 @@ EVERY: Final = timedelta(hours=6)
 
 
 class Sweep(BaseModel):
-    """Nothing to choose: the policy belongs to the process that runs it."""
+    """No parameters: the policy is configured in the process that runs the task."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class SweepReport(BaseModel):
-    """What one run did; see the kernel's MaintenanceReport."""
+    """What one run did; see RealmSweepReport."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,9 +36,9 @@ class SweepReport(BaseModel):
 def persistence_maintenance(
     maintenance: Callable[[], RealmMaintenance], *, every: timedelta = EVERY
 ) -> Behavior[Sweep, SweepReport]:
-    """The behavior; `maintenance` is called when it runs, so that a process that only submits needs no store.
+    """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store.
 
-    A run that has to end early leaves its progress in the store, and the next attempt goes on there.
+    A run that has to end early leaves its progress in the store, and the next attempt continues from it.
     """
 
     def work(_parameters: Sweep, run: Run) -> SweepReport:

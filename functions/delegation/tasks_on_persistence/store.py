@@ -1,12 +1,12 @@
-"""TaskStore on the NoSQL persistence kernel: heads, rows and the due index of all tasks are one index of one reference.
+"""TaskStore on the NoSQL persistence: heads, rows and the due index of all tasks are one index of one reference.
 
     head/{task_id}              the current copy
     row/{task_id}/{version}     one version, never changed
-    due/{due_at}/{task_id}      the current copy again, while somebody has to look at the task
+    due/{due_at}/{task_id}      the current copy again, while the task needs attention at a time
 
-A change is one commit, so all of it holds or none; concurrent changes of one process share a compare-and-set. For
-deployments that have the kernel and no task table; the task table (`tasks.dynamodb`) scales further, for its writes
-never meet.
+A change is one commit, so it is applied whole or not at all; concurrent changes of one process share a compare-and-set.
+For deployments that have the NoSQL persistence and no task table. `tasks.stores.dynamodb` allows more writes a second,
+because writes of different tasks do not contend there.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -63,12 +63,12 @@ STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
 
 
 def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
-    """Persistence in this process, with the type of stored tasks; whoever sweeps these objects needs it too."""
+    """Return persistence with the object type of stored tasks, which sweeping these objects needs too."""
     return PersistenceProcess(backend, types=installed((*OWN_TYPES, STORED_TASK)), **settings)
 
 
 class KernelTaskStore:
-    """TaskStore on one reference of a catalog's store, which is made if it is not there."""
+    """TaskStore on one reference of a catalog's store, which is created if it does not exist."""
 
     def __init__(self, store: CatalogStore, *, policy: IndexPolicy = IndexPolicy(), **settings: Any) -> None:  # noqa: B008
         with suppress(ReferenceExists):
@@ -104,10 +104,10 @@ class KernelTaskStore:
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due."""
-        end = IndexKey.of(_DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts behind a separator
+        end = IndexKey.of(_DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts after a separator
         with _translated():
             items = self._index().items(end=end, prefix=IndexKey.of(_DUE))
-            # One index without shards: the others' entries are passed over.
+            # One index without shards: entries of other shards are skipped.
             asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
             places = [key.elements() for key, _ in islice(asked, limit)]
         return [DueEntry(task_id, datetime.fromisoformat(due_at)) for _, due_at, task_id in places]
@@ -177,7 +177,7 @@ class KernelTaskStore:
 
 
 def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[EntityHead, Task]:
-    """One change on the present state; refusals are raised, a change that is there already writes nothing."""
+    """Apply one change to the present state; raise a refusal, write nothing when the change is already applied."""
     entities = EntityChanges(attempt)
     after = after_of(change)
     head = _head(entities, after.task_id)
@@ -216,7 +216,7 @@ def _write(entities: EntityChanges, head: Task | None, after: Task, rows: Sequen
 
 def _entry(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
     if found is None:
-        return Unreadable(task_id, "its object is not there")
+        return Unreadable(task_id, "its object is missing")
     return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
 
 
@@ -239,7 +239,7 @@ def _due_key(task: Task, due_at: datetime) -> IndexKey:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """The kernel's errors in this package's words."""
+    """Raise persistence errors as this package's errors."""
     try:
         yield
     except (CommitUnknown, BackendOutcomeUnknown) as error:

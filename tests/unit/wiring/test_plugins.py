@@ -33,7 +33,7 @@ def test_a_function_may_return_any_form_of_behavior(tasks):
         (EXAMPLES, "is not module:function"),
         (f"{EXAMPLES}:missing", "has no missing"),
         (f"{EXAMPLES}:NOT_A_FUNCTION", "is not a function"),
-        (f"{EXAMPLES}:purges", "the kind TABLE_PURGE is there already"),
+        (f"{EXAMPLES}:purges", "the task type TABLE_PURGE already has a behavior"),
     ],
 )
 def test_an_unusable_plugin_is_refused_by_name(tasks, name, reason):
@@ -42,8 +42,8 @@ def test_an_unusable_plugin_is_refused_by_name(tasks, name, reason):
     assert name in str(refused.value)
 
 
-def test_two_plugins_cannot_have_the_same_kind(tasks):
-    with pytest.raises(BadPlugin, match="the kind SHOUT is there already"):
+def test_two_plugins_cannot_both_run_a_kind(tasks):
+    with pytest.raises(BadPlugin, match="the task type SHOUT already has a behavior"):
         load([f"{EXAMPLES}:behaviors"] * 2, tasks, taken=frozenset())
 
 

@@ -1,7 +1,7 @@
-"""What becomes of a task when somebody claims, reconciles, cancels or repeats it: values in, versions out, no I/O.
+"""Decide what becomes of a task that is claimed, reconciled, cancelled or retried; pure functions, no I/O.
 
-A decision returns the same task to change nothing, one with the same version to rewrite the head, one with the next
-version to make it, or several versions to make them all in one write.
+A decision returns the same task to change nothing, a task of the same version to rewrite the head, one of the next
+version to add it, or several versions to add them in one write.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ def claim(
     *,
     ended_attempt: int | None,
 ) -> Decision:
-    """Make `owner` the holder if the task is to be had.
+    """Make `owner` the holder of a task that is waiting and due, or whose attempt is lost.
 
-    One whose holder is lost is retried on the spot, if `ended_attempt` says that nothing of that attempt runs any more.
-    The owner of a task still held keeps its attempt, with the lease renewed.
+    A lost attempt is retried at once, provided that nothing of it still runs: `ended_attempt` is its number. The
+    present holder of a task keeps its attempt, and its lease is renewed.
     """
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
         return task
@@ -49,9 +49,9 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
 
 
 def reconcile(task: Task, now: datetime, policies: Policies, *, ended_attempt: int | None) -> Task:
-    """Presume a due task lost, give up dispatching it, or count one more dispatch; loss and dispatch are one step.
+    """Presume a due task lost, fail one that was dispatched too often, or count one more dispatch (also after a loss).
 
-    A task that is not due (any more) stays, and so does a lost one while something of its attempt may still run.
+    A task that is not due stays as it is, and so does a lost one while something of its attempt may still run.
     """
     if task.due_at is None or now < task.due_at:
         return task
@@ -63,18 +63,18 @@ def reconcile(task: Task, now: datetime, policies: Policies, *, ended_attempt: i
     if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
         return found
     if policies.dispatch.exhausted(found):
-        reason = f"{found.dispatch_count - found.dispatch_base} dispatches led to nothing"
+        reason = f"{found.dispatch_count - found.dispatch_base} dispatches started no attempt"
         return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
     return dispatch(found, now, policies.dispatch)
 
 
 def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
-    """Count one more dispatch of a waiting task; others stay."""
-    return t.dispatched(task, due_at=policy.next_look(task, now)) if awaits_dispatch(task) else task
+    """Count one more dispatch of a task that waits for one; return other tasks unchanged."""
+    return t.dispatched(task, due_at=policy.next_check(task, now)) if awaits_dispatch(task) else task
 
 
 def cancel(task: Task, now: datetime) -> Task:
-    """FAILURE (`CANCELLED`) for a waiting task, a request to stop for a held one or a parent; terminal tasks stay."""
+    """Fail a waiting task (`CANCELLED`), request a held one or a parent to stop; return a terminal one unchanged."""
     if task.is_terminal or task.cancel_requested:
         return task
     if task.is_held or task.children:
@@ -83,12 +83,12 @@ def cancel(task: Task, now: datetime) -> Task:
 
 
 def cancelled(task: Task, now: datetime) -> Task:
-    """The end of a task that a person cancelled."""
+    """Return the FAILURE of a task that was cancelled on request."""
     return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request")
 
 
 def succeed(task: Task, attempt: int, now: datetime, summary: str, **results: object) -> Decision:
-    """SUCCESS of an attempt, through RUNNING where that was never written; a repeat after a lost answer stays."""
+    """Return the SUCCESS of an attempt, through RUNNING if that was not written; the same task on a repeat."""
     if task.status is Status.SUCCESS and task.attempt_count == attempt:
         return task
     running = t.start(task, attempt, now)
@@ -99,18 +99,18 @@ def succeed(task: Task, attempt: int, now: datetime, summary: str, **results: ob
 def give_back(
     task: Task, attempt: int, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None
 ) -> Task:
-    """The end of an attempt with an error; a repeat after a lost answer stays."""
-    # A cancelled task ends as that, whatever the error was.
+    """End an attempt with an error; return the same task when that attempt already ended so."""
+    # A cancelled task ends as CANCELLED, whatever the error was.
     if task.attempt_count == attempt and not task.is_held and task.error_code in {error.code, t.CANCELLED}:
         return task
     return outcomes.after_error(t.held_by(task, attempt), error, now, policies, wait=wait)
 
 
 def recurs(task: Task) -> bool:
-    """Whether a run that ended is followed by another."""
+    """Return whether a run that ended is followed by another."""
     return task.is_terminal and task.recurrence_seconds is not None and task.error_code != t.CANCELLED
 
 
 def awaits_dispatch(task: Task) -> bool:
-    """Whether nobody holds the task and somebody should."""
+    """Return whether the task has no holder and waits for one."""
     return task.status in WAITING

@@ -1,4 +1,4 @@
-"""What becomes of a task's details when it is submitted again: for its behavior to say."""
+"""What becomes of a task's details when it is submitted again; its behavior decides."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -7,17 +7,17 @@ from delegation.tasks.life.model import Task
 
 
 class DetailRules(Protocol):
-    """The rules of one kind of task."""
+    """The rules of one task type."""
 
     def goes_on(self, task: Task) -> bool:
-        """Whether a FAILURE that is submitted again goes on where it stopped, with the details that it has."""
+        """Return whether a FAILURE that is submitted again resumes where it stopped and keeps its details."""
 
     def anew(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The details of a task that starts from the beginning: what a newer release added is kept."""
+        """Return the details with which a task starts from the beginning; those of a newer release must be kept."""
 
 
 class KeptDetails:
-    """DetailRules of kinds that have none of their own: nothing here can be told from a newer release's."""
+    """DetailRules of task types without rules: keep all details, for any of them may be a newer release's."""
 
     def goes_on(self, task: Task) -> bool:
         """See DetailRules.goes_on."""

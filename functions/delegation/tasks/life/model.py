@@ -1,4 +1,4 @@
-"""What a task is: one frozen record, six statuses, and the rules that a record of each status obeys."""
+"""A task: one frozen record, six statuses, and the rules that a record of each status obeys."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,11 +11,11 @@ from delegation.timestamps import Timestamp, isoformat
 
 FORMAT: Final = 1
 HEAD: Final = 0
-"""The version under which the current copy of a task is stored; callers always see its real number."""
+"""The version number under which the head is stored; callers see its real version."""
 
 
 class Status(StrEnum):
-    """The six statuses of delegation-service.txt §7."""
+    """The six statuses of the Delegation Service proposal, Persistence."""
 
     SUBMITTED = "SUBMITTED"
     ACQUIRING_RESOURCES = "ACQUIRING_RESOURCES"
@@ -33,13 +33,14 @@ TERMINAL: Final = frozenset({Status.SUCCESS, Status.FAILURE})
 class Task(BaseModel):
     """One version of one task.
 
-    The fields up to `result_extended` are those of delegation-service.txt §7 under their names, the others DESIGN §2's.
-    `attempt_count` only grows and is the fencing token. `revision` grows with every write of the head, `version` only
-    with a status change. `due_at` says when somebody has to look at the task again; it stands on the head alone, until
-    the task is terminal. `effects_began_ts` is when the work began to change what it works on.
+    The fields up to `result_extended` are those of the Delegation Service proposal, Persistence; docs/architecture.md,
+    "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
+    with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
+    only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
+    on.
 
-    `details` belong to the task's behavior, and to newer releases: stored flat beside the fields, not understood here,
-    kept by every rewrite. A detail that is None is not stored.
+    `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
+    rewrite. A detail that is None is not stored.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,9 +95,9 @@ class Task(BaseModel):
         if (self.next_scheduled_run_ts is not None) != (self.status in WAITING):
             raise ValueError(f"next_scheduled_run_ts: set exactly while a task waits, not when it is {self.status}")
         if self.due_at is not None and self.status in TERMINAL:
-            raise ValueError(f"due_at: nobody has to look at a task again that is {self.status}")
+            raise ValueError(f"due_at: a task that is {self.status} is never due")
         if self.status is Status.FAILURE and self.error_code is None:
-            raise ValueError("error_code: a FAILURE names its reason")
+            raise ValueError("error_code: a FAILURE needs one")
         if self.attempts_excused > self.attempt_count:
             raise ValueError("attempts_excused: cannot exceed attempt_count")
         if self.dispatch_base > self.dispatch_count:
@@ -110,36 +111,36 @@ class Task(BaseModel):
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds the lease of the current attempt."""
+        """Whether a process holds the lease of the current attempt."""
         return self.status in HELD
 
     @property
     def unexcused_attempts(self) -> int:
-        """What the retry policy compares with its limit."""
+        """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused
 
     def evolve(self, **changes: Any) -> Self:
-        """A copy with some fields changed, checked like any new record (pydantic's ValidationError otherwise)."""
+        """Return a copy with some fields changed; raises ValidationError when it is not a valid record."""
         return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
 
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
-        """A copy with these details set beside the others; one that is None is removed."""
+        """Return a copy with these details set beside the others; a detail that is None is removed."""
         kept = {name: value for name, value in self.details.items() if name not in details}
         fresh = {name: value for name, value in details.items() if value is not None}
         return self.evolve(details=kept | fresh, **changes)
 
     def public(self) -> dict[str, Any]:
-        """The record as one flat JSON object, without what indexes it; `wire.tasks.TaskRecord` has its order."""
+        """Return the record as one flat JSON object, without `due_at`."""
         shown = {**self.details, **self.model_dump(mode="python", exclude={"due_at", "details"})}
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
-"""Fields whose attribute, in the store and in the public record, has the name that format 1 gave it."""
+"""Fields whose name differs in format 1, in the store and in the public record."""
 
 
 def jsonable(value: Any) -> Any:
-    """Return a field's value as JSON has it."""
+    """Return the value of a field as JSON has it."""
     if isinstance(value, datetime):
         return isoformat(value)
     if isinstance(value, StrEnum):

@@ -1,4 +1,4 @@
-"""What follows when an attempt ends without success: one table of decisions, no I/O."""
+"""What follows when an attempt ends without success; pure functions, no I/O."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from delegation.tasks.life.redaction import redacted
 
 
 class ErrorClass(StrEnum):
-    """How the policy treats an error (issue of reliable tasks; DESIGN §2)."""
+    """How the retry policy treats an error (docs/architecture.md, "Tasks and their life")."""
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
@@ -24,33 +24,30 @@ class ErrorClass(StrEnum):
 
 
 _FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING})
-"""No failure of the work: retried at once (or after a given wait), also for a synchronous task."""
+"""Errors that are no failure of the work: even a synchronous task is retried, at once or after a given wait."""
 _EXCUSED: Final = frozenset({ErrorClass.HANDED_OVER, ErrorClass.WAITING})
 _PARKED: Final = "error:"
-"""Begins a pending result that is an error; a result is JSON, which never begins so."""
+"""Begins a pending result that is an error; a JSON result never begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptError:
-    """Why an attempt ended: a machine-readable code, a text without secrets, and its class.
-
-    `after_children` says that no child of the task is left to wait for.
-    """
+    """Why an attempt ended: an error code, a text without secrets, and its class."""
 
     code: str
     summary: str
     kind: ErrorClass
     extended: str | None = None
-    after_children: bool = False
+    after_children: bool = False  # no child of the task is left to wait for
 
 
 def after_error(
     task: Task, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None = None
 ) -> Task:
-    """A held task after its attempt ended with `error`: RETRY_SCHEDULED, or FAILURE when no attempt is left.
+    """Return a held task after its attempt ended with `error`: RETRY_SCHEDULED, or FAILURE when no attempt is left.
 
-    The next attempt is due after the policy's backoff, at once when the work did not fail, or after `wait`. A cancelled
-    task is FAILURE whatever the error; a task with children only after all of them have ended.
+    The next attempt is due after the policy's backoff, after `wait` if given, or at once when the work did not fail. A
+    cancelled task fails whatever the error; a task with children fails only after all of them have ended.
     """
     if error.kind is not ErrorClass.WAITING:
         children_first = bool(task.children) and not error.after_children
@@ -66,23 +63,20 @@ def after_error(
 
 
 def _is_final(task: Task, error: AttemptError, policies: Policies) -> bool:
-    """Whether no further attempt is made.
-
-    A synchronous task that fails before its work had effects gets none: its caller learns that nothing was changed.
-    """
+    """Return whether no attempt follows: a synchronous task that fails before its work had effects is not retried."""
     untouched = task.synchronous and task.effects_began_ts is None and error.kind not in _FREE
     exhausted = not _is_excused(task, error) and policies.retry(task.task_type).exhausted(task)
     return untouched or error.kind is ErrorClass.PERMANENT or exhausted
 
 
 def _is_excused(task: Task, error: AttemptError) -> bool:
-    """Whether the attempt does not count against the policy's limit."""
+    """Return whether the attempt does not count against the retry limit."""
     throttled = error.kind is ErrorClass.THROTTLED
     return error.kind in _EXCUSED or (throttled and task.throttled_count < MAX_EXCUSED)
 
 
 def _failed_before_its_children(task: Task, error: AttemptError, now: datetime, policies: Policies) -> Task:
-    """The task keeps its first error as pending result; further attempts only wait for the children."""
+    """Keep the first error as the pending result; further attempts only wait for the children."""
     if task.pending_result is None:
         extended = None if error.extended is None else redacted(error.extended)
         task = task.evolve(pending_result=_PARKED + json.dumps([error.code, redacted(error.summary), extended]))
@@ -113,24 +107,24 @@ def _retried(
 
 
 def is_lost(task: Task, now: datetime) -> bool:
-    """Whether the holder of a task is to be presumed lost."""
+    """Return whether the holder of a task is presumed lost."""
     return task.is_held and task.lost_not_before is not None and now >= task.lost_not_before
 
 
 def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
-    """A held task whose holder is presumed lost; the task unchanged while `lost_not_before` lies ahead."""
+    """Return a held task after the loss of its attempt; the same task before `lost_not_before`."""
     if not is_lost(task, now):
         return task
-    since = f"{task.lease_owner} was last believed until {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
-    for_good = task.task_type in policies.fail_when_lost
-    if for_good and not task.children:
+    since = f"the lease of {task.lease_owner} ended at {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
+    loss_is_terminal = task.task_type in policies.fail_when_lost
+    if loss_is_terminal and not task.children:
         return t.fail(task, now, code=t.LOST, summary=since)
-    kind = ErrorClass.PERMANENT if for_good else ErrorClass.LOST
+    kind = ErrorClass.PERMANENT if loss_is_terminal else ErrorClass.LOST
     return after_error(task, AttemptError(t.LOST, since, kind), now, policies)
 
 
 def parked_error(pending_result: str | None) -> AttemptError | None:
-    """The error that a parent ends with once its children have, None where its work succeeded or is not done."""
+    """Return the error with which a parent ends after its children; None if its work succeeded or is not done."""
     if pending_result is None or not pending_result.startswith(_PARKED):
         return None
     code, summary, extended = json.loads(pending_result.removeprefix(_PARKED))

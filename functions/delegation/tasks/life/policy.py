@@ -1,4 +1,4 @@
-"""When to try again, for how long a lease runs: decisions of values, configured by the proposal's property names."""
+"""When a task is retried and how long a lease lasts, configured by the Delegation Service proposal's property names."""
 
 import math
 import random
@@ -19,10 +19,10 @@ _GRACE: Final = "delegation.dispatch.grace-duration"
 _RETENTION: Final = "delegation.maintenance.task-retention-duration"
 _INTERVAL: Final = "delegation.maintenance.interval-duration"
 _LEAST_RETENTION: Final = timedelta(hours=1)
-"""Longer than an idempotency key lives after its task: what it replays may still be asked of the task."""
+"""Longer than an idempotency record outlives its task, because a replay may still read the task."""
 _RETRY: Final = re.compile(r"delegation\.retry\.(default|[A-Z][A-Z_]*)\.([a-z-]+)")
 MAX_EXCUSED: Final = 20
-"""At most this many attempts are excused for throttling (DESIGN §4)."""
+"""At most this many throttled attempts are excused."""
 
 
 class InvalidProperty(DelegationError):
@@ -37,7 +37,7 @@ class InvalidProperty(DelegationError):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how fast a task is tried again; defaults are those of delegation-service.txt, "Task Retry"."""
+    """How often and how fast a task is retried; defaults of the Delegation Service proposal, Task Retry."""
 
     max_attempts: int = 5
     initial_backoff: timedelta = timedelta(seconds=30)
@@ -46,11 +46,11 @@ class RetryPolicy:
     jitter: bool = False
 
     def exhausted(self, task: Task) -> bool:
-        """Whether the attempt that just ended was the last one allowed."""
+        """Return whether the attempt that just ended was the last one allowed."""
         return task.unexcused_attempts >= self.max_attempts
 
     def backoff(self, failures: int, *, draw: Callable[[], float] = random.random) -> timedelta:
-        """The wait before the next attempt after `failures` ≥ 1 attempts; with jitter, a uniform part of it."""
+        """Return the wait after `failures` ≥ 1 failed attempts; with jitter, a random part of it."""
         first, longest = self.initial_backoff.total_seconds(), self.max_backoff.total_seconds()
         wait = timedelta(seconds=exponential(failures, first, longest, multiplier=self.backoff_multiplier))
         return wait * draw() if self.jitter else wait
@@ -58,7 +58,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LeasePolicy:
-    """For how long a holder that says nothing is believed, and how far clocks may differ."""
+    """How long a holder without a heartbeat keeps its lease, and how far clocks may differ."""
 
     lost_timeout: timedelta = timedelta(hours=1)
     clock_drift: timedelta = timedelta(seconds=5)
@@ -66,37 +66,33 @@ class LeasePolicy:
 
 @dataclass(frozen=True, slots=True)
 class DispatchPolicy:
-    """When a dispatch that led to nothing is repeated, and when that is given up (DESIGN §4)."""
+    """When a dispatch that started no attempt is repeated, and after how many the task fails."""
 
     grace: timedelta = timedelta(seconds=60)
     max_backoff: timedelta = timedelta(hours=1)
     max_dispatches: int = 20
 
-    def next_look(self, task: Task, now: datetime) -> datetime:
-        """When to look again after the dispatch that is about to be counted."""
+    def next_check(self, task: Task, now: datetime) -> datetime:
+        """Return when to check the task after the dispatch that is about to be counted."""
         doublings: int = 2 ** min(task.dispatch_count - task.dispatch_base, 16)
         return now + min(self.grace * doublings, self.max_backoff)
 
     def exhausted(self, task: Task) -> bool:
-        """Whether the task can never be dispatched, as far as anybody can tell."""
+        """Return whether so many dispatches in a row started no attempt that the task must fail."""
         return task.dispatch_count - task.dispatch_base >= self.max_dispatches
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePolicy:
-    """How long finished tasks are kept, and how often the stores are tidied.
+    """How long terminal tasks are kept, and how often store maintenance runs."""
 
-    The default outlasts the 90 days for which Step Functions keeps an execution's name: a task that comes back under
-    its former id then finds the names of its executions free.
-    """
-
-    retention: timedelta = timedelta(days=100)
+    retention: timedelta = timedelta(days=100)  # Step Functions reserves the name of an execution for 90 days
     interval: timedelta = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one deployment; of the kinds in `fail_when_lost` a lost run is not tried again."""
+    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried."""
 
     default: RetryPolicy
     by_type: Mapping[str, RetryPolicy]
@@ -106,12 +102,12 @@ class Policies:
     maintenance: MaintenancePolicy = MaintenancePolicy()
 
     def retry(self, task_type: str) -> RetryPolicy:
-        """The policy of one task type."""
+        """Return the policy of one task type."""
         return self.by_type.get(task_type, self.default)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
-        """Policies from the proposal's property names; InvalidProperty names the one that is unknown or wrong."""
+        """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, object]] = {}
         for name, value in properties.items():
@@ -171,7 +167,7 @@ def _retry_field(name: str, key: str, value: str) -> tuple[str, object]:
 
 
 def default_properties() -> dict[str, str]:
-    """The proposal's own example configuration (delegation-service.txt, "Task Retry")."""
+    """Return the proposal's example configuration (Delegation Service proposal, Task Retry)."""
     return {
         _LOST_TIMEOUT: "1h",
         "delegation.retry.default.max-attempts": "5",

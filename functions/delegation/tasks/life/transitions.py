@@ -1,7 +1,7 @@
-"""One task, one life: every change of a task as a pure function of the task, an event and the time.
+"""Every change of a task, as a pure function of the task, an event and the time.
 
-The arrows are the table of delegation-service.txt §7 plus exactly those that DESIGN §2 names.
-A status change raises `version`; everything else leaves it. `revision` and `nonce` are stamped by whoever writes.
+The changes of status are those of the Delegation Service proposal, Persistence, and docs/architecture.md, "Tasks and
+their life". They alone raise `version`. The writer sets `revision` and `nonce`.
 """
 
 from collections.abc import Mapping
@@ -30,35 +30,27 @@ HANDED_OVER: Final = "HANDED_OVER"
 DISPATCH_FAILED: Final = "DISPATCH_FAILED"
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_ENDED: Final[dict[str, Any]] = {
-    "lease_owner": None,
-    "lost_not_before": None,
-    "recheck_not_before": None,
-    "eta_ts": None,
-}
+_ENDED: Final[dict[str, Any]] = dict.fromkeys(("lease_owner", "lost_not_before", "recheck_not_before", "eta_ts"))
 _RESULT_LIMIT: Final = 32_768
 _SUMMARY_LIMIT: Final = 1_024
 
 
 def transition(task: Task, target: Status, now: datetime, **fields: Any) -> Task:
-    """The task one version later in status `target`, with `fields` set.
-
-    Raises IllegalTransition when no arrow leads there.
-    """
+    """Return the task one version later in status `target`, with `fields` set; raises IllegalTransition."""
     if target not in ARROWS[task.status]:
         raise IllegalTransition(task.task_id, task.status, target)
     return task.evolve(status=target, version=task.version + 1, last_status_change_ts=now, **fields)
 
 
 def held_by(task: Task, attempt: int) -> Task:
-    """The task itself if this attempt holds it; raises LeaseLost otherwise: the fencing check."""
+    """Return the task if this attempt holds it, else raise LeaseLost: the check of the fencing token."""
     if task.status not in HELD or task.attempt_count != attempt:
         raise LeaseLost(task.task_id, attempt=attempt, current=task.attempt_count, status=task.status)
     return task
 
 
 def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
-    """A waiting task becomes this owner's next attempt, which has no engine and no job run yet."""
+    """Make `owner` the holder of a waiting task's next attempt, which has no engine and no job run yet."""
     return transition(
         task,
         Status.ACQUIRING_RESOURCES,
@@ -77,10 +69,7 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
 
 
 def renew(task: Task, attempt: int, lease: Lease) -> Task:
-    """A heartbeat: the holder's deadlines move, never backwards; no version. The same task when none moves.
-
-    Raises LeaseLost.
-    """
+    """Move the lease's deadlines, never backwards; return the same task when none moves. Raises LeaseLost."""
     held_by(task, attempt)
     lost = max(lease.lost_not_before, task.lost_not_before or lease.lost_not_before)
     recheck = max(lease.recheck_not_before, task.recheck_not_before or lease.recheck_not_before)
@@ -90,7 +79,7 @@ def renew(task: Task, attempt: int, lease: Lease) -> Task:
 
 
 def start(task: Task, attempt: int, now: datetime, *, effects: bool = False) -> Task:
-    """The attempt's main work begins, with `effects` that stay; repeats change nothing. Raises LeaseLost."""
+    """Begin the attempt's main work, with `effects` that last; a repeat changes nothing. Raises LeaseLost."""
     held_by(task, attempt)
     began = task.effects_began_ts or (now if effects else None)
     if task.status is Status.RUNNING:
@@ -101,7 +90,7 @@ def start(task: Task, attempt: int, now: datetime, *, effects: bool = False) -> 
 def succeed(
     task: Task, attempt: int, now: datetime, *, summary: str, details: Mapping[str, Any] = NOTHING, **results: Any
 ) -> Task:
-    """The work is done. Raises LeaseLost."""
+    """Return the task with its work done. Raises LeaseLost."""
     held_by(task, attempt)
     return transition(
         task.with_details(details),
@@ -116,7 +105,7 @@ def succeed(
 
 
 def fail(task: Task, now: datetime, *, code: str, summary: str, extended: str | None = None) -> Task:
-    """No further automatic attempt will be made; works from every status that is not terminal."""
+    """Return the task as FAILURE, from any status that is not terminal; no automatic attempt follows."""
     return transition(
         task,
         Status.FAILURE,
@@ -142,10 +131,7 @@ def schedule_retry(
     throttled: bool = False,
     noted: bool = True,
 ) -> Task:
-    """A held task waits until `at` for its next attempt; `excuse` keeps this attempt from counting.
-
-    What is not `noted` stays out of the history of errors, and displaces none there.
-    """
+    """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error."""
     return transition(
         task,
         Status.RETRY_SCHEDULED,
@@ -171,10 +157,10 @@ def resubmit(
     anew: Mapping[str, Any] | None,
     at: datetime | None = None,
 ) -> Task:
-    """A terminal task is submitted again with a fresh retry budget: by a person, the same request, or recurrence.
+    """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
 
-    `anew` are the details of a task that starts from the beginning; None lets it go on where it stopped, with its
-    details (DESIGN §2). `at` is when it is to run, now if None.
+    `anew` are the details of a task that starts from the beginning; with None it resumes where it stopped, with its
+    details. `at` is when it is to run, now if None.
     """
     begun = {} if anew is None else {"details": anew, "effects_began_ts": None, "progress_ts": None}
     return transition(
@@ -200,7 +186,7 @@ def resubmit(
 
 
 def dispatched(task: Task, *, due_at: datetime) -> Task:
-    """One more dispatch of a waiting task is about to be sent; somebody looks again at `due_at` if it gets lost."""
+    """Count a dispatch that is about to be sent; the sweeper repeats it at `due_at` if it is lost."""
     return task.evolve(dispatch_count=task.dispatch_count + 1, due_at=due_at)
 
 
@@ -209,7 +195,7 @@ def _short(text: str) -> str:
 
 
 def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
-    """The history of errors without secrets, newest last, cut at the front (delegation-service.txt §7)."""
+    """Append an error without secrets to the history, and cut the oldest text."""
     line = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {redacted(text)}"
     history = f"{task.result_extended}\n{line}" if task.result_extended else line
     return history[-_RESULT_LIMIT:]

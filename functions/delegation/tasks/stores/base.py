@@ -1,4 +1,4 @@
-"""The seam between tasks and whatever stores them."""
+"""The interface between tasks and the stores that keep them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Move the head from `before` to `after` (version + 1) and put that version's row, in one transaction.
+    """Move the head from `before` to `after` (one version later) and add that version's row, in one transaction.
 
-    `via` are versions passed through on the way: RUNNING for work that was done before it was noticed, RETRY_SCHEDULED
-    for a lost task that is acquired at once. Each gets its row in the same transaction, so versions stay gap-free.
+    `via` are versions passed on the way: RUNNING for an attempt that ended at once, RETRY_SCHEDULED for a lost task
+    that is acquired at once. Each gets its row in the same transaction, so versions have no gaps.
     """
 
     before: Task
@@ -44,7 +44,7 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Write nothing, but require that the head still stands at this version, whatever its revision."""
+    """Write nothing, but require that the head is still at this version, whatever its revision."""
 
     task: Task
 
@@ -53,7 +53,7 @@ TaskChange = Create | Advance | Revise | Expect
 
 
 def after_of(change: TaskChange) -> Task:
-    """Return the task that a change stores, or expects."""
+    """Return the task that a change stores or expects."""
     return change.after if isinstance(change, Advance | Revise) else change.task
 
 
@@ -64,13 +64,13 @@ def moved(before: Task, head: Task | None) -> StaleTask | RevisionConflict:
 
 
 def require_unmoved(before: Task, head: Task | None) -> None:
-    """Raise StaleTask or RevisionConflict unless the head is still at the version and revision of `before`."""
+    """Raise StaleTask or RevisionConflict unless the head still has the version and revision of `before`."""
     if head is None or (head.version, head.revision) != (before.version, before.revision):
         raise moved(before, head)
 
 
 def require_version(task: Task, head: Task | None) -> Task:
-    """Return the head for an Expect; raise StaleTask when it is at another version."""
+    """Return the head for an Expect; raise StaleTask when it has another version."""
     if head is None or head.version != task.version:
         raise StaleTask(task.task_id, head)
     return head
@@ -78,7 +78,7 @@ def require_version(task: Task, head: Task | None) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class DueEntry:
-    """A hint from the due index; the head is the truth."""
+    """A hint from the due index; only the head is authoritative."""
 
     task_id: str
     due_at: datetime
@@ -86,7 +86,7 @@ class DueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A head that this release cannot read: a newer one wrote it, or it is corrupt."""
+    """A head that this release cannot read: a newer release wrote it, or it is corrupt."""
 
     task_id: str
     reason: str
@@ -101,61 +101,62 @@ class TaskHeads:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Those that can be read."""
+        """The heads that can be read."""
         return tuple(entry for entry in self.entries if isinstance(entry, Task))
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """Those that cannot."""
+        """The heads that cannot be read."""
         return tuple(entry for entry in self.entries if isinstance(entry, Unreadable))
 
 
 class TaskStore(Protocol):
     """Heads, rows and the due index of all tasks.
 
-    Every write is atomic, conditional on version and revision, and carries its own nonce (`after.nonce`): applying the
-    same change a second time after an unclear answer is recognised as one's own and returns as if it had answered.
-    All methods raise StoreUnavailable when nothing was written, OutcomeUnknown when that could not be told; those about
-    one task raise MalformedRecord when this release cannot read it.
+    Every write is atomic, conditional on version and revision, and carries a nonce (`after.nonce`): the same change
+    applied again after an unclear answer is recognized and returns like the first time. All methods raise
+    StoreUnavailable when nothing was written, OutcomeUnknown when that is not known; those for one task raise
+    MalformedRecord when this release cannot read it.
     """
 
     def apply(self, change: TaskChange) -> Task:
-        """Apply one change and return the task as it now stands.
+        """Apply one change and return the task as it is now.
 
-        Raises TaskExists (Create), StaleTask (the version moved), RevisionConflict (only the revision did).
+        Raises TaskExists (Create), StaleTask (other version), RevisionConflict (same version, other revision).
         """
 
     def get(self, task_id: str) -> Task | None:
-        """The head, read consistently."""
+        """Return the head, read consistently."""
 
     def get_version(self, task_id: str, version: int) -> Task | None:
-        """One version's row, read consistently."""
+        """Return one version's row, read consistently."""
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """Rows with a version greater than `after`, ascending, at most `limit`; readable while the task runs."""
+        """Return at most `limit` rows of versions greater than `after`, ascending; readable while the task runs."""
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """Entries of the due index at or before `now`, about the oldest first; of all shards or these."""
+        """Return entries of the due index at or before `now`, about the oldest first; of all shards or of these."""
 
     def remove(self, task: Task) -> bool:
-        """Remove a terminal task for good: its rows oldest first, its head last, each step only while the head stands.
+        """Delete a terminal task: its rows oldest first, its head last, each step only while the head is still `task`.
 
-        True when this call removed the head, False when there was none (any more). An interrupted removal is finished
-        by repeating it; a task that moves on meanwhile keeps its head and its newest rows. Raises StaleTask or
+        Returns True when this call deleted the head, False when there was none. An interrupted removal is finished by
+        repeating it; a task that changes meanwhile keeps its head and its newest rows. Raises StaleTask or
         RevisionConflict when the head is no longer `task`, ValueError when `task` is not terminal.
         """
 
     def forget(self, task_id: str, below: int) -> int:
-        """Remove rows of versions below `below`, oldest first, for the history of a task that recurs; how many.
+        """Delete the rows of versions below `below`, oldest first, and return how many.
 
-        The head and its own row always stay. Interrupted, a repeat goes on. What is left is gap-free.
+        Caps the history of a recurring task. The head and its row always stay, and rows that stay have no gaps, also
+        after an interruption; a repeat deletes the rest.
         """
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """All heads in no particular order, a page at a time; one that cannot be read is told in its place."""
+        """Return a page of all heads in no particular order; one that cannot be read is Unreadable in its place."""
 
 
 def require_terminal(task: Task) -> None:
-    """ValueError for a task that has no outcome: removing it would lose accepted work."""
+    """Raise ValueError for a task without an outcome: deleting it would lose accepted work."""
     if not task.is_terminal:
         raise ValueError(f"task {task.task_id} is {task.status}: only a terminal task can be removed")

@@ -13,28 +13,28 @@ from delegation.tasks.stores.base import Unreadable
 from delegation.timestamps import isoformat
 
 SHARDS: Final = 16
-"""Shards of the due index: a GSI keyed by status would throttle the whole table (FACTS, AWS)."""
+"""Shards of the due index; a global secondary index keyed by status would throttle the whole table."""
 
 _FIELDS: Final = frozenset(Task.model_fields) - {"details"}
 _ATTRIBUTE_OF: Final = {name: STORED_NAMES.get(name, name) for name in _FIELDS}
 _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()}
-_ALWAYS_THERE: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
-"""Details that format 1 writes for every kind of task; a detail with this value is as good as none."""
+_DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
+"""Details that format 1 writes for every task type; a detail with this value counts as absent."""
 _STORAGE_ONLY: Final = frozenset({"format", "due_bucket"})
 
 
 def due_bucket(task_id: str) -> str:
-    """The shard of the due index that a task belongs to: `due-00` … `due-15`."""
+    """Return a task's shard of the due index: `due-00` … `due-15`."""
     return f"due-{zlib.crc32(task_id.encode()) % SHARDS:02d}"
 
 
 def due_buckets() -> tuple[str, ...]:
-    """All shards of the due index."""
+    """Return all shards of the due index."""
     return tuple(f"due-{shard:02d}" for shard in range(SHARDS))
 
 
 def head_item(task: Task) -> dict[str, Any]:
-    """The current copy: version 0 as its sort key, its real number beside it, and its place in the due index."""
+    """Return the head: its sort key is version 0, with its real version and its place in the due index beside it."""
     item = {**_attributes(task), "version": HEAD, "current_version": task.version}
     if task.due_at is not None:
         item |= {"due_bucket": due_bucket(task.task_id), "due_at": isoformat(task.due_at)}
@@ -42,20 +42,20 @@ def head_item(task: Task) -> dict[str, Any]:
 
 
 def row_item(task: Task) -> dict[str, Any]:
-    """One version, never changed again and never in the index."""
+    """Return one version, never changed again and never in the index."""
     return {**_attributes(task), "version": task.version}
 
 
 def _attributes(task: Task) -> dict[str, Any]:
     values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
     own = {name: value for name, value in values.items() if value is not None}
-    return {**_ALWAYS_THERE, **task.details, **own, "format": FORMAT}
+    return {**_DEFAULT_DETAILS, **task.details, **own, "format": FORMAT}
 
 
 def task_of(item: Mapping[str, Any]) -> Task:
-    """The task of a stored head or row; what is no field of a task is a detail.
+    """Return the task of a stored head or row; an attribute that is no field of a task is a detail.
 
-    Raises MalformedRecord, naming the field, when the item is of another format or does not make a task.
+    Raises MalformedRecord, which names the field, when the item has another format or is not a valid task.
     """
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
@@ -63,7 +63,7 @@ def task_of(item: Mapping[str, Any]) -> Task:
     values["version"] = values.pop("current_version", values.get("version"))
     known = {_FIELD_OF[name]: _decode(value) for name, value in values.items() if name in _FIELD_OF}
     details = {name: _decode(value) for name, value in values.items() if name not in _FIELD_OF.keys() | _STORAGE_ONLY}
-    for name, value in _ALWAYS_THERE.items():
+    for name, value in _DEFAULT_DETAILS.items():
         if details.get(name) == value:
             del details[name]
     try:
@@ -75,7 +75,7 @@ def task_of(item: Mapping[str, Any]) -> Task:
 
 
 def entry_of(task_id: str, item: Mapping[str, Any]) -> Task | Unreadable:
-    """A stored head as a page shows it."""
+    """Return a stored head as `heads` shows it."""
     try:
         return task_of(item)
     except MalformedRecord as error:

@@ -1,7 +1,6 @@
 """TaskStore on one DynamoDB table: heads under version 0, rows under their version, a sparse sharded due index.
 
-Calls (uncontended): Create and Advance are one TransactWriteItems of two puts, Revise one PutItem, get one consistent
-GetItem, due one Query a shard. Conditions ask for ALL_OLD on refusal, which costs nothing and tells who won.
+Without contention Create and Advance are one TransactWriteItems of two puts, Revise one PutItem, due one Query a shard.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,7 +31,7 @@ from delegation.timestamps import isoformat
 
 DUE_INDEX: Final = "due"
 ROWS_A_REMOVAL: Final = 8
-"""Rows removed in one transaction: with the head nine items, at most 400 KB each, below the limit of 4 MB."""
+"""Rows deleted in one transaction: nine items with the head, each at most 400 KB, below the limit of 4 MB."""
 Action = dict[str, Any]
 """One element of TransactWriteItems."""
 
@@ -40,12 +39,12 @@ _UNMOVED: Final = "current_version = :version AND revision = :revision"
 
 
 class CompanionRefused(TaskError):
-    """The condition of an action that another store joined to a transaction failed; `item` is what stood there."""
+    """The condition of an action that another store joined to a transaction failed; `item` is the stored item."""
 
     code: ClassVar[str] = "COMPANION_REFUSED"
 
     def __init__(self, item: Mapping[str, Any] | None) -> None:
-        super().__init__("a joined write was refused")
+        super().__init__("the condition of a write joined to the transaction failed")
         self.item = item
 
 
@@ -75,8 +74,8 @@ class DynamoDbTaskStore:
     def transact(self, change: TaskChange, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
         """Apply a change and other stores' actions in one transaction.
 
-        `token` (≤ 36 characters) is the ClientRequestToken, by default the change's nonce; an Expect writes no nonce of
-        its own and needs one. Raises like `apply`, and CompanionRefused when the condition of one of `also` failed.
+        `token` (at most 36 characters) is the ClientRequestToken, by default the change's nonce; an Expect stores no
+        nonce and needs one. Raises like `apply`, and CompanionRefused when the condition of one of `also` failed.
         """
         items = [*self._actions(change), *also]
         client_token = token or after_of(change).nonce
@@ -124,7 +123,7 @@ class DynamoDbTaskStore:
         }
 
     def _settle(self, change: TaskChange, call: Callable[[], object]) -> Task:
-        """Make the call and tell whose refusal it is: our own earlier try's, another writer's, or a companion's."""
+        """Make the call; find out whether an earlier try, another writer or a companion caused a refusal."""
         try:
             reasons = self.dynamodb.write(call)
         except OutcomeUnknown:
@@ -133,26 +132,26 @@ class DynamoDbTaskStore:
             return after_of(change)
         own = len(self._actions(change))
         if isinstance(change, Expect):
-            _raise_companion(reasons[own:])  # the companion alone knows whether an earlier try was applied
+            _raise_companion(reasons[own:])  # only the companion knows whether an earlier try was applied
         if any(reason.get("Code") == REFUSED for reason in reasons[:own]):
             return self._judge(change, reasons[0].get("Item"))
         _raise_companion(reasons[own:])
         raise _conflict(change, self.get(after_of(change).task_id))
 
     def _judge(self, change: TaskChange, item: Mapping[str, Any] | None) -> Task:
-        """A refused write: our own earlier try's doing, or a lost race; `item` is the head that refused it."""
+        """Return the head if an earlier try of this write was applied, else raise; `item` is the refusing head."""
         task = after_of(change)
         try:
             head = codec.task_of(from_item(item)) if item else self.get(task.task_id)
             applied = self._applied(change, head)
         except StoreUnavailable as error:
-            raise OutcomeUnknown(f"what refused a write to task {task.task_id} could not be read") from error
+            raise OutcomeUnknown(f"task {task.task_id} refused a write and could not be read") from error
         if applied is not None:
             return applied
         raise _conflict(change, head)
 
     def _read_back(self, change: TaskChange) -> Task:
-        """What became of a write without a clear answer; OutcomeUnknown while it may still arrive."""
+        """Return the head if a write without a clear answer was applied; OutcomeUnknown while it may still arrive."""
         task = after_of(change)
         try:
             head = self.get(task.task_id)
@@ -166,7 +165,7 @@ class DynamoDbTaskStore:
         raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer")
 
     def _applied(self, change: TaskChange, head: Task | None) -> Task | None:
-        """The head if our write is in it or in a row below it, None otherwise."""
+        """Return the head if it or a row below it has the nonce of this write, else None."""
         if head is None or isinstance(change, Expect):
             return None
         after = after_of(change)
@@ -200,7 +199,7 @@ class DynamoDbTaskStore:
         return tuple(codec.task_of(item) for item in found)
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """See TaskStore.due: a Query a shard, side by side, and one more for each further MB."""
+        """See TaskStore.due: one Query for each shard, in parallel, and one more for each further MB."""
 
         def shard(bucket: str) -> list[DueEntry]:
             items = self._query(
@@ -221,8 +220,8 @@ class DynamoDbTaskStore:
         unmoved = {":version": task.version, ":revision": task.revision}
         while True:
             rows, more = self._oldest_rows(task.task_id, task.version)
-            guard = self._on_head("ConditionCheck" if more else "Delete", task, _UNMOVED, unmoved)
-            if self._remove_step([guard, *rows]):
+            head_action = self._on_head("ConditionCheck" if more else "Delete", task, _UNMOVED, unmoved)
+            if self._remove_step([head_action, *rows]):
                 head = self.get(task.task_id)
                 if head is None:
                     return False
@@ -235,7 +234,7 @@ class DynamoDbTaskStore:
         head = self.get(task_id)
         last = HEAD if head is None else min(below, head.version) - 1
         forgotten = 0
-        while last > HEAD:  # an empty range is refused, not answered
+        while last > HEAD:  # DynamoDB refuses an empty range
             rows, _ = self._oldest_rows(task_id, last)
             if not rows:
                 break
@@ -244,7 +243,7 @@ class DynamoDbTaskStore:
         return forgotten
 
     def _oldest_rows(self, task_id: str, last: int) -> tuple[list[Action], bool]:
-        """Return the deletion of the oldest rows up to version `last`, and whether there may be more."""
+        """Return the deletes of the oldest rows up to version `last`, and whether there may be more."""
         answer = self._read(
             "query",
             KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",
@@ -260,7 +259,7 @@ class DynamoDbTaskStore:
         return self.dynamodb.write(lambda: self.dynamodb.client.transact_write_items(TransactItems=items))
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """See TaskStore.heads: a Scan that reads rows too and shows heads only."""
+        """See TaskStore.heads: a Scan, which reads rows too and returns heads only."""
         found: list[Task | Unreadable] = []
         start: dict[str, Any] = {}
         if cursor is not None:
@@ -280,7 +279,7 @@ class DynamoDbTaskStore:
         return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
 
     def _query(self, limit: int, **arguments: Any) -> list[dict[str, Any]]:
-        """Read pages until `limit` items are there, or the last page."""
+        """Read pages until there are `limit` items, or until the last page."""
         items: list[dict[str, Any]] = []
         start: dict[str, Any] = {}
         while len(items) < limit:
@@ -296,14 +295,14 @@ class DynamoDbTaskStore:
 
 
 def _is_past(change: TaskChange, head: Task) -> bool:
-    """Whether a change that left no trace in this head can never be applied any more."""
+    """Return whether a change that is not in this head can no longer be applied."""
     match change:
         case Create():
             return True
         case Advance(before, _) | Revise(before, _):
             return head.revision != before.revision
         case Expect():
-            return False  # it writes nothing of its own: what was joined to it may have been applied before
+            return False  # it writes nothing: the actions joined to it may have been applied
 
 
 def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:

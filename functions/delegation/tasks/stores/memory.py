@@ -24,8 +24,8 @@ from delegation.tasks.stores.base import (
 )
 
 Fault = Callable[[str], None]
-"""Called with `before NAME` and `after NAME` around every call; what it raises is what the caller sees."""
-_OTHER_FORMAT: Final = "format: another than this release's"
+"""Called with `before NAME` and `after NAME` around every call; what it raises reaches the caller."""
+_OTHER_FORMAT: Final = "format: not one that this release reads"
 
 
 def no_fault(_point: str) -> None:
@@ -43,7 +43,7 @@ class MemoryTaskStore:
         self._unreadable: set[str] = set()
 
     def make_unreadable(self, task_id: str) -> None:
-        """From now on this task is as if a newer release had written it: it stays, and cannot be read."""
+        """From now on treat this task as written by a newer release: it stays, and cannot be read."""
         with self.lock:
             self._unreadable.add(task_id)
 
@@ -56,7 +56,7 @@ class MemoryTaskStore:
         return task
 
     def apply_locked(self, change: TaskChange) -> Task:
-        """Apply a change under `lock`, so that another store can join its own write to the same transaction."""
+        """Apply a change under `lock`, so that another store can join a write to the same transaction."""
         self._require_readable(after_of(change).task_id)
         match change:
             case Create(task):

@@ -1,4 +1,4 @@
-"""A run of one attempt, as the work sees it: may I go on, and here is how far I got."""
+"""An attempt as its work sees it: checkpoints, which stop work that must not continue, and progress reports."""
 
 import sys
 import threading
@@ -15,23 +15,17 @@ from delegation.tasks.work.service import TaskService
 CHECK_EVERY: Final = timedelta(seconds=1)
 REPORT_EVERY: Final = timedelta(seconds=2)
 ALIVE_EVERY: Final = timedelta(seconds=30)
-"""Work that moves without anything to report still shows life so often: who renews the lease looks at `progress_ts`."""
+"""How often work that progresses without a report writes `progress_ts`, without which its lease is not renewed."""
 
 
 def elapsed() -> float:
-    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps where there is such a one.
-
-    Linux' CLOCK_MONOTONIC stops during suspend (clock_gettime(2)): a laptop would wake up believing in its old leases.
-    """
+    """Return seconds of a clock that is never set; on Linux not CLOCK_MONOTONIC, which stops during suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 def fence_of(tasks: TaskService, task: Task, margin: timedelta, monotonic: Callable[[], float]) -> float | None:
-    """When, on the monotonic clock, the lease of a held task ends less a margin; None for one that nobody holds.
-
-    The monotonic clock is read first: a process that is paused between the two readings comes out early, never late.
-    """
-    at = monotonic()
+    """Return when, on the monotonic clock, a held task's lease ends less a margin; None if the task is not held."""
+    at = monotonic()  # first: a pause between the two readings makes the result earlier, never later
     if task.lost_not_before is None:
         return None
     return at + (task.lost_not_before - tasks.clock() - margin).total_seconds()
@@ -40,10 +34,10 @@ def fence_of(tasks: TaskService, task: Task, margin: timedelta, monotonic: Calla
 class AttemptContext:
     """One attempt that this process works for.
 
-    The head is read at most once a second, while the lease lasts, and written at most every two. A holder fences
-    itself: it stops when the lease it last saw is over by the monotonic clock, less the clock drift, whatever the wall
-    clock says meanwhile. Work that moves shows life every 30 seconds, or four times in a lease too short for that.
-    Checkpoints may come from several threads; they share one look.
+    The head is read at most once a second while the lease lasts, and written at most every two. The work fences itself:
+    it stops when the lease that it last read ends by the monotonic clock, less the clock drift, whatever the wall clock
+    shows. Work that progresses writes `progress_ts` every 30 seconds, or four times in a shorter lease. Checkpoints may
+    come from several threads, which share one read.
     """
 
     def __init__(
@@ -60,19 +54,19 @@ class AttemptContext:
         self._checked = float("-inf")
         self._reported = monotonic()
         self._fenced_at = float("-inf")
-        self._see(task)
+        self._update(task)
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Called before each piece of work; raises LeaseLost, RunCancelled or RunHandedOver when none may begin.
+        """Check before each piece of work that it may begin; raises LeaseLost, RunCancelled or RunHandedOver if not.
 
-        Who only waits for work done elsewhere says whether that has `moved` since it asked last: a run whose work hangs
-        shows no life, however alive its waiting process is.
+        Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
+        hangs must not write `progress_ts`.
         """
         with self._lock:
             now = self._monotonic()
-            # Whoever keeps the lease may have renewed it since the last look.
+            # The lease may have been renewed since the last read.
             if now - self._checked >= CHECK_EVERY.total_seconds() or now >= self._fenced_at:
-                self._see(self.tasks.get(self.task_id))
+                self._update(self.tasks.get(self.task_id))
                 self._checked = self._monotonic()
             # Before the checks: this write may take longer than the lease.
             if moved and self._monotonic() - self._reported >= self._alive_every:
@@ -88,23 +82,23 @@ class AttemptContext:
                 raise RunHandedOver(self.task_id)
 
     def report(self, *, eta: datetime | None = None, **details: Any) -> None:
-        """Write progress; what comes too soon is left to the next report or the outcome. Raises LeaseLost."""
+        """Write progress; one that comes too soon is left to the next report or the outcome. Raises LeaseLost."""
         with self._lock:
             if self._monotonic() - self._reported >= REPORT_EVERY.total_seconds():
                 self._note(details, eta_ts=eta)
 
     def write(self, change: Callable[[], Task]) -> Task:
-        """Make a change of the task for this attempt, and look at what it answered."""
+        """Make a change of the task for this attempt, and keep the task that it returns."""
         with self._lock:
-            self._see(change())
+            self._update(change())
             return self.task
 
     def _note(self, details: Mapping[str, Any] = NOTHING, **fields: Any) -> None:
         now = self.tasks.clock()
-        self._see(self.tasks.note(self.task_id, self.attempt, details=details, progress_ts=now, **fields))
+        self._update(self.tasks.note(self.task_id, self.attempt, details=details, progress_ts=now, **fields))
         self._reported = self._monotonic()
 
-    def _see(self, task: Task) -> None:
+    def _update(self, task: Task) -> None:
         self.task = task
         fence = fence_of(self.tasks, task, self.tasks.lease.clock_drift, self._monotonic)
         if fence is not None:

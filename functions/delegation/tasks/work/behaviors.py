@@ -1,7 +1,7 @@
-"""Task behaviors: what kinds of work there are, how a task of each is identified, retried and repeated.
+"""Task behaviors: which types of tasks there are, and how a task of each is identified, retried and repeated.
 
-Two layers. `TaskBehavior` is what a driver needs of any kind: choose an engine, run an attempt. `Behavior` declares a
-kind whose work is one function (reliable-tasks.md, "Design"); `FunctionBehavior` makes it drivable.
+`TaskBehavior` is what drivers need of any task type: choose an engine, run an attempt. `Behavior` declares a task type
+whose work is one function (Asynchronous & reliable tasks proposal, Design); `FunctionBehavior` runs it.
 """
 
 import uuid
@@ -33,63 +33,62 @@ _LONGEST_WAIT: Final = timedelta(minutes=1)
 
 
 class TaskBehavior(Protocol):
-    """One or more kinds of work, as drivers see it. Both methods are called by who holds the task; both may repeat."""
+    """The work of one or more task types. Both methods are called by the lease holder and may be called again."""
 
     @property
     def kinds(self) -> frozenset[str]:
         """The stored task types that this behavior runs."""
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """Choose the engine for a held task (`inline` or `spark`), None when the attempt ended already.
+        """Return the engine for a held task (`inline` or `spark`), None when the attempt already ended.
 
-        At `hand_over_at` what takes time is given up, and the attempt handed over.
-        Who runs the attempt notes the choice on the task, in a write that it makes anyway.
-        Errors of the work are recorded on the task, not raised; TaskError is.
+        At `hand_over_at` it stops what takes long and hands the attempt over. The caller records the choice on the
+        task, in a write that it makes anyway. Errors of the work are recorded on the task; only TaskError is raised.
         """
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """Do the work in this process and record its outcome; at `hand_over_at` start nothing more, and hand over."""
+        """Do the work in this process and record its outcome; at `hand_over_at` begin nothing more, and hand over."""
 
 
 class Behaviors(dict[str, TaskBehavior]):
-    """Behaviors by task type. A type that is not here belongs to a newer deployment and is left alone."""
+    """Behaviors by task type. A task of a type that is missing here belongs to a newer deployment and is left alone."""
 
     def __init__(self, behaviors: Iterable[TaskBehavior]) -> None:
         super().__init__((kind, behavior) for behavior in behaviors for kind in behavior.kinds)
 
 
 class OnLost(StrEnum):
-    """What becomes of a task whose run was lost."""
+    """What becomes of a task whose attempt was lost."""
 
     RETRY = "retry"
     FAIL = "fail"
 
 
 class Run(Protocol):
-    """What a task function may ask and tell while it works."""
+    """What a task function may call while it works."""
 
     @property
     def task(self) -> Task:
-        """The task as last seen."""
+        """The task as last read."""
 
     def checkpoint(self) -> None:
-        """To be called before each piece of work; what it raises ends the run and is to be let through."""
+        """To be called before each piece of work; what it raises ends the run and must not be caught."""
 
     def report(self, **details: Any) -> None:
-        """Progress, as details of the task."""
+        """Report progress, as details of the task."""
 
 
 TaskFunction = Callable[[P, Run], R | None]
-"""The work: parameters and a run in, a result out. A DelegationError that it raises is recorded by its class."""
+"""The work: takes parameters and a run, returns a result. The code of a DelegationError that it raises is recorded."""
 
 
 @dataclass(frozen=True)
 class Behavior(Generic[P, R]):
-    """A kind of work: its parameters and result (pydantic), what identifies a task of it, how it is repeated.
+    """A task type: its parameters and result (pydantic), what identifies a task of it, how it is repeated.
 
-    With `identify` the id is computed from the parameters, so that a second submission meets the same task; without it
-    every submission is a task of its own. `every` makes a task recur that long after each end. Retries follow the
-    properties of the kind. With a `result` type a run has to return one.
+    With `identify` the id is computed from the parameters, so a second submission attaches to the same task; without it
+    every submission is another task. `every` makes a task recur that long after each end. Retries follow the properties
+    of the task type. With a `result` type a run has to return one.
     """
 
     kind: str
@@ -101,13 +100,13 @@ class Behavior(Generic[P, R]):
     on_lost: OnLost = OnLost.RETRY
 
     def task_id(self, parameters: P) -> str:
-        """The id of a task with these parameters; a new one at each call when it is not deterministic."""
+        """Return the id of a task with these parameters; another one at each call without `identify`."""
         if self.identify is None:
             return str(uuid.uuid4())
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.kind}:{self.identify(parameters)}"))
 
     def read_parameters(self, task: Task) -> P:
-        """The parameters of a stored task; MalformedRecord when this release cannot read them."""
+        """Return the parameters of a stored task; MalformedRecord when this release cannot read them."""
         try:
             return self.parameters.model_validate_json(task.task_payload)
         except ValidationError as error:
@@ -116,20 +115,20 @@ class Behavior(Generic[P, R]):
             raise MalformedRecord(f"task {task.task_id}: task_payload: {where}: {first['msg']}") from None
 
     def read_result(self, task: Task) -> R | None:
-        """The recorded result of a SUCCESS; None for behaviors without one."""
+        """Return the recorded result of a SUCCESS; None for behaviors without one."""
         if self.result is None or task.result_extended is None:
             return None
         return self.result.model_validate_json(task.result_extended)
 
 
 class IllegalResult(DelegationError):
-    """A task function returned nothing, or something of another type, where its behavior declares a result."""
+    """A task function returned nothing, or something of another type, though its behavior declares a result."""
 
     code = ILLEGAL_RESULT
 
 
 class FunctionBehavior(Generic[P, R]):
-    """TaskBehavior for a declared Behavior: runs its function, waits for its children, records result or error."""
+    """TaskBehavior of a declared Behavior: runs its function, waits for its children, records result or error."""
 
     def __init__(
         self,
@@ -175,19 +174,19 @@ class FunctionBehavior(Generic[P, R]):
             return self._end(task, AttemptError(error.code, str(error), kind))
 
     def _work(self, task: Task, run: AttemptContext) -> Task:
-        """Run the function and note its result; with children, the result waits for them on the record."""
+        """Run the function; the result of a task with children is recorded until they have ended."""
         run.write(lambda: self._tasks.start(task.task_id, task.attempt_count))
         result = self._behavior.work(self._behavior.read_parameters(task), run)
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
-            raise IllegalResult(f"{self._behavior.kind} has to return {expected.__name__}")
+            raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
         if not self._tasks.get(task.task_id).children:
             return task.evolve(pending_result=recorded)
         return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, pending_result=recorded))
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
-        """End a cancelled attempt, a parent's after its children; what another attempt holds by now is left to it."""
+        """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""
         head = self._tasks.get(task.task_id)
         if not head.is_held or head.attempt_count != task.attempt_count:
             return head
@@ -202,17 +201,17 @@ class FunctionBehavior(Generic[P, R]):
         return self._tasks.succeed(task.task_id, task.attempt_count, "done", result_extended=result)
 
     def _after_children(self, task: Task) -> Task:
-        """A parent ends after its children, and by them (reliable tasks: subtasks by `parent_id`)."""
+        """End a parent after its children: as FAILURE if one of them failed."""
         stored = [self._tasks.find(child) for child in task.children]
         open_ = [child for child in stored if child is not None and not child.is_terminal]
         if open_:
             if task.cancel_requested:
                 for child in open_:
                     self._tasks.cancel(child.task_id)
-            text = f"{len(open_)} of {len(stored)} children are not done"
+            text = f"{len(open_)} of {len(stored)} children have not ended"
             wait = self._wait_for(open_)
             return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
-        # One that was never created belongs to a run that ended before it could be; its successor made its own.
+        # A child that was never created belongs to an attempt that ended first; the next attempt created another.
         failed = [child for child in stored if child is not None and child.status is Status.FAILURE]
         if task.cancel_requested:
             cancelled = AttemptError(t.CANCELLED, "cancelled on request", ErrorClass.PERMANENT, after_children=True)
@@ -226,7 +225,7 @@ class FunctionBehavior(Generic[P, R]):
         return self._succeed(task)
 
     def _wait_for(self, children: Sequence[Task]) -> timedelta:
-        """Until the next look at them: every look is an attempt, and four rows of a history that is kept."""
+        """Return the wait until the next check of the children; each check is an attempt and adds four rows."""
         age = self._tasks.clock() - min(child.received_timestamp for child in children)
         return max(min(age / 10, _LONGEST_WAIT), self._children_wait)
 

@@ -1,4 +1,4 @@
-"""Changing tasks: read, decide, write conditionally, and again when somebody else was faster."""
+"""Reading and changing tasks: read, decide, write conditionally, and repeat when another writer was first."""
 
 import threading
 import uuid
@@ -21,7 +21,7 @@ from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, NoExternalJobs
 
 RACES: Final = 20
-"""Tries before a head that never stands still is given up; each lost race means that somebody else made progress."""
+"""Tries to write before an operation fails; each lost race means that another writer made progress."""
 _NO_RULES: Final[Mapping[str, DetailRules]] = MappingProxyType({})
 
 Decide = Callable[[Task, datetime], Decision]
@@ -29,20 +29,20 @@ Decide = Callable[[Task, datetime], Decision]
 
 
 def new_nonce() -> str:
-    """A fresh nonce for one write; also fits a DynamoDB ClientRequestToken (36 characters)."""
+    """Return a new nonce for one write; it fits a DynamoDB ClientRequestToken (36 characters)."""
     return str(uuid.uuid4())
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The head that was decided on, and the one that the decision made of it; the same if it changed nothing."""
+    """The head that was decided on, and the head after it; the same if nothing was changed."""
 
     before: Task
     after: Task
 
 
 class TaskChanges:
-    """The parts that changing tasks needs, and the one loop that does it; built once and not altered afterwards."""
+    """Reads tasks, and changes them in one loop. Raises what the store raises."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class TaskChanges:
         *,
         clock: Callable[[], datetime],
         nonce: Callable[[], str] = new_nonce,
-        external_jobs: ExternalJobs = NoExternalJobs(),  # noqa: B008 - it holds nothing
+        external_jobs: ExternalJobs = NoExternalJobs(),  # noqa: B008 - it has no state
         details: Mapping[str, DetailRules] = _NO_RULES,
         draining: threading.Event | None = None,
     ) -> None:
-        """`clock` answers aware UTC datetimes, `details` are the rules of kinds that keep details of their own."""
+        """`clock` returns aware UTC datetimes, `details` are the rules of task types with details."""
         self._store = store
         self._policies = policies
         self._queue = queue
@@ -73,7 +73,7 @@ class TaskChanges:
         external_jobs: ExternalJobs | None = None,
         details: Mapping[str, DetailRules] | None = None,
     ) -> Self:
-        """The same service with other policies, external jobs or rules; `drain` stops the work of both."""
+        """Return the same service with other policies, external jobs or rules; `drain` stops the work of both."""
         return type(self)(
             self._store,
             policies or self._policies,
@@ -87,7 +87,7 @@ class TaskChanges:
 
     @property
     def lease(self) -> LeasePolicy:
-        """How long a holder that says nothing is believed."""
+        """How long a holder without a heartbeat keeps its lease."""
         return self._policies.lease
 
     @property
@@ -96,7 +96,7 @@ class TaskChanges:
         return self._policies.maintenance
 
     def drain(self) -> None:
-        """This process is about to end: its runs are handed over at their next checkpoint."""
+        """Let runs in this process, which is about to end, be handed over at their next checkpoint."""
         self._draining.set()
 
     @property
@@ -105,34 +105,34 @@ class TaskChanges:
         return self._draining.is_set()
 
     def get(self, task_id: str) -> Task:
-        """The task as it is now; raises TaskNotFound."""
+        """Return the task as it is now; raises TaskNotFound."""
         task = self._store.get(task_id)
         if task is None:
             raise TaskNotFound(task_id)
         return task
 
     def find(self, task_id: str) -> Task | None:
-        """The task as it is now, None when there is none."""
+        """Return the task as it is now, None when there is none."""
         return self._store.get(task_id)
 
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """Some versions of a task, oldest first, from the one behind `after`; none if there is no such task."""
+        """Return versions of a task after `after`, oldest first; none if there is no such task."""
         return self._store.history(task_id, after=after, limit=limit)
 
     def outcome(self, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
-        """The first terminal version from `since_version` on, None while there is none; `head` saves a read."""
+        """Return the first terminal version from `since_version` on, None while there is none; `head` saves a read."""
         return first_outcome(self._store, task_id, since_version, head=head)
 
     def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """What is due, the oldest first, of some shards of the index or of all."""
+        """Return due tasks, the oldest first, of these shards of the index or of all."""
         return self._store.due(now, limit=limit, shards=shards)
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """A page of all tasks, in no particular order."""
+        """Return a page of all tasks, in no particular order."""
         return self._store.heads(cursor=cursor, limit=limit)
 
     def change(self, task_id: str, decide: Decide, *, task: Task | None = None) -> Task:
-        """Read, decide, write; again when somebody else was faster. `task` saves the first read when it is fresh."""
+        """Read, decide and write; repeat when another writer was first. A fresh `task` saves the first read."""
         return self._change(task_id, decide, task).after
 
     def _change(self, task_id: str, decide: Decide, task: Task | None) -> Written:
@@ -144,7 +144,7 @@ class TaskChanges:
             if path[-1] is current:
                 return Written(current, current)
             if decisions.recurs(path[-1]):
-                # In the same write: a crash in between would end a recurring task for good.
+                # In the same write: after a crash in between the task would never recur again.
                 path = (*path, *self._next_run(path[-1], now))
             try:
                 return Written(current, self._store.apply(self._write(current, *path)))
@@ -155,20 +155,14 @@ class TaskChanges:
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
-        """What follows a run of a recurring task; a cancellation that came too late for the run stops the next one."""
-        following = t.resubmit(
-            ended,
-            now,
-            payload=ended.task_payload,
-            synchronous=False,
-            grace=self._policies.dispatch.grace,
-            anew=self._rules(ended).anew(ended.details),
-            at=now + timedelta(seconds=ended.recurrence_seconds or 0),
-        )
+        """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
+        payload, anew = ended.task_payload, self._rules(ended).anew(ended.details)
+        at, grace = now + timedelta(seconds=ended.recurrence_seconds or 0), self._policies.dispatch.grace
+        following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, anew=anew, at=at)
         return (following, decisions.cancelled(following, now)) if ended.cancel_requested else (following,)
 
     def _write(self, before: Task, *path: Task) -> Advance | Revise:
-        """Decided versions as one write, with the next revision and a nonce of its own."""
+        """Return decided versions as one write, with the next revision and a new nonce."""
         nonce = self._nonce()
         *via, after = (step.evolve(revision=before.revision + 1, nonce=nonce) for step in path)
         return Revise(before, after) if after.version == before.version else Advance(before, after, tuple(via))

@@ -1,7 +1,4 @@
-"""Which task a worker leases next: the index hints, the conditional write decides.
-
-`lease_next_available_task` is the proposal's (delegation-service.txt, "Task Retry" §2.1).
-"""
+"""Which task a worker leases next (Delegation Service proposal, Task Retry): hints of the index, then a write."""
 
 import logging
 import zlib
@@ -21,56 +18,57 @@ from delegation.tasks.work.service import TaskService
 
 logger = logging.getLogger(__name__)
 _WIDER: Final = 8
-"""By how much more of the due tasks is looked at when all that were seen belong to a newer deployment."""
+"""By how much the limit of a query grows when all tasks that it returned are of unknown types."""
 _MISSES: Final = 2
-"""After so many remembered tasks in a row that others were faster at, a new look is worth more than the rest."""
+"""After so many remembered tasks in a row that other workers leased, a new query is cheaper than the rest."""
 _FEW: Final = 2
-"""So many shards are asked at first; then twice as many, and so on, while they have nothing to be had."""
+"""So many shards are queried first; then twice as many, and so on, while they have no task to lease."""
 _WINDOW: Final = 8
-"""Among so many of the oldest a worker chooses by lot: enough that two hardly meet, few enough to stay oldest first."""
+"""So many of the oldest are tried in an order drawn for each worker: enough to avoid races."""
 _FRESH: Final = timedelta(seconds=5)
-"""For so long what a look at the index found is used up before the next look."""
+"""For so long the result of a query is used before the index is queried again."""
 
 
 class Lookout:
     """What a worker remembers of due tasks from one lease to the next.
 
-    A look costs a query a shard, so it asks a few only, the next ones each time round, and what it found serves several
-    leases. Each worker goes round in an order of its own. `foreign` are tasks of a newer deployment.
+    A query costs one call a shard, so each queries a few shards only, the next ones each time, and its result serves
+    several leases. Each worker has another order of shards. `foreign` are tasks of types that this deployment does not
+    know.
     """
 
     def __init__(self, candidates: int = 50) -> None:
         self.candidates = candidates
         self.foreign: set[str] = set()
         self._hints: deque[DueEntry] = deque()
-        self._looked: datetime | None = None
-        self._looks = 0
+        self._queried_at: datetime | None = None
+        self._queries = 0
         self._round: deque[str] = deque()
 
     def remembered(self, now: datetime) -> deque[DueEntry]:
-        """What is left of the last look, nothing when that was too long ago."""
-        if self._looked is None or not timedelta(0) <= now - self._looked < _FRESH:
+        """Return what is left of the last query, nothing when that was too long ago."""
+        if self._queried_at is None or not timedelta(0) <= now - self._queried_at < _FRESH:
             self._hints.clear()
         return self._hints
 
     def groups(self, owner: str) -> Iterator[tuple[str, ...]]:
-        """All shards once, a few at first and ever more; the next time it begins after the last that were asked."""
+        """Yield all shards once, in growing groups; the next call begins after the last shard that was yielded."""
         if not self._round:
             self._round.extend(sorted(codec.due_buckets(), key=lambda shard: zlib.crc32(f"{owner}/{shard}".encode())))
         left, few = len(self._round), _FEW
         while left:
             few = min(few, left)
-            asked = tuple(islice(self._round, few))
+            group = tuple(islice(self._round, few))
             self._round.rotate(-few)
-            yield asked
+            yield group
             left, few = left - few, 2 * few
 
-    def look(self, tasks: TaskService, owner: str, limit: int, shards: Collection[str]) -> tuple[deque[DueEntry], bool]:
-        """Look at some shards of the index; also whether there may be more than was asked for."""
-        self._looked = tasks.clock()
-        self._looks += 1
-        entries = tasks.due(self._looked, limit=limit, shards=shards)
-        self._hints = deque(in_own_order(entries, f"{owner}/{self._looks}"))
+    def find(self, tasks: TaskService, owner: str, limit: int, shards: Collection[str]) -> tuple[deque[DueEntry], bool]:
+        """Query some shards; return what is due, and whether there may be more than `limit`."""
+        self._queried_at = tasks.clock()
+        self._queries += 1
+        entries = tasks.due(self._queried_at, limit=limit, shards=shards)
+        self._hints = deque(in_own_order(entries, f"{owner}/{self._queries}"))
         return self._hints, len(entries) >= limit
 
 
@@ -82,11 +80,11 @@ def lease_next_available_task(
     *,
     lookout: Lookout | None = None,
 ) -> Task | None:
-    """Acquire one of the oldest due tasks of a known kind; None when a look just now found none to be had.
+    """Acquire one of the oldest due tasks of a known type; None when the index, queried now, has none.
 
-    Due are: SUBMITTED, RETRY_SCHEDULED whose time has come, and held ones whose holder is lost. The index only hints;
-    the conditional write decides, so of several workers one wins each task. Unknown kinds are left to who knows them;
-    however many of them are due, they hide no task of a known kind. A task that cannot be read stops no other.
+    Due are: SUBMITTED, RETRY_SCHEDULED whose time has come, and held tasks whose holder is presumed lost. Of several
+    workers one acquires each task, by the conditional write. Tasks of unknown types and tasks that cannot be read are
+    skipped, and hide no other task however many they are.
     """
     lookout = lookout or Lookout()
     search = _Search(tasks, owner, kinds, lease, lookout.foreign)
@@ -96,7 +94,7 @@ def lease_next_available_task(
     for shards in lookout.groups(owner):
         limit, more = lookout.candidates, True
         while more:
-            hints, more = lookout.look(tasks, owner, limit, shards)
+            hints, more = lookout.find(tasks, owner, limit, shards)
             task = search.lease_first(hints, len(hints))
             if task is not None:
                 return task
@@ -116,7 +114,7 @@ class _Search:
     seen: set[str] = field(default_factory=set)
 
     def lease_first(self, hints: deque[DueEntry], tries: int) -> Task | None:
-        """Lease the first of these that can be had, after at most so many tries; takes what it tried off `hints`."""
+        """Lease the first available of these tasks, after at most `tries` tries; removes from `hints` what it tried."""
         while hints and tries:
             task_id = hints.popleft().task_id
             if task_id in self.seen or task_id in self.foreign:
@@ -129,7 +127,7 @@ class _Search:
         return None
 
     def _leased(self, task_id: str) -> Task | None:
-        """The task as a new attempt of the worker, None when it is not to be had."""
+        """Return the task as a new attempt of the worker, None when it is not available."""
         try:
             head = self.tasks.find(task_id)
             if head is None:
@@ -143,16 +141,15 @@ class _Search:
         except MalformedRecord as error:
             logger.warning("skipped", extra={"action": "lease", "task_id": task_id, "error_code": error.code})
             return None
-        # A worker runs one task at a time: what it held before, it holds no more.
+        # A worker runs one task at a time: an attempt that it held before has ended.
         is_new = task.is_held and task.lease_owner == self.owner and task.attempt_count > head.attempt_count
         return task if is_new else None
 
 
 def in_own_order(entries: Sequence[DueEntry], lot: str) -> list[DueEntry]:
-    """The entries of a look, the oldest few first but those in an order by `lot`.
+    """Return due entries, the oldest few first, those few in an order drawn by `lot`.
 
-    So workers that look alike do not all run for the same task, and a lot that differs at each look passes none over
-    for ever.
+    So workers do not all try the same task. A lot that differs at each query lets no task wait for ever.
     """
 
     def drawn(entry: DueEntry) -> int:

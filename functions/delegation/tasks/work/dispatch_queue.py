@@ -1,4 +1,4 @@
-"""Where a dispatch goes: the seam between tasks and what drives them."""
+"""Where dispatches are sent: the interface between tasks and the processes that run them."""
 
 from typing import Protocol
 
@@ -9,11 +9,11 @@ class DispatchQueue(Protocol):
     """A queue of dispatches; a message holds only the task's id and the number of the dispatch."""
 
     def send(self, task_id: str, n: int) -> None:
-        """Enqueue one dispatch; raises StoreUnavailable when the queue did not take it."""
+        """Send one dispatch; raises StoreUnavailable when the queue did not accept it."""
 
 
 class NoDispatchQueue:
-    """DispatchQueue of a process that may not dispatch: the sweeper or a worker finds what it makes due."""
+    """DispatchQueue of a process that has none: the sweeper or a worker finds the tasks that it makes due."""
 
     def send(self, task_id: str, n: int) -> None:
         """See DispatchQueue.send; always raises StoreUnavailable."""

@@ -1,4 +1,4 @@
-"""Keeping the lease of an attempt whose work runs in this process, and noticing when that has failed."""
+"""Keeping the lease of an attempt whose work runs in this process, and detecting that this failed."""
 
 import logging
 import threading
@@ -19,17 +19,17 @@ _LEAST_PAUSE: Final = timedelta(milliseconds=20)
 
 
 class WorkOutlivedLease(TaskError):
-    """The lease of an attempt is over and its work has not stopped: only ending this process stops it in time."""
+    """The lease of an attempt ended and its work did not stop; the process has to end to stop it in time."""
 
     code: ClassVar[str] = "WORK_OUTLIVED_LEASE"
 
     def __init__(self, task: Task) -> None:
-        super().__init__(f"attempt {task.attempt_count} of task {task.task_id} did not stop when its lease was over")
+        super().__init__(f"attempt {task.attempt_count} of task {task.task_id} did not stop when its lease ended")
         self.task_id = task.task_id
 
 
 DoneWithin = Callable[["Future[Any]", float], bool]
-"""Waits for some work to be done, however it ends, for at most so many seconds; whether it is."""
+"""Waits at most so many seconds for work to end, with a result or an error; returns whether it ended."""
 
 
 def done_within(work: "Future[Any]", seconds: float) -> bool:
@@ -38,20 +38,17 @@ def done_within(work: "Future[Any]", seconds: float) -> bool:
 
 
 def renew_every(lease: LeasePolicy) -> timedelta:
-    """How often to renew, so that a renewal lands before `recheck_not_before` less the clock drift and may fail once.
-
-    `recheck_not_before` lies half a lease ahead (`Lease.until`).
-    """
+    """Return a pause with which one renewal may fail before `recheck_not_before` (half a lease) less the drift."""
     return max((lease.lost_timeout / 2 - lease.clock_drift) / 2, _LEAST_PAUSE)
 
 
 class LeaseKeeper:
     """Renews the lease of one attempt while its work runs.
 
-    A run fences itself a clock drift before its lease is over (`runs.HeldRun`); work that has not stopped half a drift
-    later raises WorkOutlivedLease. Renewing is left to a thread of its own, because a call to a store that is away may
-    take longer than the lease. Work that shows no life for a whole lease is not vouched for, however alive this process
-    is: a hung attempt is lost.
+    An attempt fences itself a clock drift before its lease ends (AttemptContext); work that has not stopped half a
+    drift later raises WorkOutlivedLease. Another thread renews, because a call to an unreachable store may take longer
+    than the lease. The lease of work that wrote no `progress_ts` for a whole lease is not renewed: a hung attempt is
+    lost.
     """
 
     def __init__(
@@ -66,15 +63,15 @@ class LeaseKeeper:
         self._move_fence(task)
 
     def watch(self, work: "Future[Any]") -> None:
-        """Return when the work is done, however it ended; WorkOutlivedLease when it goes on without a lease."""
-        keeping = threading.Thread(target=self._keep, args=(work,), name=f"lease-{self._task.task_id}", daemon=True)
-        keeping.start()
+        """Return when the work has ended; WorkOutlivedLease when it continues without a lease."""
+        renewing = threading.Thread(target=self._run, args=(work,), name=f"lease-{self._task.task_id}", daemon=True)
+        renewing.start()
         while not self._waits(work, max(self._fence - self._monotonic(), 0)):
             if self._monotonic() >= self._fence:
                 raise WorkOutlivedLease(self._task)
-        keeping.join()
+        renewing.join()
 
-    def _keep(self, work: "Future[Any]") -> None:
+    def _run(self, work: "Future[Any]") -> None:
         every = renew_every(self._lease)
         pause = every
         while not self._waits(work, pause.total_seconds()):
@@ -82,14 +79,14 @@ class LeaseKeeper:
                 self._move_fence(self._renew())
                 pause = every
             except (LeaseLost, TaskNotFound):
-                return  # the work finds out at its next checkpoint, and can write nothing any more
+                return  # the next checkpoint of the work stops it, and its writes are refused
             except TaskError as error:
                 pause = max(every / 4, _LEAST_PAUSE)
                 fields = {"action": "renew", "task_id": self._task.task_id, "error_code": error.code}
                 logger.warning("a lease was not renewed", extra=fields)
 
     def _renew(self) -> Task:
-        """Up to a lease after the last sign of life, which a run gives at its checkpoints."""
+        """Renew the lease for its full time after the last progress, which an attempt records at its checkpoints."""
         seen = self._tasks.get(self._task.task_id)
         sign = max(filter(None, (self._task.lease_acquired_ts, seen.progress_ts)))
 

@@ -1,7 +1,4 @@
-"""`store-maintenance`: the recurring singleton that keeps the stores small and consistent (issue of reliable tasks).
-
-Its id is deterministic, so there is one task of it in a store, and one holder of that task: never two at once.
-"""
+"""`store-maintenance`: the recurring task, one in a store, that keeps the stores small and consistent."""
 
 import logging
 from collections import Counter
@@ -22,29 +19,29 @@ logger = logging.getLogger(__name__)
 KIND: Final = "STORE_MAINTENANCE"
 _BATCH: Final = 25
 _PAGE: Final = 500
-"""Heads at a time: a store reads further than a page, and reads the rest of it again for the next (TaskStore.heads)."""
-_TOLD: Final = 20
-"""So many ids of unreadable tasks are told: a record has room for a few, and whoever asks has the list."""
+"""Heads in a page: a store may read more than a page, and reads the rest again for the next (TaskStore.heads)."""
+_NAMED_IDS: Final = 20
+"""How many ids of unreadable tasks the report names; the log names them too."""
 
 
 class ExpiringRecords(Protocol):
-    """Records beside tasks that have a lifetime of their own: idempotency keys, for one."""
+    """Records beside tasks that expire on their own, idempotency records for example."""
 
     def start_expiry(self, now: datetime) -> Iterator[bool | None]:
-        """For each record without an expiry whether it got one, because its task is over; None if it is unreadable."""
+        """Yield for each record without an expiry whether it got one, because its task ended; None if unreadable."""
 
     def remove_expired(self, now: datetime, limit: int) -> int:
-        """Remove at most `limit` expired records; how many were."""
+        """Delete at most `limit` expired records and return how many."""
 
 
 class TaskMaintenance(BaseModel):
-    """Nothing to choose: retention follows the properties of whoever runs it."""
+    """No parameters: retention follows the properties of the process that runs the task."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class MaintenanceReport(BaseModel):
-    """What one run did, and what it had to leave because this release cannot read it (of the ids only the first)."""
+    """What one run did, and what it left because this release cannot read it (only the first ids)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,18 +58,18 @@ class MaintenanceReport(BaseModel):
 def store_maintenance(
     tasks: TaskService, records: Callable[[], ExpiringRecords | None], kinds: Callable[[], Collection[str]]
 ) -> Behavior[TaskMaintenance, MaintenanceReport]:
-    """The behavior; both are called when it runs, so that a process that only submits needs no access to records.
+    """Return the behavior; both functions are called when it runs, so a process that only submits needs no records.
 
-    Tasks of other `kinds` than those of this deployment are a newer one's, and left to it whatever their age.
+    Tasks of types other than `kinds` belong to a newer deployment and are kept whatever their age.
     """
 
     def work(_parameters: TaskMaintenance, run: Run) -> MaintenanceReport:
-        # Records first: what they replay may need the tasks that are removed after them.
-        keys = _keep_records(records(), tasks, run)
-        report = _keep_tasks(tasks, run, kinds()).model_copy(update=keys)
+        # Records first: their replays may need the tasks that are deleted after them.
+        keys = _expire_records(records(), tasks, run)
+        report = _maintain_tasks(tasks, run, kinds()).model_copy(update=keys)
         if report.unreadable or report.records_unreadable:
             logger.warning(
-                "%d tasks and %d idempotency records were left: this release cannot read them. Tasks: %s",
+                "%d tasks and %d idempotency records were kept: this release cannot read them. Tasks: %s",
                 report.unreadable,
                 report.records_unreadable,
                 ", ".join(report.unreadable_ids),
@@ -91,10 +88,10 @@ def store_maintenance(
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> bool:
-    """Submit the maintenance task unless it is there, one read in the usual case; whether this call did.
+    """Submit the maintenance task unless it exists, usually with one read; return whether this call did.
 
-    One that is there follows the interval as it is configured now. One that somebody cancelled stays so: a FAILURE is
-    left to be retried by hand.
+    An existing one gets the interval that is now configured. One that failed or was cancelled is left for a retry on
+    request.
     """
     parameters = TaskMaintenance()
     head = tasks.find(behavior.task_id(parameters))
@@ -102,12 +99,12 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, Mai
         return Tasks(tasks).submit(behavior, parameters).is_new
     if behavior.every is not None and head.recurrence_seconds != int(behavior.every.total_seconds()):
         every = behavior.every
-        tasks.change(head.task_id, lambda task, now: _repeating(tasks, task, every, now), task=head)
+        tasks.change(head.task_id, lambda task, now: _with_interval(tasks, task, every, now), task=head)
     return False
 
 
-def _repeating(tasks: TaskService, task: Task, every: timedelta, now: datetime) -> Task:
-    """The task with another interval; a run that waits for a time further ahead than that is brought forward."""
+def _with_interval(tasks: TaskService, task: Task, every: timedelta, now: datetime) -> Task:
+    """Return the task with another interval; a run that is scheduled further ahead than that is brought forward."""
     seconds = int(every.total_seconds())
     if task.is_terminal or task.recurrence_seconds == seconds:
         return task
@@ -117,24 +114,24 @@ def _repeating(tasks: TaskService, task: Task, every: timedelta, now: datetime) 
     return task.evolve(recurrence_seconds=seconds, next_scheduled_run_ts=now + every, due_at=due)
 
 
-def _keep_records(records: ExpiringRecords | None, tasks: TaskService, run: Run) -> dict[str, int]:
-    """What became of them, as fields of the report."""
+def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: Run) -> dict[str, int]:
+    """Start and delete expiries; return the counts as fields of the report."""
     if records is None:
         return {}
     kept: Counter[bool | None] = Counter()
     for did_start in records.start_expiry(tasks.clock()):
         run.checkpoint()
         kept[did_start] += 1
-    removed, gone = 0, _BATCH
-    while gone == _BATCH:
+    removed, batch = 0, _BATCH
+    while batch == _BATCH:
         run.checkpoint()
-        # By the slowest clock that may have written: a caller there still replays what expired here.
-        gone = records.remove_expired(tasks.clock() - tasks.lease.clock_drift, _BATCH)
-        removed += gone
+        # By the slowest clock of all processes: one with that clock may still replay what expired here.
+        batch = records.remove_expired(tasks.clock() - tasks.lease.clock_drift, _BATCH)
+        removed += batch
     return {"expiries_started": kept[True], "records_removed": removed, "records_unreadable": kept[None]}
 
 
-def _keep_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> MaintenanceReport:
+def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> MaintenanceReport:
     done: Counter[str] = Counter()
     unreadable: list[str] = []
     cursor: str | None = None
@@ -146,28 +143,28 @@ def _keep_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mainten
                 unreadable.append(entry.task_id)
             elif entry.task_type in kinds:
                 try:
-                    done.update(_keep(tasks, entry, own=run.task.task_id))
-                except MalformedRecord:  # rewritten by a newer release since, or one of its rows is
+                    done.update(_maintain(tasks, entry, own=run.task.task_id))
+                except MalformedRecord:  # a newer release rewrote it or one of its rows
                     unreadable.append(entry.task_id)
         cursor = page.cursor
         if cursor is None:
-            return MaintenanceReport(**done, unreadable=len(unreadable), unreadable_ids=tuple(unreadable[:_TOLD]))
+            return MaintenanceReport(**done, unreadable=len(unreadable), unreadable_ids=tuple(unreadable[:_NAMED_IDS]))
 
 
-def _keep(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
-    """What was done with one task, as fields of the report; `own` is the task of this run."""
-    done = {"versions_removed": 0 if head.recurrence_seconds is None else _forget(tasks, head)}
+def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
+    """Maintain one task and return the counts as fields of the report; `own` is this run's task."""
+    done = {"versions_removed": 0 if head.recurrence_seconds is None else _cap_history(tasks, head)}
     if head.task_id == own:
         return done
-    if is_removable(tasks, head):
+    if _is_removable(tasks, head):
         done["tasks_removed"] = tasks.remove(head)
-    elif is_orphaned(head):
-        done["heads_repaired"] = not is_orphaned(tasks.change(head.task_id, lambda task, _now: _indexed(tasks, task)))
+    elif _is_orphaned(head):
+        done["heads_repaired"] = not _is_orphaned(tasks.change(head.task_id, lambda task, _now: _indexed(tasks, task)))
     return done
 
 
-def is_removable(tasks: TaskService, head: Task) -> bool:
-    """Whether a task is past retention; a child's outcome is kept while its parent, which is told by it, waits for it.
+def _is_removable(tasks: TaskService, head: Task) -> bool:
+    """Return whether a task is past retention and no parent still waits for its outcome.
 
     A parent that cannot be read may be waiting. One that recurs has other children in every run.
     """
@@ -180,13 +177,13 @@ def is_removable(tasks: TaskService, head: Task) -> bool:
     return parent is None or parent.is_terminal or head.task_id not in parent.children
 
 
-def is_orphaned(head: Task) -> bool:
-    """Whether nobody will look at a live task again; that a terminal one is in the index, its model rules out."""
+def _is_orphaned(head: Task) -> bool:
+    """Return whether a task that is not terminal is missing from the due index."""
     return not head.is_terminal and head.due_at is None
 
 
-def _forget(tasks: TaskService, head: Task) -> int:
-    """Cap the history of a task that recurs, and so is never removed: rows past retention go, the newest stays."""
+def _cap_history(tasks: TaskService, head: Task) -> int:
+    """Delete the rows past retention of a recurring task, which is never deleted itself; the newest row stays."""
     before = tasks.clock() - tasks.maintenance.retention
     below = 0
     while rows := tasks.versions(head.task_id, after=below, limit=_BATCH):
@@ -199,7 +196,7 @@ def _forget(tasks: TaskService, head: Task) -> int:
 
 
 def _indexed(tasks: TaskService, task: Task) -> Task:
-    if not is_orphaned(task):
+    if not _is_orphaned(task):
         return task
     waiting = task.next_scheduled_run_ts
     due = task.lost_not_before if waiting is None else tasks.due_after(waiting)

@@ -1,8 +1,7 @@
-"""Behaviors that a deployment brings along: functions that `DELEGATION_BEHAVIORS` names, called once a process.
+"""Behaviors that a deployment adds: functions that `DELEGATION_BEHAVIORS` names, called once in a process.
 
-`acme.tasks:behaviors` is a function of the TaskService that answers Behaviors (`tasks.behaviors.Behavior`) or whole
-TaskBehaviors. Every process that runs tasks or decides what is to become of them has to name the same ones; to one that
-does not, their tasks belong to a newer deployment.
+`acme.tasks:behaviors` takes the TaskService and returns Behaviors or whole TaskBehaviors. Every process that runs tasks
+or decides on them has to name the same functions; to others their tasks belong to a newer deployment.
 """
 
 import importlib
@@ -18,7 +17,7 @@ Added = Callable[[TaskService], Iterable[Behavior[Any, Any] | TaskBehavior]]
 
 
 class BadPlugin(DelegationError):
-    """What DELEGATION_BEHAVIORS names cannot be used; a process does not start with it."""
+    """A function that DELEGATION_BEHAVIORS names cannot be used; the process does not start."""
 
     code: ClassVar[str] = "BAD_PLUGIN"
 
@@ -28,31 +27,31 @@ class BadPlugin(DelegationError):
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """What was declared, and the task types that it runs."""
+    """The behaviors that were declared, and the task types that they run."""
 
     declared: tuple[Behavior[Any, Any] | TaskBehavior, ...] = ()
     kinds: frozenset[str] = frozenset()
 
     @property
     def fail_when_lost(self) -> frozenset[str]:
-        """The kinds whose lost runs are failures."""
+        """The task types whose lost attempts are failures."""
         functions = (one for one in self.declared if isinstance(one, Behavior))
         return frozenset(one.kind for one in functions if one.on_lost is OnLost.FAIL)
 
     def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
-        """All of them, ready to be run over `tasks`."""
+        """Return all behaviors, ready to run over `tasks`."""
         return tuple(FunctionBehavior(tasks, one) if isinstance(one, Behavior) else one for one in self.declared)
 
 
 def load(names: Sequence[str], tasks: TaskService, *, taken: frozenset[str]) -> Plugins:
-    """Import and call what is named; BadPlugin tells which name is wrong, and of a kind that is `taken` already."""
+    """Import and call the named functions; BadPlugin names one that is wrong or repeats a task type of `taken`."""
     found: list[Behavior[Any, Any] | TaskBehavior] = []
     added: frozenset[str] = frozenset()
     for name in names:
         for declared in _function(name)(tasks):
             kinds = frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
             if again := sorted(kinds & (taken | added)):
-                raise BadPlugin(name, f"the kind {again[0]} is there already")
+                raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
             added |= kinds
             found.append(declared)
     return Plugins(tuple(found), added)

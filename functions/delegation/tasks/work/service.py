@@ -1,7 +1,7 @@
-"""Tasks in use: acquire, heartbeat, start, finish, retry, cancel, dispatch. `life` decides; this reads and writes.
+"""Acquire, heartbeat, start, finish, retry, cancel and dispatch tasks.
 
-Every method reads the head, lets a pure function decide, and writes conditionally; a lost race means reading and
-deciding again, so a method returns what is true in the store, never what it hoped for.
+Every method reads the head, lets a function of `life` decide, and writes conditionally; after a lost race it repeats
+that, so it returns what is stored.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,20 +22,14 @@ from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 
 
 class TaskService(TaskChanges):
-    """What handlers, engines and the command do with tasks.
-
-    Methods raise TaskNotFound for unknown ids, LeaseLost for a stale attempt, StoreUnavailable and OutcomeUnknown as
-    the store does.
-    """
+    """What handlers, engines and commands do with tasks; raises TaskNotFound, LeaseLost and the store's errors."""
 
     def due_after(self, moment: datetime) -> datetime:
-        """When the sweeper looks at a task that waits until `moment`."""
+        """Return when the sweeper dispatches a task that waits until `moment`."""
         return moment + self._policies.dispatch.grace
 
-    # ---- new tasks
-
     def first(self, *, task_id: str, task_type: str, payload: str, synchronous: bool = False, **fields: Any) -> Task:
-        """Version 1 of a task that is due now, its first dispatch counted if this process dispatches it; not stored."""
+        """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches."""
         now = self.clock()
         task = Task(
             task_id=task_id,
@@ -55,25 +49,16 @@ class TaskService(TaskChanges):
     def resubmitted(
         self, task: Task, now: datetime, *, payload: str, synchronous: bool = False, goes_on: bool | None = None
     ) -> Task:
-        """The next version of a terminal task that is submitted again, as `first` makes version 1; not stored.
+        """Return the next version of a terminal task that is submitted again, not stored.
 
-        Whether it goes on where it stopped is for the caller to say, or for the rules of its kind.
+        `goes_on` is whether it resumes where it stopped; with None the rules of its task type decide.
         """
-        again = t.resubmit(
-            task,
-            now,
-            payload=payload,
-            synchronous=synchronous,
-            grace=self._policies.dispatch.grace,
-            anew=self._anew(task, goes_on=goes_on),
-        )
+        anew, grace = self._anew(task, goes_on=goes_on), self._policies.dispatch.grace
+        again = t.resubmit(task, now, payload=payload, synchronous=synchronous, grace=grace, anew=anew)
         return self._to_be_dispatched(again, now)
 
     def create(self, first: Task, *, goes_on: bool = True) -> tuple[Task, bool]:
-        """Store version 1 of a task and dispatch it, or find the one of its id; whether this call submitted it.
-
-        One that ended in FAILURE is submitted again.
-        """
+        """Store and dispatch a task, or return the existing one, resubmitted if FAILURE; whether it was submitted."""
         for _ in range(RACES):
             try:
                 return self.send(self._store.apply(Create(first))), True
@@ -91,7 +76,7 @@ class TaskService(TaskChanges):
         raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written")
 
     def start_held(self, first: Task, owner: str, lease: Lease) -> Task | None:
-        """Store a task as RUNNING, held by `owner`, so that nobody else picks it up; None when its id is taken."""
+        """Store a task as RUNNING, held by `owner`, so that no other process acquires it; None when its id exists."""
         held = first.evolve(
             status=Status.RUNNING,
             attempt_count=1,
@@ -109,20 +94,18 @@ class TaskService(TaskChanges):
             return None
 
     def send(self, task: Task) -> Task:
-        """Send the dispatch that the last write counted; one that is lost is sent again by the sweeper at `due_at`."""
+        """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`."""
         if task.dispatch_count and decisions.awaits_dispatch(task):
             with suppress(StoreUnavailable):
                 self._queue.send(task.task_id, task.dispatch_count)
         return task
 
-    # ---- changes
-
     def acquire(
         self, task_id: str, owner: str, lease: Callable[[datetime], Lease], *, task: Task | None = None
     ) -> Task:
-        """Try to make `owner` the holder, and return the task: `owner` holds it if `lease_owner` says so.
+        """Try to make `owner` the holder, and return the task: `owner` holds it if it is the `lease_owner`.
 
-        A task that is not due, terminal, or held by somebody else comes back as it is (see `decisions.claim`).
+        A task that is not due, terminal, or held by another process is returned unchanged (see `decisions.claim`).
         """
         task = task or self.get(task_id)
         ended = self._ended_attempt(task)
@@ -133,7 +116,7 @@ class TaskService(TaskChanges):
         return self.change(task_id, decide, task=task)
 
     def heartbeat(self, task_id: str, attempt: int, lease: Callable[[datetime], Lease], **fields: Any) -> Task:
-        """Renew the lease, and set other fields of the head with it; writes nothing if it lasts that long already."""
+        """Renew the lease and set other fields of the head; writes nothing if the lease already lasts that long."""
 
         def decide(task: Task, now: datetime) -> Task:
             renewed = t.renew(task, attempt, lease(now))
@@ -146,13 +129,13 @@ class TaskService(TaskChanges):
         return self.change(task_id, lambda task, _now: t.held_by(task, attempt).with_details(details, **fields))
 
     def start(self, task_id: str, attempt: int, *, effects: bool = False) -> Task:
-        """The attempt's main work begins (RUNNING), from here on with effects that cannot be undone if so said."""
+        """Begin the attempt's main work (RUNNING), with `effects` that cannot be undone or without."""
         return self.change(task_id, lambda task, now: t.start(task, attempt, now, effects=effects))
 
     def succeed(
         self, task_id: str, attempt: int, summary: str, *, details: Mapping[str, Any] = t.NOTHING, **results: Any
     ) -> Task:
-        """Record SUCCESS for the attempt; repeating it after an unclear answer returns the recorded one."""
+        """Record SUCCESS for the attempt; a repeat after an unclear answer returns the recorded one."""
 
         def decide(task: Task, now: datetime) -> Decision:
             return decisions.succeed(task, attempt, now, summary, details=details, **results)
@@ -160,7 +143,7 @@ class TaskService(TaskChanges):
         return self.change(task_id, decide)
 
     def give_back(self, task_id: str, attempt: int, error: AttemptError, *, wait: timedelta | None = None) -> Task:
-        """End the attempt with an error: RETRY_SCHEDULED (after `wait` if stated) or FAILURE, as policies decide."""
+        """End the attempt with an error: RETRY_SCHEDULED (after `wait` if given) or FAILURE, as policies decide."""
 
         def decide(task: Task, now: datetime) -> Task:
             return decisions.give_back(task, attempt, error, now, self._policies, wait=wait)
@@ -168,25 +151,19 @@ class TaskService(TaskChanges):
         return self.change(task_id, decide)
 
     def presume_lost(self, task_id: str) -> Task:
-        """Record the loss of an attempt whose lease is over and of which nothing runs any more; else change nothing."""
+        """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
         return self.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._policies))
 
     def end_external_jobs(self, task: Task) -> bool:
-        """End what the task's attempt has running elsewhere; False when that is not settled."""
+        """End what the task's attempt runs elsewhere; False when that may still run."""
         return self._external_jobs.end(task)
 
     def cancel(self, task_id: str) -> Task:
-        """FAILURE (`CANCELLED`) for a waiting task, a request to stop for a held one; terminal tasks stay.
-
-        A parent is asked to stop too: it cancels its children and ends after them.
-        """
+        """Fail a waiting task (`CANCELLED`); request a held one or a parent, which cancels its children, to stop."""
         return self.change(task_id, decisions.cancel)
 
     def retry(self, task_id: str) -> Task:
-        """Retry a failed task with a fresh attempt budget, due at once; other tasks stay.
-
-        One that its kind's rules let go on does so: a purge resumes where it stopped.
-        """
+        """Retry a failed task with a fresh attempt budget, due at once; a purge resumes where it stopped."""
 
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
@@ -197,7 +174,7 @@ class TaskService(TaskChanges):
         return self.change(task_id, decide)
 
     def adopt(self, task_id: str, attempt: int, child_id: str) -> Task:
-        """Note a child on its parent's head, before the child is created; repeats are harmless."""
+        """Record a child on its parent's head, before the child is created; may be repeated."""
 
         def decide(task: Task, _now: datetime) -> Task:
             if child_id in t.held_by(task, attempt).children:
@@ -206,19 +183,14 @@ class TaskService(TaskChanges):
 
         return self.change(task_id, decide)
 
-    # ---- dispatching
-
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
-        """Count one more dispatch and move `due_at` in one write, then send the message.
-
-        A message that is lost after the write is made up for by the sweeper at `due_at`.
-        """
+        """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one."""
         return self._dispatched(
             self._change(task_id, lambda task, now: decisions.dispatch(task, now, self._policies.dispatch), task)
         )
 
     def reconcile(self, task_id: str) -> Task:
-        """Do with a due task what the sweeper does: presume it lost, give up dispatching, or dispatch it again."""
+        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again."""
         task = self.get(task_id)
         ended = self._ended_attempt(task)
 
@@ -228,10 +200,9 @@ class TaskService(TaskChanges):
         return self._dispatched(self._change(task_id, decide, task))
 
     def hand_to_next_execution(self, task_id: str, attempt: int, owner: str, name: Callable[[int], str]) -> Task:
-        """Let the execution of the next dispatch go on with this attempt of `owner` (DESIGN §4, long runs).
+        """Let the execution of the next dispatch continue this attempt of `owner`; a repeat only sends again.
 
-        It counts as a dispatch that led to something, so `dispatch_base` moves along. Once handed on, a repeat only
-        sends the message again.
+        It counts as a dispatch that started an attempt, so `dispatch_base` moves too.
         """
 
         def decide(task: Task, _now: datetime) -> Task:
@@ -243,21 +214,19 @@ class TaskService(TaskChanges):
         return self.send_again(self.change(task_id, decide))
 
     def send_again(self, task: Task) -> Task:
-        """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not take it."""
+        """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
         self._queue.send(task.task_id, task.dispatch_count)
         return task
 
-    # ---- upkeep
-
     def remove(self, head: Task) -> bool:
-        """Remove a terminal task with its versions, unless it was submitted again meanwhile; whether it was removed."""
+        """Delete a terminal task with its versions and return True; False if it was submitted again meanwhile."""
         try:
             return self._store.remove(head)
         except (StaleTask, RevisionConflict):
             return False
 
     def forget(self, task_id: str, below: int) -> int:
-        """Remove versions below `below`, never the newest; how many."""
+        """Delete versions below `below`, never the newest, and return how many."""
         return self._store.forget(task_id, below)
 
     def _anew(self, task: Task, *, goes_on: bool | None = None) -> Mapping[str, Any] | None:
@@ -272,10 +241,7 @@ class TaskService(TaskChanges):
         return after
 
     def _to_be_dispatched(self, task: Task, now: datetime) -> Task:
-        """A background task is dispatched in the write that submits it; a synchronous one is run by its caller first.
-
-        Without a queue nobody is told: the task is due for whoever looks.
-        """
+        """Count the dispatch of a background task; its caller runs a synchronous one, a poller one without queue."""
         if task.synchronous:
             return task
         if isinstance(self._queue, NoDispatchQueue):
@@ -283,9 +249,9 @@ class TaskService(TaskChanges):
         return decisions.dispatch(task, now, self._policies.dispatch)
 
     def _ended_attempt(self, task: Task) -> int | None:
-        """The attempt, if it is lost and nothing of it is left running; before its loss is written, or never would be.
+        """Return the number of the attempt if it is lost and nothing of it still runs; used before its loss is written.
 
-        A holder that renews its lease at this very moment finds its job ended, and is given back like any other.
+        An attempt whose lease is renewed at this moment finds its job ended, and ends like any failed attempt.
         """
         lost = outcomes.is_lost(task, self.clock()) and self._external_jobs.end(task)
         return task.attempt_count if lost else None

@@ -1,8 +1,4 @@
-"""`Tasks`: submit a behavior's parameters, get an id and a completion (reliable-tasks.md, "Persona").
-
-A *client instance* is this class: it submits and waits, and never runs what others submitted. A *service instance* is
-a worker beside it (`tasks.worker`), or the state machine.
-"""
+"""`Tasks`: submit a behavior's parameters, get a task id and a completion. Workers run what was submitted."""
 
 import asyncio
 import time
@@ -27,10 +23,9 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 class Completion(Generic[P, R]):
-    """The outcome of one submission, when there is one: awaitable, pollable, or simply dropped (fire and forget).
+    """The outcome of one submission, to be awaited, polled or ignored.
 
     Returns the typed result of SUCCESS (None for behaviors without one) and raises AwaitedTaskFailed for FAILURE.
-    Waiting reads the task no sooner than `recheck_not_before`, and at least every two seconds.
     """
 
     def __init__(self, tasks: TaskService, behavior: Behavior[P, R], task_id: str, since_version: int) -> None:
@@ -40,7 +35,7 @@ class Completion(Generic[P, R]):
         self.since_version = since_version
 
     def poll(self) -> Task | None:
-        """The terminal version that is this submission's outcome, None while there is none; TaskNotFound if removed."""
+        """Return the terminal version that is this outcome, None while there is none; TaskNotFound if deleted."""
         return self._tasks.outcome(self.task_id, self.since_version, head=self._tasks.get(self.task_id))
 
     def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> R | None:
@@ -74,7 +69,7 @@ class Completion(Generic[P, R]):
 
 @dataclass(frozen=True, slots=True)
 class Submitted(Generic[P, R]):
-    """What `submit` answers; `is_new` is False when it attached to a task that was there already."""
+    """The result of `submit`; `is_new` is False when it attached to an existing task."""
 
     task_id: str
     completion: Completion[P, R]
@@ -90,16 +85,17 @@ class Parent:
 
 
 class Tasks:
-    """Submits tasks. Raises StoreUnavailable when nothing was stored, OutcomeUnknown when that cannot be told."""
+    """Submits tasks. Raises StoreUnavailable when nothing was stored, OutcomeUnknown when that is not known."""
 
     def __init__(self, service: TaskService) -> None:
         self._service = service
 
     def submit(self, behavior: Behavior[P, R], parameters: P, *, parent: Parent | None = None) -> Submitted[P, R]:
-        """Store a task for these parameters, or attach to the one that has them.
+        """Store a task with these parameters, or attach to the existing one.
 
-        A deterministic task that ended in FAILURE is submitted again; one that succeeded is complete. With `parent` the
-        task is its child: the parent ends after it. ValueError for a child that recurs, for it never ends.
+        A task with a deterministic id that ended in FAILURE is submitted again; one that succeeded is complete. With
+        `parent` the task is its child: the parent ends after it. ValueError for a child that recurs, because it never
+        ends.
         """
         if parent is not None and behavior.every is not None:
             raise ValueError(f"{behavior.kind} recurs and never ends: no parent can wait for it")
@@ -111,9 +107,10 @@ class Tasks:
         return Submitted(task.task_id, completion, is_new)
 
     def start_here(self, behavior: Behavior[P, R], parameters: P, owner: str, lease: Lease) -> Task | None:
-        """Store a task that this process runs at once: its first state is RUNNING, so nobody else picks it up.
+        """Store a task that this process runs at once: its first status is RUNNING, so no other process acquires it.
 
-        None when a task of this id is there already (reliable-tasks.md, "Optimization for locally created tasks").
+        None when a task of this id exists (Asynchronous & reliable tasks proposal, Optimization for locally created
+        tasks).
         """
         return self._service.start_held(self._first(behavior, parameters, None), owner, lease)
 

@@ -1,7 +1,6 @@
-"""A plain process that leases and runs tasks: the proposal's lease loop (delegation-service.txt, "Task Retry" §2.1).
+"""A plain process that leases and runs tasks: the lease loop of the Delegation Service proposal, Task Retry.
 
-For Kubernetes or a laptop; any number of workers share one store and nothing else, and may run beside the state
-machine.
+Any number of workers share one store and nothing else, and may run beside the state machine.
 """
 
 import logging
@@ -34,12 +33,12 @@ class ExternalEngine(Protocol):
     """Runs the work of held tasks outside of this process."""
 
     def drive(self, task: Task, stopping: threading.Event) -> Task:
-        """See the attempt through, its lease included, and return the task after it; hand it over when `stopping`."""
+        """Run the attempt, renew its lease, and return the task after it; hand it over when `stopping` is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How a worker works: whom it is, how often it looks for work, how many due tasks it considers at a look."""
+    """The name of a worker as lease holder, its pause without work, and how many due tasks a query returns."""
 
     owner: str
     poll: timedelta = timedelta(seconds=5)
@@ -47,10 +46,10 @@ class WorkerSettings:
 
 
 class Worker:
-    """Leases tasks one after the other, keeps each one's lease while it runs, and stops when told to.
+    """Leases tasks one after the other, keeps the lease of each while it runs, and ends when stopped.
 
-    The work runs in a thread of its own and fences itself (`runs.HeldRun`). Work that does not stop when its lease is
-    over raises WorkOutlivedLease here: whoever runs the worker has to end the process at once.
+    The work runs in another thread and fences itself (AttemptContext). Work that does not stop when its lease ends
+    raises WorkOutlivedLease here: the caller has to end the process at once.
     """
 
     def __init__(
@@ -64,10 +63,7 @@ class Worker:
         monotonic: Callable[[], float] = elapsed,
         waits: DoneWithin = done_within,
     ) -> None:
-        """`engines` by the names that behaviors choose; what has none here runs inline.
-
-        `monotonic` and `waits` are how time passes.
-        """
+        """`engines` by the names that behaviors choose; work of an engine that is missing here runs inline."""
         self._tasks = tasks
         self._behaviors = behaviors
         self._settings = settings
@@ -83,7 +79,7 @@ class Worker:
         return self._settings.owner
 
     def run(self) -> None:
-        """Work until `stop` is called; an outage of the store is waited out. Raises WorkOutlivedLease."""
+        """Work until `stop` is called; wait while the store is unavailable. Raises WorkOutlivedLease."""
         while not self._stop.is_set():
             try:
                 worked = self.run_once()
@@ -96,19 +92,19 @@ class Worker:
                 self._stop.wait(self._settings.poll.total_seconds())
 
     def stop(self) -> None:
-        """Let the current task be handed over at its next checkpoint, and end."""
+        """Hand the current task over at its next checkpoint, and end."""
         self._tasks.drain()
         self._stop.set()
 
     def run_once(self) -> Task | None:
-        """Lease and run one task; None when none was due. Returns the task after its attempt."""
+        """Lease and run one task and return it after its attempt; None when no task was due."""
         task = lease_next_available_task(
             self._tasks, self._settings.owner, self._behaviors, self._lasting, lookout=self._lookout
         )
         if task is None:
             return None
         work: Future[Task | ExternalEngine] = Future()
-        # A daemon: what does not stop must not keep the process from ending.
+        # A daemon: work that does not stop must not keep the process from ending.
         threading.Thread(target=self._work, args=(task, work), name=f"task-{task.task_id}", daemon=True).start()
         LeaseKeeper(self._tasks, task, self._monotonic, self._waits).watch(work)
         after = self._settle(task, work)
@@ -128,11 +124,11 @@ class Worker:
     def _work(self, task: Task, work: "Future[Task | ExternalEngine]") -> None:
         try:
             work.set_result(self._attempt(task))
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits, like an executor's
+        except BaseException as error:  # noqa: BLE001 - passed to the waiting thread, as an executor does
             work.set_exception(error)
 
     def _attempt(self, task: Task) -> Task | ExternalEngine:
-        """Choose the engine; run the work here, or answer who runs it elsewhere."""
+        """Choose the engine; run the work here, or return the engine that runs it elsewhere."""
         if self._stop.is_set():
             raise RunHandedOver(task.task_id)
         behavior = self._behaviors[task.task_type]
@@ -146,7 +142,7 @@ class Worker:
         return behavior.run(task, hand_over_at=None)
 
     def _settle(self, task: Task, work: "Future[Task | ExternalEngine]") -> Task:
-        """The task after the work; work that broke in an unforeseen way is an error like others, and tried again."""
+        """Return the task after the work; an unexpected exception is recorded as an error and retried."""
         broke = work.exception()
         if broke is None:
             done = work.result()
@@ -163,15 +159,15 @@ class Worker:
 
 
 def _attempt_error(broke: Exception, task: Task) -> AttemptError:
-    """How an attempt that raised is recorded: by its code if it is an error of tasks, never by a foreign text."""
+    """Return the error to record: the code and text of a TaskError, only the type of a foreign error."""
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
     if isinstance(broke, TaskError):
         return AttemptError(broke.code, str(broke), ErrorClass.TRANSIENT)
-    logger.error("work broke", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
-    return AttemptError("UNEXPECTED_ERROR", f"the work broke with {type(broke).__name__}", ErrorClass.TRANSIENT)
+    logger.error("the work failed unexpectedly", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
+    return AttemptError("UNEXPECTED_ERROR", f"the work raised {type(broke).__name__}", ErrorClass.TRANSIENT)
 
 
 def owner_name(host: str, pid: int, started: float | None = None) -> str:
-    """A lease owner's name that no other process has, nor this one after a restart."""
+    """Return a name for a lease holder that no other process has, nor this one after a restart."""
     return f"worker:{host}:{pid}:{int((started or time.time()) * 1000)}"

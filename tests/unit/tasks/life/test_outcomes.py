@@ -1,4 +1,4 @@
-"""What follows an attempt that ended without success, decided by a table and by random lives."""
+"""What follows an attempt that ended without success, by a table and by random sequences of errors."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -71,21 +71,21 @@ def test_an_error_waits_for_the_backoff(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lost", "handed-over"])
-def test_a_lost_or_handed_over_attempt_is_repeated_at_once(kind: str) -> None:
+def test_a_lost_or_handed_over_attempt_is_retried_at_once(kind: str) -> None:
     assert after(held(), kind).next_scheduled_run_ts == LATER
 
 
-# ---- failing before the first delete (DESIGN §3)
+# ---- failing before the first delete
 
 
 @pytest.mark.parametrize(("kind", "running"), list(product(["transient", "permanent", "throttled"], [False, True])))
-def test_a_synchronous_task_that_errs_before_its_first_delete_fails_at_once(kind: str, running: bool) -> None:
+def test_a_synchronous_task_that_fails_before_its_first_delete_is_not_retried(kind: str, running: bool) -> None:
     ended = after(held(running=running, synchronous=True), kind)
     assert (ended.status, ended.effects_began_ts) == (Status.FAILURE, None)
 
 
 @pytest.mark.parametrize(("kind", "running"), list(product(["lost", "handed-over"], [False, True])))
-def test_a_synchronous_task_that_is_lost_or_handed_over_goes_on(kind: str, running: bool) -> None:
+def test_a_synchronous_task_that_is_lost_or_handed_over_is_retried(kind: str, running: bool) -> None:
     assert after(held(running=running, synchronous=True), kind).status is Status.RETRY_SCHEDULED
 
 
@@ -97,7 +97,7 @@ def test_a_synchronous_task_retries_by_policy_after_its_first_delete(kind: str) 
 # ---- throttling
 
 
-def test_only_so_many_attempts_are_excused_for_throttling() -> None:
+def test_a_limited_number_of_attempts_is_excused_for_throttling() -> None:
     task = held()
     for n in range(1, CAP + 1):
         waiting = after(task, "throttled")
@@ -121,17 +121,17 @@ def test_a_cancelled_parent_waits_for_its_children() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind.value for kind in ErrorClass if kind is not ErrorClass.WAITING])
-def test_a_cancelled_task_ends_with_its_attempt_whatever_ended_it(kind: str) -> None:
+def test_a_cancelled_task_ends_with_its_attempt_whatever_the_error(kind: str) -> None:
     ended = after(held(running=True).evolve(cancel_requested=True), kind)
     assert (ended.status, ended.error_code) == (Status.FAILURE, "CANCELLED")
 
 
-def test_a_holder_is_lost_from_its_deadline_on_and_not_before() -> None:
+def test_a_holder_is_lost_from_its_deadline_and_not_before() -> None:
     task = acquired(submitted(), lease=HOUR)
     assert outcomes.after_loss(task, NOW + HOUR - SECOND, POLICIES) is task
     lost = outcomes.after_loss(task, NOW + HOUR, POLICIES)
     assert (lost.status, lost.error_code, lost.next_scheduled_run_ts) == (Status.RETRY_SCHEDULED, "LOST", NOW + HOUR)
-    assert "worker-1 was last believed until 2026-11-21T13:00:00Z" in (lost.result_summary or "")
+    assert "the lease of worker-1 ended at 2026-11-21T13:00:00Z" in (lost.result_summary or "")
 
 
 def test_a_heartbeat_keeps_a_holder_from_being_lost() -> None:
@@ -141,17 +141,17 @@ def test_a_heartbeat_keeps_a_holder_from_being_lost() -> None:
 
 
 @pytest.mark.parametrize("make", [submitted, lambda: after(held(), "transient"), lambda: after(held(), "permanent")])
-def test_only_a_holder_can_be_lost(make: Any) -> None:
+def test_only_a_held_task_can_be_lost(make: Any) -> None:
     task = make()
     assert outcomes.after_loss(task, NOW + 1000 * HOUR, POLICIES) is task
 
 
-def test_the_last_attempt_may_be_lost_too() -> None:
+def test_the_loss_of_the_last_attempt_is_a_failure() -> None:
     ended = outcomes.after_loss(held(3), NOW + HOUR, POLICIES)
     assert (ended.status, ended.error_code) == (Status.FAILURE, "LOST")
 
 
-# ---- random lives
+# ---- random sequences of errors
 
 KINDS = st.sampled_from(ERRORS)
 LIVES = st.lists(st.tuples(KINDS, st.booleans(), st.booleans()), max_size=60)
@@ -161,7 +161,7 @@ LIVES = st.lists(st.tuples(KINDS, st.booleans(), st.booleans()), max_size=60)
 def test_unexcused_attempts_never_exceed_the_policy(
     life: list[tuple[str, bool, bool]], limit: int, synchronous: bool, new_plan: bool
 ) -> None:
-    """Whatever ends the attempts of a task, it ends with the last one allowed, and never later."""
+    """Whatever ends the attempts of a task, the last one allowed is the last one made."""
     policies = replace(POLICIES, default=RetryPolicy(max_attempts=limit))
     task, now, throttled = submitted(synchronous=synchronous), NOW, 0
     for kind, deletes, running in life:
