@@ -1,4 +1,4 @@
-"""Whole lives of uncontended tasks, from acceptance to their record's last write."""
+"""Whole lives of uncontended tasks, from acceptance to the last write of their record."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,7 +14,7 @@ from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.contract.costs.operations import House, Nothing
+from tests.contract.costs.operations import Harness, Nothing
 from tests.contract.task_tables import record_store
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
@@ -49,7 +49,7 @@ def synchronous(store: DynamoDbTaskStore) -> Callable[[], None]:
 
 
 def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
-    """`POST /v1/tasks` with a key, run by a Spark job that is looked at while it waits, runs, and has ended."""
+    """`POST /v1/tasks` with a key, run by a Spark job that is polled while it waits, runs, and has ended."""
     there = world(store, inline_max_files=0)
     jobs = OneJob()
     steps = Steps(there.tasks, KINDS, behaviors=Behaviors([there.behavior]), jobs=jobs)
@@ -74,14 +74,14 @@ def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
 
 
 def by_a_worker(store: DynamoDbTaskStore) -> Callable[[], None]:
-    """`Tasks.submit`, run by a plain worker; work without progress to tell. Its shard is fixed by its id."""
-    house = House(store)
-    house.service._queue = NoDispatchQueue()
-    behaviors = Behaviors([FunctionBehavior(house.service, house.singleton)])
-    worker = Worker(house.service, behaviors, WorkerSettings("worker-1"))
+    """`Tasks.submit`, run by a plain worker; work without progress to report. Its shard is fixed by its id."""
+    harness = Harness(store)
+    harness.service._queue = NoDispatchQueue()
+    behaviors = Behaviors([FunctionBehavior(harness.service, harness.singleton)])
+    worker = Worker(harness.service, behaviors, WorkerSettings("worker-1"))
 
     def live() -> None:
-        submitted = Tasks(house.service).submit(house.singleton, Nothing())
+        submitted = Tasks(harness.service).submit(harness.singleton, Nothing())
         worker.run_once()
         outcome = submitted.completion.poll()
         assert outcome is not None

@@ -1,9 +1,9 @@
-"""What calls to DynamoDB cost: counted by botocore's own events, write units computed from the items' sizes.
+"""What calls to DynamoDB cost: counted by botocore's events, write units computed from the sizes of the items.
 
-Sizes and units follow the Amazon DynamoDB developer guide ("Item sizes and formats", "Capacity unit consumption for
-write operations", "Amazon DynamoDB Transactions"): one unit per KB begun of the larger of the old and the new item,
-twice that in a transaction; an index entry that moves is deleted and put. Index writes of a transaction count twice
-too, as in DynamoDB Local; a ConditionCheck counts like a write of what it looks at.
+Sizes and units follow the Amazon DynamoDB Developer Guide ("Item sizes and formats", "Capacity unit consumption for
+write operations", "Amazon DynamoDB Transactions"): one unit for each started KB of the larger of the old and the new
+item, twice that in a transaction; an index entry that moves is deleted and put. Index writes of a transaction count
+twice too, as in DynamoDB Local; a ConditionCheck counts like a write of the item that it checks.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ Item = Mapping[str, Any]
 
 @dataclass
 class Cost:
-    """Calls by operation, in order, and the write units of all of them: computed, and as the server states them."""
+    """Calls by operation, in order, and their write units: computed, and as the server reports them."""
 
     calls: list[str] = field(default_factory=list)
     units: int = 0
@@ -93,7 +93,7 @@ def _actions(operation: str, params: Mapping[str, Any]) -> list[_Action]:
 
 
 class Meter:
-    """Listens to one client; `measured` says what was spent meanwhile, by any thread."""
+    """Counts the calls of one client; `measured` returns what was spent meanwhile, by any thread."""
 
     def __init__(self, client: Any) -> None:
         self._stored: dict[tuple[str, ...], Item] = {}
@@ -129,5 +129,5 @@ class Meter:
                 cost.reported += sum(one["CapacityUnits"] for one in (used if isinstance(used, list) else [used]))
             if http_response.status_code == 200:
                 self._stored.update({one.key: one.item for one in actions if one.item is not None})
-                for gone in (one.key for one in actions if one.kind == "Delete"):
-                    self._stored.pop(gone, None)
+                for deleted in (one.key for one in actions if one.kind == "Delete"):
+                    self._stored.pop(deleted, None)

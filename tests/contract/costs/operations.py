@@ -1,4 +1,4 @@
-"""Every operation that talks to DynamoDB, uncontended, on small items: made ready by one function, done by another."""
+"""Every operation that calls DynamoDB, uncontended, on small items: one function prepares it, another runs it."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -49,8 +49,8 @@ class Nothing(BaseModel):
     """No parameters."""
 
 
-class House:
-    """Tasks and records in DynamoDB, a queue in memory, and a clock that stands still."""
+class Harness:
+    """Tasks and records in DynamoDB, a queue in memory, and a clock that does not move."""
 
     def __init__(self, store: DynamoDbTaskStore) -> None:
         self.store = store
@@ -99,61 +99,61 @@ def lasting(now: Any) -> Lease:
     return Lease.lasting(2 * HOUR, now)
 
 
-def held(house: House) -> str:
-    return house.put(Status.ACQUIRING_RESOURCES).task_id
+def held(harness: Harness) -> str:
+    return harness.put(Status.ACQUIRING_RESOURCES).task_id
 
 
-def running(house: House) -> str:
-    return house.put(Status.RUNNING).task_id
+def running(harness: Harness) -> str:
+    return harness.put(Status.RUNNING).task_id
 
 
-def given_up(house: House) -> str:
-    return house.put(Status.FAILURE).task_id
+def failed_task(harness: Harness) -> str:
+    return harness.put(Status.FAILURE).task_id
 
 
-def create(house: House) -> Act:
-    return lambda: house.store.apply(Create(submitted()))
+def create(harness: Harness) -> Act:
+    return lambda: harness.store.apply(Create(submitted()))
 
 
-def advance(house: House) -> Act:
-    task = house.put(Status.SUBMITTED)
-    return lambda: house.store.apply(Advance(task, acquired(task)))
+def advance(harness: Harness) -> Act:
+    task = harness.put(Status.SUBMITTED)
+    return lambda: harness.store.apply(Advance(task, acquired(task)))
 
 
-def advance_to_the_end(house: House) -> Act:
-    task = house.put(Status.RUNNING)
-    return lambda: house.store.apply(Advance(task, succeeded(task)))
+def advance_to_the_end(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING)
+    return lambda: harness.store.apply(Advance(task, succeeded(task)))
 
 
-def advance_through(house: House) -> Act:
-    task = house.put(Status.ACQUIRING_RESOURCES)
+def advance_through(harness: Harness) -> Act:
+    task = harness.put(Status.ACQUIRING_RESOURCES)
     passed = started(task)
     after = succeeded(passed).evolve(revision=passed.revision, nonce=passed.nonce)
-    return lambda: house.store.apply(Advance(task, after, (passed,)))
+    return lambda: harness.store.apply(Advance(task, after, (passed,)))
 
 
-def revise(house: House) -> Act:
-    task = house.put(Status.RUNNING)
-    return lambda: house.store.apply(Revise(task, touched(task, files_deleted=1)))
+def revise(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING)
+    return lambda: harness.store.apply(Revise(task, touched(task, files_deleted=1)))
 
 
-def revise_due(house: House) -> Act:
-    task = house.put(Status.RUNNING)
-    return lambda: house.store.apply(Revise(task, touched(task, due_at=NOW + 2 * HOUR)))
+def revise_due(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING)
+    return lambda: harness.store.apply(Revise(task, touched(task, due_at=NOW + 2 * HOUR)))
 
 
-def expect(house: House) -> Act:
-    task = house.put(Status.RUNNING)
-    return lambda: house.store.apply(Expect(task))
+def expect(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING)
+    return lambda: harness.store.apply(Expect(task))
 
 
-def lost_race(house: House) -> Act:
-    task = house.put(Status.SUBMITTED)
-    house.store.apply(Revise(task, touched(task, dispatch_count=1)))
+def lost_race(harness: Harness) -> Act:
+    task = harness.put(Status.SUBMITTED)
+    harness.store.apply(Revise(task, touched(task, dispatch_count=1)))
 
     def refused() -> None:
         try:
-            house.store.apply(Advance(task, acquired(task)))
+            harness.store.apply(Advance(task, acquired(task)))
         except RevisionConflict:
             return
         raise AssertionError("the race was not lost")
@@ -161,107 +161,107 @@ def lost_race(house: House) -> Act:
     return refused
 
 
-def remove(house: House) -> Act:
-    task = house.put(Status.SUCCESS)
-    return lambda: house.store.remove(task)
+def remove(harness: Harness) -> Act:
+    task = harness.put(Status.SUCCESS)
+    return lambda: harness.store.remove(task)
 
 
-def give_back(house: House) -> Act:
-    task_id = running(house)
-    return lambda: house.service.give_back(task_id, 1, ERROR)
+def give_back(harness: Harness) -> Act:
+    task_id = running(harness)
+    return lambda: harness.service.give_back(task_id, 1, ERROR)
 
 
-def reconcile(house: House) -> Act:
-    task_id = running(house)
-    house.clock.advance(2 * HOUR)
-    return lambda: house.service.reconcile(task_id)
+def reconcile(harness: Harness) -> Act:
+    task_id = running(harness)
+    harness.clock.advance(2 * HOUR)
+    return lambda: harness.service.reconcile(task_id)
 
 
-def hand_on(house: House) -> Act:
-    task = house.put(Status.RUNNING)
+def hand_on(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING)
     owner = task.lease_owner or ""
-    return lambda: house.service.hand_to_next_execution(task.task_id, 1, owner, lambda n: f"{task.task_id}-{n}")
+    return lambda: harness.service.hand_to_next_execution(task.task_id, 1, owner, lambda n: f"{task.task_id}-{n}")
 
 
-def child(house: House) -> Act:
-    parent = Parent(running(house), 1)
-    return lambda: house.tasks.submit(house.behavior, Nothing(), parent=parent)
+def child(harness: Harness) -> Act:
+    parent = Parent(running(harness), 1)
+    return lambda: harness.tasks.submit(harness.behavior, Nothing(), parent=parent)
 
 
-def attach(house: House) -> Act:
-    house.tasks.submit(house.singleton, Nothing())
-    return lambda: house.tasks.submit(house.singleton, Nothing())
+def attach(harness: Harness) -> Act:
+    harness.tasks.submit(harness.singleton, Nothing())
+    return lambda: harness.tasks.submit(harness.singleton, Nothing())
 
 
-def poll(house: House, *, ended: bool) -> Act:
-    submission = house.tasks.submit(house.behavior, Nothing())
+def poll(harness: Harness, *, ended: bool) -> Act:
+    submission = harness.tasks.submit(harness.behavior, Nothing())
     if ended:
-        house.service.cancel(submission.task_id)
+        harness.service.cancel(submission.task_id)
     return submission.completion.poll
 
 
-def replay(house: House, *, ended: bool) -> Act:
-    accepted = house.acceptance.accept(house.request(keyed=True))
+def replay(harness: Harness, *, ended: bool) -> Act:
+    accepted = harness.acceptance.accept(harness.request(keyed=True))
     if ended:
-        house.service.cancel(accepted.task.task_id)  # type: ignore[union-attr]
-        house.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER)  # begins its lifetime
-    return lambda: house.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER)
+        harness.service.cancel(accepted.task.task_id)  # type: ignore[union-attr]
+        harness.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER)  # its lifetime begins
+    return lambda: harness.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER)
 
 
-def attached(house: House) -> Act:
-    house.acceptance.accept(house.request(keyed=False))
-    return lambda: house.acceptance.accept(house.request(keyed=True))
+def attached(harness: Harness) -> Act:
+    harness.acceptance.accept(harness.request(keyed=False))
+    return lambda: harness.acceptance.accept(harness.request(keyed=True))
 
 
-def again(house: House) -> Act:
-    accepted = house.acceptance.accept(house.request(keyed=False))
-    house.service.cancel(accepted.task.task_id)  # type: ignore[union-attr]
-    return lambda: house.acceptance.accept(house.request(keyed=True, relation=Relation.RESUBMIT))
+def again(harness: Harness) -> Act:
+    accepted = harness.acceptance.accept(harness.request(keyed=False))
+    harness.service.cancel(accepted.task.task_id)  # type: ignore[union-attr]
+    return lambda: harness.acceptance.accept(harness.request(keyed=True, relation=Relation.RESUBMIT))
 
 
-def conclude(house: House) -> Act:
-    accepted: Any = house.acceptance.accept(house.request(keyed=True, synchronous=True))
-    outcome = house.service.cancel(accepted.task.task_id)
-    return lambda: house.acceptance.conclude(accepted, outcome, lambda _task: StoredAnswer(200, "{}"))
+def conclude(harness: Harness) -> Act:
+    accepted: Any = harness.acceptance.accept(harness.request(keyed=True, synchronous=True))
+    outcome = harness.service.cancel(accepted.task.task_id)
+    return lambda: harness.acceptance.conclude(accepted, outcome, lambda _task: StoredAnswer(200, "{}"))
 
 
-def outcome(house: House) -> Act:
-    accepted: Any = house.acceptance.accept(house.request(keyed=True, synchronous=True))
-    return lambda: house.acceptance.outcome(accepted.task.task_id, accepted.bound_version)
+def outcome(harness: Harness) -> Act:
+    accepted: Any = harness.acceptance.accept(harness.request(keyed=True, synchronous=True))
+    return lambda: harness.acceptance.outcome(accepted.task.task_id, accepted.bound_version)
 
 
-def put_record(house: House) -> Act:
-    task = house.put(Status.SUBMITTED)
-    return lambda: house.records.put(RecordWrite(house.record(task)))
+def put_record(harness: Harness) -> Act:
+    task = harness.put(Status.SUBMITTED)
+    return lambda: harness.records.put(RecordWrite(harness.record(task)))
 
 
-def accept_record(house: House) -> Act:
+def accept_record(harness: Harness) -> Act:
     task = submitted()
-    return lambda: house.records.accept(Create(task), RecordWrite(house.record(task)))
+    return lambda: harness.records.accept(Create(task), RecordWrite(harness.record(task)))
 
 
-def remove_expired(house: House) -> Act:
-    task = house.put(Status.SUBMITTED)
-    house.records.put(RecordWrite(house.record(task).model_copy(update={"expires_at": NOW})))
-    return lambda: house.records.remove_expired(NOW + SECOND, 10)
+def remove_expired(harness: Harness) -> Act:
+    task = harness.put(Status.SUBMITTED)
+    harness.records.put(RecordWrite(harness.record(task).model_copy(update={"expires_at": NOW})))
+    return lambda: harness.records.remove_expired(NOW + SECOND, 10)
 
 
-def of(get_id: Callable[[House], str], act: Callable[[House, str], object]) -> Callable[[House], Act]:
-    """An operation on a task that stands already."""
+def of(get_id: Callable[[Harness], str], act: Callable[[Harness, str], object]) -> Callable[[Harness], Act]:
+    """Return an operation on an existing task."""
 
-    def ready(house: House) -> Act:
-        task_id = get_id(house)
-        house.clock.advance(SECOND)
-        return lambda: act(house, task_id)
+    def ready(harness: Harness) -> Act:
+        task_id = get_id(harness)
+        harness.clock.advance(SECOND)
+        return lambda: act(harness, task_id)
 
     return ready
 
 
-def waiting(house: House) -> str:
-    return house.put(Status.SUBMITTED).task_id
+def waiting(harness: Harness) -> str:
+    return harness.put(Status.SUBMITTED).task_id
 
 
-OPERATIONS: dict[str, Callable[[House], Act]] = {
+OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.apply(Create)": create,
     "TaskStore.apply(Advance)": advance,
     "TaskStore.apply(Advance) to an end": advance_to_the_end,
@@ -270,48 +270,48 @@ OPERATIONS: dict[str, Callable[[House], Act]] = {
     "TaskStore.apply(Revise) that moves `due_at`": revise_due,
     "TaskStore.apply(Expect)": expect,
     "TaskStore.apply, a lost race": lost_race,
-    "TaskStore.get": of(waiting, lambda house, task_id: house.store.get(task_id)),
-    "TaskStore.get_version": of(waiting, lambda house, task_id: house.store.get_version(task_id, 1)),
-    "TaskStore.history": of(running, lambda house, task_id: house.store.history(task_id)),
-    "TaskStore.due": lambda house: lambda: house.store.due(NOW),
-    "TaskStore.heads": lambda house: house.store.heads,
+    "TaskStore.get": of(waiting, lambda harness, task_id: harness.store.get(task_id)),
+    "TaskStore.get_version": of(waiting, lambda harness, task_id: harness.store.get_version(task_id, 1)),
+    "TaskStore.history": of(running, lambda harness, task_id: harness.store.history(task_id)),
+    "TaskStore.due": lambda harness: lambda: harness.store.due(NOW),
+    "TaskStore.heads": lambda harness: harness.store.heads,
     "TaskStore.remove": remove,
-    "TaskStore.forget, two rows": of(running, lambda house, task_id: house.store.forget(task_id, 3)),
-    "IdempotencyStore.get": lambda house: lambda: house.records.get(SCOPE.id),
+    "TaskStore.forget, two rows": of(running, lambda harness, task_id: harness.store.forget(task_id, 3)),
+    "IdempotencyStore.get": lambda harness: lambda: harness.records.get(SCOPE.id),
     "IdempotencyStore.put": put_record,
     "IdempotencyStore.accept": accept_record,
-    "IdempotencyStore.without_expiry": lambda house: house.records.without_expiry,
+    "IdempotencyStore.without_expiry": lambda harness: harness.records.without_expiry,
     "IdempotencyStore.remove_expired, for one": remove_expired,
-    "TaskService.get": of(waiting, lambda house, task_id: house.service.get(task_id)),
-    "TaskService.acquire": of(waiting, lambda house, task_id: house.service.acquire(task_id, "run-1", lasting)),
-    "TaskService.heartbeat": of(running, lambda house, task_id: house.service.heartbeat(task_id, 1, lasting)),
+    "TaskService.get": of(waiting, lambda harness, task_id: harness.service.get(task_id)),
+    "TaskService.acquire": of(waiting, lambda harness, task_id: harness.service.acquire(task_id, "run-1", lasting)),
+    "TaskService.heartbeat": of(running, lambda harness, task_id: harness.service.heartbeat(task_id, 1, lasting)),
     "TaskService.note": of(
-        running, lambda house, task_id: house.service.note(task_id, 1, details={"files_deleted": 1})
+        running, lambda harness, task_id: harness.service.note(task_id, 1, details={"files_deleted": 1})
     ),
-    "TaskService.start": of(held, lambda house, task_id: house.service.start(task_id, 1, effects=True)),
-    "TaskService.succeed": of(running, lambda house, task_id: house.service.succeed(task_id, 1, "done")),
+    "TaskService.start": of(held, lambda harness, task_id: harness.service.start(task_id, 1, effects=True)),
+    "TaskService.succeed": of(running, lambda harness, task_id: harness.service.succeed(task_id, 1, "done")),
     "TaskService.give_back": give_back,
-    "TaskService.cancel": of(waiting, lambda house, task_id: house.service.cancel(task_id)),
-    "TaskService.retry": of(given_up, lambda house, task_id: house.service.retry(task_id)),
-    "TaskService.dispatch": of(waiting, lambda house, task_id: house.service.dispatch(task_id)),
+    "TaskService.cancel": of(waiting, lambda harness, task_id: harness.service.cancel(task_id)),
+    "TaskService.retry": of(failed_task, lambda harness, task_id: harness.service.retry(task_id)),
+    "TaskService.dispatch": of(waiting, lambda harness, task_id: harness.service.dispatch(task_id)),
     "TaskService.reconcile": reconcile,
-    "TaskService.adopt": of(running, lambda house, task_id: house.service.adopt(task_id, 1, "child")),
+    "TaskService.adopt": of(running, lambda harness, task_id: harness.service.adopt(task_id, 1, "child")),
     "TaskService.hand_to_next_execution": hand_on,
-    "Tasks.submit": lambda house: lambda: house.tasks.submit(house.behavior, Nothing()),
+    "Tasks.submit": lambda harness: lambda: harness.tasks.submit(harness.behavior, Nothing()),
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,
-    "Tasks.start_here": lambda house: (
-        lambda: house.tasks.start_here(house.behavior, Nothing(), "run-1", Lease.lasting(HOUR, NOW))
+    "Tasks.start_here": lambda harness: (
+        lambda: harness.tasks.start_here(harness.behavior, Nothing(), "run-1", Lease.lasting(HOUR, NOW))
     ),
-    "Completion.poll, not over": lambda house: poll(house, ended=False),
-    "Completion.poll, over": lambda house: poll(house, ended=True),
-    "Acceptance.accept": lambda house: lambda: house.acceptance.accept(house.request(keyed=False)),
-    "Acceptance.accept with a key": lambda house: lambda: house.acceptance.accept(house.request(keyed=True)),
+    "Completion.poll, not over": lambda harness: poll(harness, ended=False),
+    "Completion.poll, over": lambda harness: poll(harness, ended=True),
+    "Acceptance.accept": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=False)),
+    "Acceptance.accept with a key": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=True)),
     "Acceptance.accept with a key, attached": attached,
     "Acceptance.accept with a key, submitted again": again,
-    "Acceptance.known": lambda house: lambda: house.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER),
-    "Acceptance.known, replayed while it runs": lambda house: replay(house, ended=False),
-    "Acceptance.known, replayed": lambda house: replay(house, ended=True),
+    "Acceptance.known": lambda harness: lambda: harness.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER),
+    "Acceptance.known, replayed while it runs": lambda harness: replay(harness, ended=False),
+    "Acceptance.known, replayed": lambda harness: replay(harness, ended=True),
     "Acceptance.outcome, not over": outcome,
     "Acceptance.conclude": conclude,
 }

@@ -1,4 +1,4 @@
-"""What docs/costs.md says, counted: every operation and whole lives, by calls and by write units."""
+"""The figures of docs/costs.md, counted: every operation and whole lives, by calls and by write units."""
 
 import inspect
 import re
@@ -14,14 +14,14 @@ from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Completion, Tasks
 from tests.contract.costs.lives import LIVES
 from tests.contract.costs.metering import Meter, item_size, size_of
-from tests.contract.costs.operations import OPERATIONS, Act, House
+from tests.contract.costs.operations import OPERATIONS, Act, Harness
 from tests.contract.task_tables import dynamodb_client, moto, task_store
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "costs.md"
 Costs = tuple[int, int, int]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
-# Made of the others, or the store's own under another name, or without a call.
+# Composed of other operations, equal to one of the store, or without a call.
 COMPOSED = {
     "Completion.wait",
     "TaskService.change",
@@ -47,7 +47,7 @@ COMPOSED = {
 
 
 def documented() -> dict[str, Costs]:
-    """Rows of the page's tables: name, write calls, write units, read calls."""
+    """Return the rows of the page's tables: name, write calls, write units, read calls."""
     rows = re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     found = {name: (int(writes), int(units), int(reads)) for name, writes, units, reads in rows}
     assert len(found) == len(rows)
@@ -69,17 +69,17 @@ def meter(client: Any) -> Meter:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_costs_what_the_page_says(client: Any, meter: Meter, name: str) -> None:
-    ready: Callable[[House], Act] = OPERATIONS[name]
+def test_an_operation_costs_what_is_documented(client: Any, meter: Meter, name: str) -> None:
+    ready: Callable[[Harness], Act] = OPERATIONS[name]
     with task_store(client) as store:
-        act = ready(House(store))
+        act = ready(Harness(store))
         with meter.measured() as cost:
             act()
     assert (cost.writes, cost.units, cost.reads) == documented()[name]
 
 
 @pytest.mark.parametrize("name", LIVES)
-def test_a_life_costs_what_the_page_says(client: Any, meter: Meter, name: str) -> None:
+def test_a_life_costs_what_is_documented(client: Any, meter: Meter, name: str) -> None:
     with task_store(client) as store:
         live = LIVES[name](store)
         with meter.measured() as cost:
@@ -94,7 +94,7 @@ def test_accepting_is_one_write_and_an_uncontended_life_at_most_six() -> None:
     assert {name for name in LIVES if costs[name][0] > 6} == set()
 
 
-def test_every_operation_is_on_the_page() -> None:
+def test_every_operation_is_documented() -> None:
     public = {
         f"{kind.__name__}.{name}"
         for kind in (TaskStore, IdempotencyStore, TaskService, Tasks, Completion, Acceptance)
@@ -114,14 +114,14 @@ UNDERSTATED = {
     "TaskService.start",
     "Tasks.submit, attached",
 }
-"""DynamoDB Local states nothing for a refusal, deletes without their size, and not every put of some transactions."""
+"""DynamoDB Local reports nothing for a refusal, deletes without their size, and not every put of some transactions."""
 
 
 @pytest.mark.parametrize("client", [LOCAL], indirect=True)
 @pytest.mark.parametrize("name", sorted(set(OPERATIONS) - UNDERSTATED))
-def test_dynamodb_local_states_the_same_units(client: Any, meter: Meter, name: str) -> None:
+def test_dynamodb_local_reports_the_same_units(client: Any, meter: Meter, name: str) -> None:
     with task_store(client) as store:
-        act = OPERATIONS[name](House(store))
+        act = OPERATIONS[name](Harness(store))
         with meter.measured() as cost:
             act()
     assert cost.units == cost.reported

@@ -1,4 +1,4 @@
-"""Stores with one promise broken each of what they show, remove or forget."""
+"""Stores that each break one promise of reading or removing."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -47,7 +47,7 @@ class TerminalStaysDue(MemoryTaskStore):
 
 class DueUnordered(MemoryTaskStore):
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        return sorted(super().due(now, limit=10**6, shards=shards), key=lambda entry: entry.task_id)[:limit]
+        return super().due(now, limit=10**6, shards=shards)[::-1][:limit]
 
 
 class DueTooEarly(MemoryTaskStore):
@@ -87,8 +87,8 @@ class HeadsWithADanglingCursor(MemoryTaskStore):
         return TaskHeads(page.tasks, page.tasks[-1].task_id if page.tasks else None)
 
 
-class HeadsBreakOnOne(MemoryTaskStore):
-    """A page that holds a record of a newer release raises, as any read of that record does."""
+class HeadsRaiseOnAnUnreadableOne(MemoryTaskStore):
+    """A page with a record of a newer release raises, as any read of that record does."""
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit)
@@ -97,14 +97,14 @@ class HeadsBreakOnOne(MemoryTaskStore):
         return page
 
 
-class HeadsHideWhatTheyCannotRead(MemoryTaskStore):
+class HeadsHideUnreadableOnes(MemoryTaskStore):
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit)
         return TaskHeads(page.tasks, page.cursor)
 
 
-class HeadsStopAtWhatTheyCannotRead(MemoryTaskStore):
-    """Takes the cursor from the last task that it could read, so the page after it never comes, or comes twice."""
+class HeadsStopAtAnUnreadableOne(MemoryTaskStore):
+    """Uses the last task that it could read as cursor, so the next page is missing or repeated."""
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         page = super().heads(cursor=cursor, limit=limit)
@@ -113,15 +113,15 @@ class HeadsStopAtWhatTheyCannotRead(MemoryTaskStore):
 
 
 class RemovesTheHeadOnly(MemoryTaskStore):
-    """Leaves the rows of a removed task behind."""
+    """Leaves the rows of a removed task."""
 
     def remove(self, task: Task) -> bool:
         with self.lock:
             return self._heads.pop(task.task_id, None) is not None
 
 
-class RemovesWhateverStands(MemoryTaskStore):
-    """Asks neither for the version nor for an outcome."""
+class RemovesUnconditionally(MemoryTaskStore):
+    """Checks neither the version nor the outcome."""
 
     def remove(self, task: Task) -> bool:
         with self.lock:
@@ -130,7 +130,7 @@ class RemovesWhateverStands(MemoryTaskStore):
 
 
 class ForgetsTheLastRowToo(MemoryTaskStore):
-    """Takes whatever is below, the head's own row with it."""
+    """Deletes everything below, the head's row too."""
 
     def forget(self, task_id: str, below: int) -> int:
         with self.lock:
@@ -143,8 +143,8 @@ class ForgetsNothing(MemoryTaskStore):
         return max(0, min(below, len(self._rows.get(task_id, {}))) - 1)
 
 
-class AsksForAnEmptyRange(MemoryTaskStore):
-    """As DynamoDB refuses a BETWEEN whose ends are the wrong way round."""
+class QueriesAnEmptyRange(MemoryTaskStore):
+    """DynamoDB refuses a BETWEEN whose first value is greater than its second."""
 
     def forget(self, task_id: str, below: int) -> int:
         head = self.get(task_id)

@@ -1,4 +1,4 @@
-"""Stores with one promise broken each; the contract suite is worth something only if it catches every one."""
+"""Stores that each break one promise; the contract suite has to catch every one."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -55,63 +55,63 @@ BROKEN: tuple[Broken, ...] = (
     Broken(
         broken_writes.ForgottenNonce,
         (
-            writes.advance_repeated_with_its_nonce_answers_as_before,
-            writes.revise_repeated_with_its_nonce_answers_as_before,
+            writes.advance_repeated_with_its_nonce_succeeds_again,
+            writes.revise_repeated_with_its_nonce_succeeds_again,
         ),
     ),
-    Broken(broken_writes.NonceOfTheHeadOnly, (writes.advance_is_recognised_below_a_later_head,)),
+    Broken(broken_writes.NonceOfTheHeadOnly, (writes.advance_is_recognized_below_a_later_head,)),
     Broken(
         broken_writes.OverwritingCreate,
         (
             writes.create_is_refused_with_the_task_that_exists,
-            writes.create_is_refused_after_the_task_moved_on,
+            writes.create_is_refused_after_the_task_changed,
             threads.one_creator_per_task,
         ),
     ),
-    Broken(broken_writes.ForgetfulCreate, (writes.create_repeated_with_its_nonce_answers_as_before,)),
+    Broken(broken_writes.ForgetfulCreate, (writes.create_repeated_with_its_nonce_succeeds_again,)),
     Broken(
         broken_writes.SilentCreate, (writes.create_is_refused_with_the_task_that_exists, threads.one_creator_per_task)
     ),
     Broken(broken_writes.WinnerNotShown, (writes.advance_from_a_former_version_is_stale,)),
     Broken(broken_writes.RevisedRow, (writes.revise_rewrites_the_head_and_keeps_the_rows,)),
     Broken(broken_writes.ExpectsNothing, (writes.expect_refuses_another_version,)),
-    Broken(broken_writes.ExpectsTheRevision, (writes.expect_asks_for_the_version_whatever_the_revision,)),
-    Broken(broken_writes.ExpectWrites, (writes.expect_asks_for_the_version_whatever_the_revision,)),
+    Broken(broken_writes.ExpectsTheRevision, (writes.expect_checks_the_version_not_the_revision,)),
+    Broken(broken_writes.ExpectWrites, (writes.expect_checks_the_version_not_the_revision,)),
     Broken(broken_reads.HistoryWithoutStart, (reads.history_pages_in_order_while_the_task_runs,)),
     Broken(broken_reads.HistoryWithoutLimit, (reads.history_pages_in_order_while_the_task_runs,)),
     Broken(broken_reads.HistoryBackwards, (reads.history_pages_in_order_while_the_task_runs,)),
     Broken(broken_reads.HeadAsAVersion, (reads.a_version_is_a_row_never_the_head,)),
     Broken(
         broken_reads.TerminalStaysDue,
-        (reads.a_terminal_task_leaves_the_index, reads.due_follows_the_head_and_forgets_the_rows),
+        (reads.a_terminal_task_leaves_the_index, reads.due_follows_the_head_not_the_rows),
     ),
     Broken(
         broken_reads.DueUnordered,
         (
             reads.due_lists_what_is_due_oldest_first,
-            reads.due_answers_at_most_the_limit_and_the_oldest_of_all_shards,
+            reads.due_returns_at_most_the_limit_and_the_oldest_of_all_shards,
         ),
     ),
     Broken(broken_reads.DueTooEarly, (reads.a_rewritten_head_moves_within_the_index,)),
     Broken(broken_reads.DueTooLate, (reads.due_lists_what_is_due_oldest_first,)),
-    Broken(broken_reads.DueWithoutLimit, (reads.due_answers_at_most_the_limit_and_the_oldest_of_all_shards,)),
+    Broken(broken_reads.DueWithoutLimit, (reads.due_returns_at_most_the_limit_and_the_oldest_of_all_shards,)),
     Broken(broken_reads.DueOfAllShards, (reads.due_of_some_shards_is_the_oldest_of_these,)),
     Broken(broken_reads.HeadsWithoutCursor, (reads.heads_pages_over_every_task_once,)),
     Broken(broken_reads.HeadsLoseThePageEnd, (reads.heads_pages_over_every_task_once,)),
     Broken(broken_reads.HeadsWithADanglingCursor, (reads.heads_of_an_exact_page_have_no_cursor,)),
-    Broken(broken_reads.HeadsBreakOnOne, (reads.heads_tell_what_they_cannot_read,)),
-    Broken(broken_reads.HeadsHideWhatTheyCannotRead, (reads.heads_tell_what_they_cannot_read,)),
-    Broken(broken_reads.HeadsStopAtWhatTheyCannotRead, (reads.heads_tell_what_they_cannot_read,)),
-    Broken(broken_writes.DropsWhatItDoesNotKnow, (reads.unknown_attributes_survive_every_rewrite,)),
-    Broken(broken_reads.RemovesTheHeadOnly, (removal.remove_takes_rows_and_head_of_that_task_only,)),
+    Broken(broken_reads.HeadsRaiseOnAnUnreadableOne, (reads.heads_include_what_they_cannot_read,)),
+    Broken(broken_reads.HeadsHideUnreadableOnes, (reads.heads_include_what_they_cannot_read,)),
+    Broken(broken_reads.HeadsStopAtAnUnreadableOne, (reads.heads_include_what_they_cannot_read,)),
+    Broken(broken_writes.DropsUnknownDetails, (reads.unknown_attributes_survive_every_rewrite,)),
+    Broken(broken_reads.RemovesTheHeadOnly, (removal.remove_deletes_rows_and_head_of_that_task_only,)),
     Broken(
-        broken_reads.RemovesWhateverStands,
-        (removal.remove_of_a_task_that_moved_on_is_refused, removal.remove_of_a_live_task_is_refused),
+        broken_reads.RemovesUnconditionally,
+        (removal.remove_of_a_task_that_changed_is_refused, removal.remove_of_a_live_task_is_refused),
     ),
     Broken(broken_reads.ForgetsTheLastRowToo, (removal.forget_leaves_the_row_of_the_head,)),
-    Broken(broken_reads.ForgetsNothing, (removal.forget_takes_old_rows_of_that_task_and_nothing_else,)),
-    Broken(broken_reads.AsksForAnEmptyRange, (removal.forget_of_a_first_version_takes_nothing,)),
-    Broken(broken_writes.SharedHeads, (writes.tasks_do_not_touch_each_other,)),
+    Broken(broken_reads.ForgetsNothing, (removal.forget_deletes_old_rows_of_that_task_only,)),
+    Broken(broken_reads.QueriesAnEmptyRange, (removal.forget_of_a_first_version_deletes_nothing,)),
+    Broken(broken_writes.SharedHeads, (writes.tasks_do_not_affect_each_other,)),
     Broken(
         broken_writes.ChecksThenActs,
         (threads.one_winner_per_version, threads.one_creator_per_task, threads.no_acknowledged_revision_is_lost),

@@ -1,4 +1,4 @@
-"""Stores with one promise of their writes broken each."""
+"""Stores that each break one promise of writing."""
 
 import threading
 from dataclasses import replace
@@ -58,7 +58,7 @@ class ForgottenRevisionOfHeadWrites(MemoryTaskStore):
 
 
 class ForgottenVersion(MemoryTaskStore):
-    """Compares the revision alone, so it cannot say that a task moved on."""
+    """Compares the revision alone, so it cannot report that the version changed."""
 
     def _move(self, before: Task, after: Task, *, row: bool) -> Task:
         try:
@@ -137,7 +137,7 @@ class ExpectWrites(MemoryTaskStore):
         return task
 
 
-class DropsWhatItDoesNotKnow(MemoryTaskStore):
+class DropsUnknownDetails(MemoryTaskStore):
     def apply(self, change: TaskChange) -> Task:
         if isinstance(change, Advance | Revise):
             change = type(change)(change.before, change.after.evolve(details={}))
@@ -145,7 +145,7 @@ class DropsWhatItDoesNotKnow(MemoryTaskStore):
 
 
 class SharedHeads(MemoryTaskStore):
-    """Every task under one key."""
+    """Stores every task under one key."""
 
     def apply(self, change: TaskChange) -> Task:
         task = super().apply(change)
@@ -155,7 +155,7 @@ class SharedHeads(MemoryTaskStore):
 
 
 class ChecksThenActs(MemoryTaskStore):
-    """Looks at the head outside the lock; a meeting point makes racing threads look before any of them writes."""
+    """Reads the head outside the lock; a barrier makes racing threads read before any of them writes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What every TaskStore shows: history, the due index, all heads, and what it does not know itself."""
+"""What every TaskStore returns: history, the due index, all heads, and unknown attributes."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def due_lists_what_is_due_oldest_first(store: TaskStore) -> None:
     assert list(store.due(NOW + MINUTE - SECOND / 1000)) == []
 
 
-def due_answers_at_most_the_limit_and_the_oldest_of_all_shards(store: TaskStore) -> None:
+def due_returns_at_most_the_limit_and_the_oldest_of_all_shards(store: TaskStore) -> None:
     tasks = [store.apply(Create(submitted(due_at=NOW + n * SECOND))) for n in range(40)]
     assert [entry.task_id for entry in store.due(FAR, limit=5)] == [task.task_id for task in tasks[:5]]
 
@@ -65,7 +65,7 @@ def due_of_some_shards_is_the_oldest_of_these(store: TaskStore) -> None:
         assert [entry.task_id for entry in store.due(FAR, limit=3, shards=half)] == there[:3]
 
 
-def due_follows_the_head_and_forgets_the_rows(store: TaskStore) -> None:
+def due_follows_the_head_not_the_rows(store: TaskStore) -> None:
     life = a_life()
     head = store.apply(Create(life[0]))
     for task in [*life[1:], None]:
@@ -124,8 +124,8 @@ def heads_of_an_exact_page_have_no_cursor(store: TaskStore) -> None:
     assert (len(page.tasks), page.cursor) == (3, None)
 
 
-def heads_tell_what_they_cannot_read(store: TaskStore) -> None:
-    """A record of a newer release stands in nobody's way, and its place in the index stays."""
+def heads_include_what_they_cannot_read(store: TaskStore) -> None:
+    """A record of a newer release hinders no other, and its place in the index stays."""
     ours = [store.apply(Create(submitted())) for _ in range(5)]
     theirs = [store.apply(Create(submitted(due_at=NOW))) for _ in range(3)]
     for task in theirs:
@@ -173,13 +173,13 @@ CHECKS: tuple[Check, ...] = (
     history_pages_in_order_while_the_task_runs,
     a_version_is_a_row_never_the_head,
     due_lists_what_is_due_oldest_first,
-    due_answers_at_most_the_limit_and_the_oldest_of_all_shards,
+    due_returns_at_most_the_limit_and_the_oldest_of_all_shards,
     due_of_some_shards_is_the_oldest_of_these,
-    due_follows_the_head_and_forgets_the_rows,
+    due_follows_the_head_not_the_rows,
     a_rewritten_head_moves_within_the_index,
     a_terminal_task_leaves_the_index,
     heads_pages_over_every_task_once,
     heads_of_an_exact_page_have_no_cursor,
-    heads_tell_what_they_cannot_read,
+    heads_include_what_they_cannot_read,
     unknown_attributes_survive_every_rewrite,
 )

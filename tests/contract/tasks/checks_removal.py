@@ -1,4 +1,4 @@
-"""What every TaskStore promises of what goes: a task for good, or old versions of one that stays."""
+"""What every TaskStore promises of removing: a whole task, or old versions of one."""
 
 import pytest
 
@@ -18,8 +18,8 @@ from tests.unit.tasks.builders import (
 # ---- removing
 
 
-def remove_takes_rows_and_head_of_that_task_only(store: TaskStore) -> None:
-    """A life of more rows than one transaction of DynamoDB's removes."""
+def remove_deletes_rows_and_head_of_that_task_only(store: TaskStore) -> None:
+    """A task of more rows than one DynamoDB transaction deletes."""
     other = store.apply(Create(submitted()))
     life = a_life()
     for turn in range(6):
@@ -36,7 +36,7 @@ def remove_takes_rows_and_head_of_that_task_only(store: TaskStore) -> None:
     assert store.apply(Create(again)) == again
 
 
-def remove_of_a_task_that_moved_on_is_refused(store: TaskStore) -> None:
+def remove_of_a_task_that_changed_is_refused(store: TaskStore) -> None:
     life = a_life()
     done = stored(store, life[:-1])
     head = store.apply(Advance(done, life[-1]))
@@ -57,8 +57,8 @@ def remove_of_a_live_task_is_refused(store: TaskStore) -> None:
 # ---- forgetting
 
 
-def forget_takes_old_rows_of_that_task_and_nothing_else(store: TaskStore) -> None:
-    """A life of more rows than one transaction of DynamoDB's removes."""
+def forget_deletes_old_rows_of_that_task_only(store: TaskStore) -> None:
+    """A task of more rows than one DynamoDB transaction deletes."""
     other = store.apply(Create(submitted()))
     life = a_life()
     for turn in range(8):
@@ -84,8 +84,8 @@ def forget_leaves_the_row_of_the_head(store: TaskStore) -> None:
     assert store.forget(submitted().task_id, 3) == 0
 
 
-def forget_of_a_first_version_takes_nothing(store: TaskStore) -> None:
-    """A recurring task of a kind that nobody here runs stays at version 1 for as long as it likes."""
+def forget_of_a_first_version_deletes_nothing(store: TaskStore) -> None:
+    """A recurring task of an unknown type stays at version 1."""
     task = store.apply(Create(submitted()))
     for below in (1, 2):
         assert store.forget(task.task_id, below) == 0
@@ -93,10 +93,10 @@ def forget_of_a_first_version_takes_nothing(store: TaskStore) -> None:
 
 
 CHECKS: tuple[Check, ...] = (
-    remove_takes_rows_and_head_of_that_task_only,
-    remove_of_a_task_that_moved_on_is_refused,
+    remove_deletes_rows_and_head_of_that_task_only,
+    remove_of_a_task_that_changed_is_refused,
     remove_of_a_live_task_is_refused,
-    forget_takes_old_rows_of_that_task_and_nothing_else,
+    forget_deletes_old_rows_of_that_task_only,
     forget_leaves_the_row_of_the_head,
-    forget_of_a_first_version_takes_nothing,
+    forget_of_a_first_version_deletes_nothing,
 )

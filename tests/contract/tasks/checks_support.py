@@ -1,4 +1,4 @@
-"""What the checks of TaskStores share: a life to store, and how to look at what is stored."""
+"""Helpers of the checks of TaskStores: versions to store, and reads of what is stored."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ FAR = NOW + 1000 * HOUR
 
 
 def a_life() -> list[Task]:
-    """Seven versions that pass through every status but FAILURE."""
+    """Return seven versions that pass through every status but FAILURE."""
     life = [submitted()]
     life.append(acquired(life[-1]))
     life.append(retried(life[-1]))
@@ -43,7 +43,7 @@ def a_life() -> list[Task]:
 
 
 def stored(store: TaskStore, life: Sequence[Task]) -> Task:
-    """Store a life version by version; answers the last head."""
+    """Store versions one by one and return the last head."""
     head = store.apply(Create(life[0]))
     for version in life[1:]:
         head = store.apply(Advance(head, version))
@@ -55,12 +55,12 @@ def rows(store: TaskStore, task_id: str) -> list[Task]:
 
 
 def row(task: Task) -> Task:
-    """What the row of a version holds: all but its place in the index."""
+    """Return the row of a version: everything but its place in the index."""
     return task.evolve(due_at=None)
 
 
 def refused(store: TaskStore, change: TaskChange, error: type[Exception]) -> Task | None:
-    """Apply a change that must be refused with exactly this error; answers the head that the refusal shows."""
+    """Apply a change that must be refused with exactly this error; return the head that the refusal carries."""
     with pytest.raises(error) as refusal:
         store.apply(change)
     assert refusal.type is error
@@ -79,7 +79,7 @@ def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
 
 
 def race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[TaskChange]) -> list[Task | None]:
-    """Apply all changes at once, one a thread; None where one was refused."""
+    """Apply all changes at once, one in each thread; None where one was refused."""
     line = threading.Barrier(len(changes))
 
     def run(change: TaskChange) -> Task | None:

@@ -1,4 +1,4 @@
-"""What every TaskStore promises to several at once."""
+"""What every TaskStore promises to several threads."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from tests.unit.tasks.builders import (
 
 
 def one_winner_per_version(store: TaskStore) -> None:
-    """Threads race for every version of one task; nobody wins twice, no version is skipped, every loser is told."""
+    """Threads race for every version of one task; one wins each, no version is skipped, every other is refused."""
     head = store.apply(Create(submitted()))
     steps: list[Callable[[Task, str], Task]] = [
         acquired,
@@ -48,7 +48,7 @@ def one_creator_per_task(store: TaskStore) -> None:
 
 
 def no_acknowledged_revision_is_lost(store: TaskStore) -> None:
-    """Threads count up in one head, reading again after each refusal: every acknowledged step is in the sum."""
+    """Threads increment one head and read it again after each refusal: every acknowledged increment is in the sum."""
     task_id = store.apply(Create(submitted())).task_id
 
     def count(_thread: int) -> int:

@@ -1,4 +1,4 @@
-"""What every TaskStore promises of its writes: created once, moved and rewritten only as read."""
+"""What every TaskStore promises of writing: tasks are created once, and changed only as they were read."""
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskStore
@@ -33,25 +33,25 @@ def create_is_refused_with_the_task_that_exists(store: TaskStore) -> None:
     assert rows(store, first.task_id) == [row(first)]
 
 
-def create_is_refused_after_the_task_moved_on(store: TaskStore) -> None:
+def create_is_refused_after_the_task_changed(store: TaskStore) -> None:
     life = a_life()
     head = stored(store, life)
     assert refused(store, Create(submitted(head.task_id)), TaskExists) == head
     assert rows(store, head.task_id) == [row(task) for task in life]
 
 
-def create_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
+def create_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
     task = submitted()
     store.apply(Create(task))
     assert store.apply(Create(task)) == task
     head = store.apply(Advance(task, acquired(task)))
-    # As it answered then (DynamoDB does, while it knows the request token) or as the task stands now.
+    # The former answer (from DynamoDB, while it knows the request token) or the present task.
     assert store.apply(Create(task)) in (task, head)
     assert store.get(task.task_id) == head
     assert rows(store, task.task_id) == [row(task), row(head)]
 
 
-def tasks_do_not_touch_each_other(store: TaskStore) -> None:
+def tasks_do_not_affect_each_other(store: TaskStore) -> None:
     one, other = store.apply(Create(submitted())), store.apply(Create(submitted()))
     head = store.apply(Advance(one, acquired(one)))
     assert store.get(other.task_id) == other
@@ -115,7 +115,7 @@ def advance_of_an_unknown_task_is_stale(store: TaskStore) -> None:
     assert rows(store, task.task_id) == []
 
 
-def advance_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
+def advance_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
     after = acquired(task)
     store.apply(Advance(task, after))
@@ -123,7 +123,7 @@ def advance_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
     assert rows(store, task.task_id) == [row(task), row(after)]
 
 
-def advance_is_recognised_below_a_later_head(store: TaskStore) -> None:
+def advance_is_recognized_below_a_later_head(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
     after = acquired(task)
     beat = store.apply(Revise(store.apply(Advance(task, after)), touched(after, files_deleted=7)))
@@ -169,7 +169,7 @@ def revise_of_an_unknown_task_is_stale(store: TaskStore) -> None:
     assert store.get(task.task_id) is None
 
 
-def revise_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
+def revise_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
     after = touched(task, dispatch_count=1)
     store.apply(Revise(task, after))
@@ -180,7 +180,7 @@ def revise_repeated_with_its_nonce_answers_as_before(store: TaskStore) -> None:
 # ---- expecting
 
 
-def expect_asks_for_the_version_whatever_the_revision(store: TaskStore) -> None:
+def expect_checks_the_version_not_the_revision(store: TaskStore) -> None:
     task = store.apply(Create(submitted()))
     assert store.apply(Expect(task)) == task
     head = store.apply(Revise(task, touched(task, dispatch_count=1)))
@@ -200,22 +200,22 @@ def expect_refuses_another_version(store: TaskStore) -> None:
 CHECKS: tuple[Check, ...] = (
     create_stores_head_and_first_version,
     create_is_refused_with_the_task_that_exists,
-    create_is_refused_after_the_task_moved_on,
-    create_repeated_with_its_nonce_answers_as_before,
-    tasks_do_not_touch_each_other,
+    create_is_refused_after_the_task_changed,
+    create_repeated_with_its_nonce_succeeds_again,
+    tasks_do_not_affect_each_other,
     advance_moves_the_head_and_keeps_every_row,
     advance_over_several_versions_keeps_each_of_them,
     advance_from_a_former_version_is_stale,
     advance_from_a_version_that_does_not_exist_yet_is_stale,
     advance_over_a_touched_head_is_a_revision_conflict,
     advance_of_an_unknown_task_is_stale,
-    advance_repeated_with_its_nonce_answers_as_before,
-    advance_is_recognised_below_a_later_head,
+    advance_repeated_with_its_nonce_succeeds_again,
+    advance_is_recognized_below_a_later_head,
     revise_rewrites_the_head_and_keeps_the_rows,
     revise_of_a_touched_head_is_a_revision_conflict,
     revise_of_a_former_version_is_stale,
     revise_of_an_unknown_task_is_stale,
-    revise_repeated_with_its_nonce_answers_as_before,
-    expect_asks_for_the_version_whatever_the_revision,
+    revise_repeated_with_its_nonce_succeeds_again,
+    expect_checks_the_version_not_the_revision,
     expect_refuses_another_version,
 )

@@ -1,4 +1,4 @@
-"""The contract suite catches deliberately broken stores, each by the check that names what is broken."""
+"""The contract suite catches deliberately broken stores, each by the check of the promise that it breaks."""
 
 import pytest
 
@@ -22,6 +22,6 @@ def test_the_suite_catches_a_broken_store(broken: Broken, check: Check) -> None:
 
 
 def test_every_check_catches_some_broken_store() -> None:
-    """A check that no broken store fails would be one that cannot fail."""
+    """A check that no broken store fails might be unable to fail."""
     used = {check for broken in BROKEN for check in broken.breaks}
     assert {check.__name__ for check in (*SEQUENTIAL, *CONCURRENT)} - {check.__name__ for check in used} == set()

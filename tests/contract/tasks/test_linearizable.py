@@ -1,7 +1,7 @@
-"""Histories of racing threads are linearizable: as if every call had taken effect at one instant of its own duration.
+"""Histories of racing threads are linearizable: as if every call had taken effect at one instant of its duration.
 
 Every write of a head has the next revision, so the order of the writes is known, and a history is linearizable exactly
-if no call saw or made a revision that real time rules out (no search is needed).
+if no call read or wrote a revision that real time rules out (no search is needed).
 """
 
 import itertools
@@ -25,7 +25,7 @@ CALLS = 25
 
 @dataclass(frozen=True)
 class Call:
-    """One call, from `began` to `ended` on a common counter, and the revision that it saw or made."""
+    """One call, from `began` to `ended` on a common counter, and the revision that it read or wrote."""
 
     began: int
     ended: int
@@ -34,11 +34,11 @@ class Call:
 
 
 def violations(history: list[Call]) -> list[str]:
-    """Every pair of calls whose order in time contradicts the order of what they saw and made."""
+    """Return every pair of calls whose order in time contradicts the order of their revisions."""
     found = []
     made = [call.revision for call in history if call.wrote]
     if len(set(made)) != len(made) or sorted(made) != list(range(2, len(made) + 2)):
-        found.append(f"revisions {sorted(made)} have doubles or gaps")
+        found.append(f"revisions {sorted(made)} have duplicates or gaps")
     for former, later in itertools.permutations(history, 2):
         if former.ended < later.began:
             newer = later.revision > former.revision if later.wrote else later.revision >= former.revision
@@ -48,12 +48,12 @@ def violations(history: list[Call]) -> list[str]:
     for call in history:
         writer = known.get(call.revision)
         if writer is not None and not call.wrote and call.ended < writer.began:
-            found.append(f"{call} saw {writer} before it was made")
+            found.append(f"{call} saw {writer} before it was written")
     return found
 
 
 def play(store: TaskStore, seed: int) -> list[Call]:
-    """Threads read, touch and advance one task; what each call saw is what it answers or is refused with."""
+    """Let threads read, rewrite and advance one task; a call saw the task that it returned or was refused with."""
     first = store.apply(Create(submitted()))
     counter = itertools.count()
 
@@ -120,7 +120,7 @@ class StaleReads(MemoryTaskStore):
 
 
 class LosesWrites(MemoryTaskStore):
-    """Acknowledges a revision whoever asks."""
+    """Acknowledges every revision."""
 
     def _move(self, before: Task, after: Task, *, row: bool) -> Task:
         self._heads[before.task_id] = after
@@ -128,5 +128,5 @@ class LosesWrites(MemoryTaskStore):
 
 
 @pytest.mark.parametrize("broken", [StaleReads, LosesWrites])
-def test_a_store_that_is_not_is_found_out(broken: type[MemoryTaskStore]) -> None:
+def test_a_store_that_is_not_linearizable_is_detected(broken: type[MemoryTaskStore]) -> None:
     assert any(violations(play(broken(), seed)) for seed in range(3))

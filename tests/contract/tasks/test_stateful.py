@@ -1,4 +1,4 @@
-"""Random operations on a store and on two dictionaries: whatever the order, both answer alike."""
+"""Random operations on a store and on two dictionaries: both return the same in any order."""
 
 import contextlib
 import itertools
@@ -52,14 +52,14 @@ STEPS: dict[Status, tuple[Callable[[Task], Task], ...]] = {
 
 
 class Model:
-    """What the store has to be: the heads, and the rows in the order in which they came."""
+    """The expected content of the store: the heads, and the rows in the order in which they were added."""
 
     def __init__(self) -> None:
         self.heads: dict[str, Task] = {}
         self.rows: dict[str, list[Task]] = {}
 
     def expected(self, change: TaskChange) -> Task | type[TaskError]:
-        """What applying a change that nobody applied before must lead to, without doing it."""
+        """Return what a change that was not applied before must lead to, without applying it."""
         task_id = (change.after if isinstance(change, Advance | Revise) else change.task).task_id
         head = self.heads.get(task_id)
         match change:
@@ -83,7 +83,7 @@ class Model:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Writers that remember every head they ever saw, and decide on any of them."""
+    """Writers that remember every head they ever read, and decide on any of them."""
 
     store_of: Callable[[], AbstractContextManager[TaskStore]]
 
@@ -145,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.attempt(Expect(data.draw(st.sampled_from(self.seen[-6:]))))
 
     @rule(task_id=st.sampled_from(IDS))
-    def write_to_what_may_not_be_there(self, task_id: str) -> None:
+    def write_to_a_missing_task(self, task_id: str) -> None:
         assume(task_id not in self.model.heads)
         task = submitted(task_id)
         self.attempt(Advance(task, acquired(task)))
@@ -155,7 +155,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.applied)
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
-        """The same change again, as after a lost answer: it answers, and changes nothing."""
+        """The same change again, as after a lost answer: it returns and changes nothing."""
         change = data.draw(st.sampled_from(self.applied[-4:]))
         after = change.task if isinstance(change, Create) else change.after  # type: ignore[union-attr]
         head = self.model.heads[after.task_id]

@@ -1,4 +1,4 @@
-"""One contract for every TaskStore: memory, DynamoDB in moto (sequentially) and DynamoDB Local, the kernel."""
+"""One contract for every TaskStore: memory, DynamoDB in moto (sequentially) and DynamoDB Local, the persistence."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -61,7 +61,7 @@ def test_contract(store: TaskStore, check: Check) -> None:
     check(store)
 
 
-# moto loses acknowledged writes under threads, so it says nothing about these.
+# moto loses acknowledged writes under threads, so it is not tested here.
 @pytest.mark.parametrize("store", [MEMORY, LOCAL, KERNEL, KERNEL_LOCAL], indirect=True)
 @pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
 def test_contract_under_threads(store: TaskStore, check: Check) -> None:
@@ -87,8 +87,8 @@ def test_an_item_of_another_format_is_refused(store: DynamoDbTaskStore, stated: 
 
 
 @pytest.mark.parametrize("store", [MOTO, LOCAL], indirect=True)
-def test_history_goes_on_over_the_pages_of_the_table(store: DynamoDbTaskStore) -> None:
-    """Rows of 100 KB make DynamoDB page its answer (1 MB) below the limit that was asked for."""
+def test_history_continues_over_the_pages_of_the_table(store: DynamoDbTaskStore) -> None:
+    """Rows of 100 KB make DynamoDB page its answer (1 MB) below the requested limit."""
     life = [submitted(task_payload="x" * 100_000)]
     store.apply(Create(life[0]))
     for n in range(12):
@@ -100,10 +100,10 @@ def test_history_goes_on_over_the_pages_of_the_table(store: DynamoDbTaskStore) -
 
 @pytest.mark.parametrize("store", [MOTO, LOCAL], indirect=True)
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_a_removal_that_broke_off_is_finished_by_the_next(
+def test_an_interrupted_removal_is_finished_by_the_next(
     store: DynamoDbTaskStore, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    """Twenty rows take three transactions; the head goes with the last, so no row is ever left without it."""
+    """Twenty rows take three transactions; the last also deletes the head, so no row is ever left without it."""
     life = [submitted()]
     store.apply(Create(life[0]))
     while len(life) < 20:
@@ -112,13 +112,13 @@ def test_a_removal_that_broke_off_is_finished_by_the_next(
         life.append(after)
     write, calls = store.dynamodb.write, iter(range(100))
 
-    def breaks_off(call: Callable[[], object]) -> Sequence[Mapping[str, Any]]:
+    def fails(call: Callable[[], object]) -> Sequence[Mapping[str, Any]]:
         if next(calls) == steps:
             raise StoreUnavailable("no answer")
         return write(call)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store.dynamodb, "write", breaks_off)
+        patched.setattr(store.dynamodb, "write", fails)
         with pytest.raises(StoreUnavailable):
             store.remove(life[-1])
     assert store.get(life[-1].task_id) == life[-1]

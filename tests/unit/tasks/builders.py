@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that does not move until it is moved."""
 
     def __init__(self, now: datetime = NOW) -> None:
         self.now = now
@@ -33,7 +33,7 @@ def nonce() -> str:
 
 
 def submitted(task_id: str | None = None, **fields: Any) -> Task:
-    """Version 1 of a task, accepted at NOW, with a nonce of its own."""
+    """Return version 1 of a task, accepted at NOW, with a new nonce."""
     values: dict[str, Any] = {
         "task_id": task_id or str(uuid.uuid4()),
         "task_type": "TABLE_PURGE",
@@ -49,14 +49,14 @@ def submitted(task_id: str | None = None, **fields: Any) -> Task:
 
 
 def split_details(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a task, those that are none of its own among its details."""
+    """Return the fields of a task, with those that are no fields of Task among its details."""
     own = {name: value for name, value in fields.items() if name in Task.model_fields}
     more = {name: value for name, value in fields.items() if name not in own}
     return {**own, "details": {**own.get("details", {}), **more}} if more else own
 
 
 def stamp(before: Task, after: Task) -> Task:
-    """A decided task, ready to be written after `before`."""
+    """Return a decided task, ready to be written after `before`."""
     return after.evolve(revision=before.revision + 1, nonce=nonce())
 
 
@@ -89,13 +89,13 @@ def resubmitted(task: Task, now: datetime = NOW) -> Task:
 
 
 def touched(task: Task, **fields: Any) -> Task:
-    """A head rewritten within its version; what is no field of a task is a detail."""
+    """Return a head rewritten within its version; what is no field of a task is a detail."""
     changes = split_details(fields)
     return stamp(task, task.with_details(changes.pop("details", {}), **changes))
 
 
 def in_status(status: Status, **fields: Any) -> Task:
-    """A task that reached a status the ordinary way; `fields` are those of its first version."""
+    """Return a task that reached a status the ordinary way; `fields` are those of its first version."""
     first = submitted(**fields)
     match status:
         case Status.SUBMITTED:

@@ -1,4 +1,4 @@
-"""A bench to try the DynamoDB store on."""
+"""Fixtures for tests of the DynamoDB store."""
 
 from collections.abc import Iterator
 from typing import Any

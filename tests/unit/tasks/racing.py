@@ -1,4 +1,4 @@
-"""A store on which somebody else is faster, and a queue that remembers or refuses."""
+"""A store on which rivals write first, and a queue that records or refuses messages."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -41,7 +41,7 @@ class RacedStore:
 
 
 class Queue:
-    """Remembers what was sent; refuses everything while `down`."""
+    """Records what was sent; refuses everything while `down`."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []
@@ -49,5 +49,5 @@ class Queue:
 
     def send(self, task_id: str, n: int) -> None:
         if self.down:
-            raise StoreUnavailable("the queue did not take the message")
+            raise StoreUnavailable("the queue did not accept the message")
         self.sent.append((task_id, n))

@@ -1,4 +1,4 @@
-"""Any task record that can be, for hypothesis."""
+"""Hypothesis strategies for valid task records."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ ADDED_LATER = st.dictionaries(
     max_size=3,
 )
 
-# What a purge stores; a detail that is as good as none is not there.
+# Details of a purge; one with its default value is not stored.
 DETAILS = st.fixed_dictionaries(
     {},
     optional={
@@ -43,7 +43,7 @@ def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def tasks(draw: st.DrawFn) -> Task:
-    """A record of any status with any fields that its status allows."""
+    """Return a strategy for records of any status with any fields that the status allows."""
     status = draw(st.sampled_from(Status))
     held = status in {Status.ACQUIRING_RESOURCES, Status.RUNNING}
     terminal = status in {Status.SUCCESS, Status.FAILURE}

@@ -1,4 +1,4 @@
-"""Marking and sweeping as a recurring task: what is garbage goes, what is reachable stays, one task for all."""
+"""Marking and sweeping as a recurring task: garbage is deleted, reachable objects stay, there is one such task."""
 
 import pytest
 
@@ -15,8 +15,8 @@ from tests.unit.tasks.work.site import Site
 DAY_NS = 86_400 * 10**9
 
 
-class Kernel:
-    """A kernel with a task in it, and garbage: a rewritten head leaves the former one behind once 20 more came."""
+class SweptStore:
+    """Persistence with a task in it, and garbage: a former head is unreachable after 20 more rewrites."""
 
     def __init__(self) -> None:
         self.now_ns = int(NOW.timestamp() * 10**9)
@@ -34,38 +34,38 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel() -> Kernel:
-    kernel = Kernel()
-    kernel.now_ns += 2 * DAY_NS
-    return kernel
+def swept() -> SweptStore:
+    swept = SweptStore()
+    swept.now_ns += 2 * DAY_NS
+    return swept
 
 
-def test_garbage_goes_and_tasks_stay(kernel: Kernel) -> None:
+def test_garbage_is_deleted_and_tasks_stay(swept: SweptStore) -> None:
     site = Site()
-    submission = site.client().submit(kernel.behavior(), Sweep())
-    site.worker("w", kernel.behavior()).run_once()
+    submission = site.client().submit(swept.behavior(), Sweep())
+    site.worker("w", swept.behavior()).run_once()
     report = submission.completion.wait()
     assert report is not None
     assert report.deleted > 0
-    assert kernel.store.get(kernel.task.task_id) == kernel.task
-    assert len(kernel.store.history(kernel.task.task_id)) == 2
-    assert [entry.task_id for entry in kernel.store.due(NOW + 100 * HOUR)] == [kernel.task.task_id]
+    assert swept.store.get(swept.task.task_id) == swept.task
+    assert len(swept.store.history(swept.task.task_id)) == 2
+    assert [entry.task_id for entry in swept.store.due(NOW + 100 * HOUR)] == [swept.task.task_id]
 
 
-def test_it_is_one_task_that_recurs(kernel: Kernel) -> None:
+def test_maintenance_is_one_task_that_recurs(swept: SweptStore) -> None:
     site = Site()
-    first = site.client().submit(kernel.behavior(), Sweep())
-    assert site.client().submit(kernel.behavior(), Sweep()).task_id == first.task_id
-    site.worker("w", kernel.behavior()).run_once()
+    first = site.client().submit(swept.behavior(), Sweep())
+    assert site.client().submit(swept.behavior(), Sweep()).task_id == first.task_id
+    site.worker("w", swept.behavior()).run_once()
     head = site.head(first.task_id)
     assert head.next_scheduled_run_ts == site.clock() + EVERY
 
 
-def test_a_run_that_has_to_end_goes_on_with_the_next_attempt(kernel: Kernel) -> None:
-    class Ending:
+def test_a_run_that_has_to_end_is_continued_by_the_next_attempt(swept: SweptStore) -> None:
+    class HandedOver:
         """A run that is handed over at once."""
 
-        task = kernel.task
+        task = swept.task
 
         def checkpoint(self) -> None:
             raise RunHandedOver(self.task.task_id)
@@ -73,9 +73,9 @@ def test_a_run_that_has_to_end_goes_on_with_the_next_attempt(kernel: Kernel) -> 
         def report(self, **_fields: object) -> None:
             raise AssertionError("nothing to report")
 
-    behavior = kernel.behavior()
+    behavior = swept.behavior()
     with pytest.raises(RunHandedOver):
-        behavior.work(Sweep(), Ending())
+        behavior.work(Sweep(), HandedOver())
     site = Site()
     submission = site.client().submit(behavior, Sweep())
     site.worker("w", behavior).run_once()

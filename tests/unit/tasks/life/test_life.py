@@ -1,7 +1,7 @@
-"""DESIGN §2 as one table: every status times everything that can happen to a task, through the service and its store.
+"""Every status combined with every event that can happen to a task, through the service and its store.
 
-What the table does not name changes no status. Together with `test_transitions.test_arrows`, which tries all 36 pairs
-of statuses, it says that exactly these arrows exist.
+Events that the table does not list for a status change no status. Together with `test_transitions.test_arrows`, which
+tries all 36 pairs of statuses, this shows that exactly these changes are possible.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from tests.unit.tasks.builders import (
 S, A, R, W, OK, F = "SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE"
 
 
-class House:
+class Harness:
     """A service, a clock an hour after everything was due, and a task of some status."""
 
     def __init__(self, status: Status, *, attempts: int = 3, **fields: object) -> None:
@@ -58,7 +58,7 @@ class House:
             task = self.store.apply(Advance(task, step(task)))
         self.task_id = task.task_id
         self.before = task
-        self.clock.advance(2 * MINUTE)  # a retry is due, a lease of an hour is not over
+        self.clock.advance(2 * MINUTE)  # a retry is due, a lease of an hour has not ended
 
     @property
     def path(self) -> list[str]:
@@ -70,93 +70,93 @@ def lasting(now: object) -> Lease:
     return Lease.lasting(HOUR, now)  # type: ignore[arg-type]
 
 
-def give_back(kind: ErrorClass) -> Callable[[House], object]:
-    error = AttemptError(kind.name, "it broke", kind)
-    return lambda house: house.service.give_back(house.task_id, house.before.attempt_count, error)
+def give_back(kind: ErrorClass) -> Callable[[Harness], object]:
+    error = AttemptError(kind.name, "it failed", kind)
+    return lambda harness: harness.service.give_back(harness.task_id, harness.before.attempt_count, error)
 
 
-def holder_is_lost(house: House) -> None:
-    house.clock.advance(HOUR)
-    look(house)
+def holder_is_lost(harness: Harness) -> None:
+    harness.clock.advance(HOUR)
+    check(harness)
 
 
-def never_dispatched(house: House) -> None:
-    """Twenty dispatches led to nothing, and its time has come once more."""
-    house.service.change(
-        house.task_id,
+def never_dispatched(harness: Harness) -> None:
+    """Twenty dispatches started no attempt, and the task is due again."""
+    harness.service.change(
+        harness.task_id,
         lambda task, _now: task if task.is_terminal else task.evolve(dispatch_count=task.dispatch_base + 20),
     )
-    house.clock.advance(MINUTE)
-    look(house)
+    harness.clock.advance(MINUTE)
+    check(harness)
 
 
-def look(house: House) -> None:
-    """The sweeper looks at a task before its lease is over; without a queue it cannot dispatch."""
+def check(harness: Harness) -> None:
+    """The sweeper checks a task whose lease has not ended; without a queue it cannot dispatch."""
     with contextlib.suppress(StoreUnavailable):
-        house.service.reconcile(house.task_id)
+        harness.service.reconcile(harness.task_id)
 
 
-def by_a_person(house: House) -> None:
-    house.service.change(
-        house.task_id,
+def resubmit_it(harness: Harness) -> None:
+    harness.service.change(
+        harness.task_id,
         lambda task, now: resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, anew=None),
     )
 
 
-def acquire(house: House) -> None:
-    house.service.acquire(house.task_id, "somebody", lasting)
+def acquire(harness: Harness) -> None:
+    harness.service.acquire(harness.task_id, "another", lasting)
 
 
-EVENTS: dict[str, tuple[Callable[[House], object], dict[str, list[str]]]] = {
-    "somebody acquires": (acquire, {S: [A], W: [A]}),
+EVENTS: dict[str, tuple[Callable[[Harness], object], dict[str, list[str]]]] = {
+    "acquired": (acquire, {S: [A], W: [A]}),
     "its attempt begins": (lambda h: h.service.start(h.task_id, h.before.attempt_count, effects=True), {A: [R]}),
     "its attempt succeeds": (
         lambda h: h.service.succeed(h.task_id, h.before.attempt_count, "done"),
         {A: [R, OK], R: [OK]},
     ),
-    "a passing error": (give_back(ErrorClass.TRANSIENT), {A: [W], R: [W]}),
+    "a transient error": (give_back(ErrorClass.TRANSIENT), {A: [W], R: [W]}),
     "throttled": (give_back(ErrorClass.THROTTLED), {A: [W], R: [W]}),
     "handed over": (give_back(ErrorClass.HANDED_OVER), {A: [W], R: [W]}),
-    "an error for good": (give_back(ErrorClass.PERMANENT), {A: [F], R: [F]}),
+    "a permanent error": (give_back(ErrorClass.PERMANENT), {A: [F], R: [F]}),
     "its holder is lost": (holder_is_lost, {A: [W], R: [W]}),
     "cancelled": (lambda h: h.service.cancel(h.task_id), {S: [F], W: [F]}),
     "cannot be dispatched": (never_dispatched, {S: [F], W: [F]}),
-    "looked at": (look, {}),
+    "checked by the sweeper": (check, {}),
     "a heartbeat": (lambda h: h.service.heartbeat(h.task_id, h.before.attempt_count, lasting), {}),
-    "asked for again": (by_a_person, {OK: [S], F: [S]}),
+    "submitted again": (resubmit_it, {OK: [S], F: [S]}),
 }
 
 
 @pytest.mark.parametrize(("status", "event"), list(product(Status, EVENTS)))
 def test_what_can_happen_to_a_task(status: Status, event: str) -> None:
     act, table = EVENTS[event]
-    house = House(status)
+    harness = Harness(status)
     if status.value in table:
-        act(house)
-        assert house.path == table[status.value]
+        act(harness)
+        assert harness.path == table[status.value]
         return
     try:
-        act(house)
+        act(harness)
     except (LeaseLost, IllegalTransition):
-        assert house.store.get(house.task_id) == house.before
-    assert house.path == []
-    assert house.service.get(house.task_id).status is status
+        assert harness.store.get(harness.task_id) == harness.before
+    assert harness.path == []
+    assert harness.service.get(harness.task_id).status is status
 
 
 @pytest.mark.parametrize("status", [Status.ACQUIRING_RESOURCES, Status.RUNNING])
 def test_a_holder_that_is_lost_is_replaced_through_a_retry(status: Status) -> None:
-    house = House(status)
-    house.clock.advance(HOUR)
-    acquire(house)
-    assert house.path == [W, A]
+    harness = Harness(status)
+    harness.clock.advance(HOUR)
+    acquire(harness)
+    assert harness.path == [W, A]
 
 
 @pytest.mark.parametrize("status", [Status.ACQUIRING_RESOURCES, Status.RUNNING])
-def test_the_last_attempt_that_is_lost_or_errs_is_a_failure(status: Status) -> None:
+def test_the_last_attempt_that_is_lost_or_fails_is_a_failure(status: Status) -> None:
     for act in (give_back(ErrorClass.TRANSIENT), holder_is_lost):
-        house = House(status, attempts=1)
-        act(house)
-        assert house.path == [F]
+        harness = Harness(status, attempts=1)
+        act(harness)
+        assert harness.path == [F]
 
 
 @pytest.mark.parametrize("status", [Status.ACQUIRING_RESOURCES, Status.RUNNING])
@@ -164,66 +164,66 @@ def test_a_held_task_that_is_cancelled_ends_with_its_attempt_or_its_lease(status
     for act in (
         give_back(ErrorClass.TRANSIENT),
         holder_is_lost,
-        lambda house: (house.clock.advance(HOUR), acquire(house)),
+        lambda harness: (harness.clock.advance(HOUR), acquire(harness)),
     ):
-        house = House(status)
-        house.service.cancel(house.task_id)
-        assert house.path == []
-        act(house)
-        assert house.path == [F]
-        assert house.service.get(house.task_id).error_code == "CANCELLED"
+        harness = Harness(status)
+        harness.service.cancel(harness.task_id)
+        assert harness.path == []
+        act(harness)
+        assert harness.path == [F]
+        assert harness.service.get(harness.task_id).error_code == "CANCELLED"
 
 
 def test_a_recurring_task_is_submitted_in_the_write_that_ends_it() -> None:
     for act, end in ((EVENTS["its attempt succeeds"][0], OK), (give_back(ErrorClass.PERMANENT), F)):
-        house = House(Status.RUNNING, recurrence_seconds=60)
-        act(house)
-        assert house.path == [end, S]
-        again = house.service.get(house.task_id)
-        assert again.next_scheduled_run_ts == house.clock() + timedelta(seconds=60)
+        harness = Harness(Status.RUNNING, recurrence_seconds=60)
+        act(harness)
+        assert harness.path == [end, S]
+        again = harness.service.get(harness.task_id)
+        assert again.next_scheduled_run_ts == harness.clock() + timedelta(seconds=60)
 
 
 def test_a_recurring_task_that_ends_before_it_sees_its_cancellation_does_not_recur() -> None:
-    house = House(Status.RUNNING, recurrence_seconds=60)
-    house.service.cancel(house.task_id)
-    EVENTS["its attempt succeeds"][0](house)
-    assert house.path == [OK, S, F]
-    head = house.service.get(house.task_id)
+    harness = Harness(Status.RUNNING, recurrence_seconds=60)
+    harness.service.cancel(harness.task_id)
+    EVENTS["its attempt succeeds"][0](harness)
+    assert harness.path == [OK, S, F]
+    head = harness.service.get(harness.task_id)
     assert (head.error_code, head.due_at) == ("CANCELLED", None)
 
 
-def test_giving_back_twice_is_safe_also_after_a_cancellation() -> None:
-    """The answer of the first was lost; the second finds what the first recorded, and writes nothing."""
-    house = House(Status.RUNNING)
-    house.service.cancel(house.task_id)
-    give_back(ErrorClass.TRANSIENT)(house)
-    first = house.service.get(house.task_id)
-    give_back(ErrorClass.TRANSIENT)(house)
-    assert house.service.get(house.task_id) == first
-    assert house.path == [F]
+def test_ending_an_attempt_twice_is_safe_also_after_a_cancellation() -> None:
+    """The answer to the first was lost; the second finds what the first recorded, and writes nothing."""
+    harness = Harness(Status.RUNNING)
+    harness.service.cancel(harness.task_id)
+    give_back(ErrorClass.TRANSIENT)(harness)
+    first = harness.service.get(harness.task_id)
+    give_back(ErrorClass.TRANSIENT)(harness)
+    assert harness.service.get(harness.task_id) == first
+    assert harness.path == [F]
 
 
-def test_the_tables_of_this_page_walk_every_arrow_but_the_two_straight_to_running() -> None:
+def test_the_events_cover_every_change_of_status_but_the_two_straight_to_running() -> None:
     """Those two are for work that begins as it is leased; `transition` allows them, and nothing else."""
-    walked = set()
+    covered = set()
     for _act, table in EVENTS.values():
         for source, path in table.items():
-            walked |= set(pairwise([source, *path]))
+            covered |= set(pairwise([source, *path]))
     straight = {(S, R), (W, R)}
     allowed = {(source.value, target.value) for source, targets in ARROWS.items() for target in targets}
-    assert walked | straight == allowed
-    assert walked & straight == set()
+    assert covered | straight == allowed
+    assert covered & straight == set()
     for source, _target in straight:
         held = acquired(submitted())
         lease = {name: getattr(held, name) for name in ("lease_owner", "lease_acquired_ts", "lost_not_before")}
-        house = House(Status(source))
+        harness = Harness(Status(source))
         after = transition(
-            house.before,
+            harness.before,
             Status.RUNNING,
             held.created_ts,
             **lease,
             recheck_not_before=held.recheck_not_before,
             next_scheduled_run_ts=None,
-            attempt_count=house.before.attempt_count + 1,
+            attempt_count=harness.before.attempt_count + 1,
         )
-        assert house.store.apply(Advance(house.before, stamp(house.before, after))).status is Status.RUNNING
+        assert harness.store.apply(Advance(harness.before, stamp(harness.before, after))).status is Status.RUNNING

@@ -1,4 +1,4 @@
-"""What a record of each status may hold, and how it is shown."""
+"""What a record of each status may contain, and its public form."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -26,7 +26,7 @@ PROPOSAL_FIELDS = {
     "result_summary",
     "result_extended",
 }
-DESIGN_FIELDS = {
+SERVICE_FIELDS = {
     "revision",
     "nonce",
     "lease_owner",
@@ -71,14 +71,16 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("status", "changes", "named"), IMPOSSIBLE, ids=str)
-def test_a_record_that_cannot_be_is_refused_naming_the_field(status: str, changes: dict[str, Any], named: str) -> None:
+def test_an_invalid_record_is_refused_with_the_name_of_the_field(
+    status: str, changes: dict[str, Any], named: str
+) -> None:
     task = in_status(Status(status))
     with pytest.raises(ValidationError, match=named):
         task.evolve(**changes)
 
 
 @pytest.mark.parametrize("status", Status, ids=lambda status: status.value)
-def test_the_record_of_every_status_can_be(status: Status) -> None:
+def test_every_status_has_a_valid_record(status: Status) -> None:
     task = in_status(status)
     assert task.status is status
     assert task.is_held == (status.value in HELD)
@@ -110,9 +112,9 @@ def test_timestamps_as_text_are_ordered_like_time() -> None:
     assert isoformat(NOW.astimezone(timezone(timedelta(hours=-8)))) == "2026-11-21T12:00:00.000000Z"
 
 
-def test_the_public_record_has_the_fields_of_proposal_and_design() -> None:
+def test_the_public_record_has_the_fields_of_the_proposal_and_ours() -> None:
     shown = in_status(Status.RUNNING, plan_segments=[{"id": "1/0", "sha256": "ab"}]).public()
-    assert set(shown) >= PROPOSAL_FIELDS | DESIGN_FIELDS
+    assert set(shown) >= PROPOSAL_FIELDS | SERVICE_FIELDS
     assert not set(shown) & {"due_at", "due_bucket", "details", "format", "effects_began_ts"}
     assert shown["status"] == "RUNNING"
     assert shown["version"] == 3
@@ -121,7 +123,7 @@ def test_the_public_record_has_the_fields_of_proposal_and_design() -> None:
     assert json.loads(json.dumps(shown)) == shown
 
 
-def test_evolve_checks_what_it_makes() -> None:
+def test_evolve_validates_the_new_record() -> None:
     task = submitted()
     assert task.evolve(attempt_count=3).attempt_count == 3
     assert task.evolve() == task

@@ -1,4 +1,4 @@
-"""Policies from the proposal's property names; each bad one is named."""
+"""Policies from the proposal's property names; an error names the property that is wrong."""
 
 from datetime import timedelta
 
@@ -62,7 +62,7 @@ def test_durations(text: str, seconds: float) -> None:
         "P999999999D",
     ],
 )
-def test_what_is_not_a_duration_is_refused_with_its_text(text: str) -> None:
+def test_a_text_that_is_no_duration_is_refused_and_quoted(text: str) -> None:
     with pytest.raises(ValueError, match=r"duration|positive|longer") as refusal:
         parse_duration(text)
     assert repr(text) in str(refusal.value)
@@ -78,7 +78,7 @@ def test_any_text_is_a_positive_duration_or_refused(text: str) -> None:
     assert NOW + parsed > NOW
 
 
-def test_the_proposals_example() -> None:
+def test_the_example_of_the_proposal() -> None:
     policies = Policies.from_properties(default_properties())
     assert policies.lease == LeasePolicy(lost_timeout=HOUR)
     assert policies.default == RetryPolicy(5, timedelta(seconds=30), 2.0, HOUR)
@@ -91,7 +91,7 @@ def test_no_property_means_the_defaults() -> None:
     assert (policies.default, policies.lease, policies.dispatch) == (RetryPolicy(), LeasePolicy(), DispatchPolicy())
 
 
-def test_an_override_starts_from_the_configured_default_whatever_the_order() -> None:
+def test_an_override_changes_the_configured_default_in_any_order() -> None:
     properties = {
         "delegation.retry.TABLE_PURGE.jitter": "true",
         "delegation.retry.default.max-attempts": "9",
@@ -171,10 +171,10 @@ def test_a_backoff_stays_between_its_bounds_and_never_shrinks(
     assert timedelta(0) <= jittered.backoff(failures, draw=lambda: drawn) <= wait
 
 
-def test_dispatches_are_looked_at_ever_later_and_given_up() -> None:
+def test_dispatches_are_checked_ever_later_and_limited() -> None:
     policy = DispatchPolicy(grace=MINUTE, max_backoff=HOUR, max_dispatches=20)
     counts = (0, 1, 2, 5, 6, 19, 10**6)
-    looks = [policy.next_look(submitted(dispatch_count=7 + n, dispatch_base=7), NOW) - NOW for n in counts]
+    looks = [policy.next_check(submitted(dispatch_count=7 + n, dispatch_base=7), NOW) - NOW for n in counts]
     assert looks == [MINUTE, 2 * MINUTE, 4 * MINUTE, 32 * MINUTE, HOUR, HOUR, HOUR]
     given_up = [policy.exhausted(submitted(dispatch_count=7 + n, dispatch_base=7)) for n in (0, 19, 20, 21)]
     assert given_up == [False, False, True, True]

@@ -1,4 +1,4 @@
-"""Secrets that an error quotes do not get into a task's record."""
+"""Secrets that an error quotes are not stored in a task's record."""
 
 import pytest
 
@@ -21,7 +21,7 @@ SECRETS = [
     ("https://owner:hunter2@polaris.test/api answered 503", "hunter2"),
 ]
 HARMLESS = [
-    "attempt 3 of task 5 lost its lease: token expired, credential: AccessDenied",
+    "attempt 3 no longer holds task 5: token expired, credential: AccessDenied",
     "s3://bucket/warehouse/orders/day=2026-11-21/part-0.parquet could not be deleted",
     "3 keys: the access key has no right to delete",
     "the bearer of this lease; basic checks passed; https://polaris.test:8181/a@b",
@@ -35,12 +35,12 @@ def test_secrets_are_hidden(text: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_explains_an_error_stays(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert redacted(text) == text
 
 
 @pytest.mark.parametrize(("text", "secret"), SECRETS)
-def test_no_record_of_an_error_has_them(text: str, secret: str) -> None:
+def test_the_record_of_an_error_contains_no_secrets(text: str, secret: str) -> None:
     held = acquired(submitted())
     parent = held.evolve(children=("child",))
     parked = AttemptError("X", text, ErrorClass.PERMANENT, extended=text)

@@ -1,4 +1,4 @@
-"""Every arrow of DESIGN §2 is walked, every other one refused; the table is written from the page, not the code."""
+"""Every allowed change of status is possible, every other one refused; the table follows the documents."""
 
 from datetime import timedelta, timezone
 from itertools import product
@@ -45,7 +45,7 @@ PAIRS = list(product(Status, Status))
 
 
 def fitting(task: Task, target: Status) -> dict[str, Any]:
-    """What a record of the target status needs beside the arrow."""
+    """Return the fields that a record of the target status needs."""
     free = {"lease_owner": None, "lost_not_before": None, "recheck_not_before": None, "next_scheduled_run_ts": None}
     match target:
         case Status.SUBMITTED | Status.RETRY_SCHEDULED:
@@ -113,7 +113,7 @@ EVENTS = {
 @pytest.mark.parametrize(
     ("event", "status"), list(product(EVENTS, Status)), ids=lambda value: getattr(value, "__name__", value)
 )
-def test_every_event_leads_where_an_arrow_leads_or_nowhere(event: Any, status: Status) -> None:
+def test_every_event_changes_the_status_as_allowed_or_not_at_all(event: Any, status: Status) -> None:
     before = in_status(status)
     expected = EVENTS[event].get(status.value)
     if expected is None:
@@ -144,8 +144,8 @@ def test_the_attempt_count_only_grows() -> None:
 
 
 @pytest.mark.parametrize("status", Status, ids=lambda status: status.value)
-def test_a_stale_attempt_is_refused_everything(status: Status) -> None:
-    """Attempt 1 was retried as attempt 2: whatever the old holder still says is refused by its number."""
+def test_every_write_of_a_former_attempt_is_refused(status: Status) -> None:
+    """Attempt 1 was retried as attempt 2: every write of the former holder is refused by its fencing token."""
     task = in_status(status)
     stale = task.attempt_count - 1
     acts = (
@@ -161,14 +161,14 @@ def test_a_stale_attempt_is_refused_everything(status: Status) -> None:
 
 
 @pytest.mark.parametrize("status", ["SUBMITTED", "RETRY_SCHEDULED", "SUCCESS", "FAILURE"])
-def test_nobody_holds_a_task_that_waits_or_is_terminal(status: str) -> None:
+def test_a_waiting_or_terminal_task_has_no_holder(status: str) -> None:
     task = in_status(Status(status))
     with pytest.raises(LeaseLost):
         t.held_by(task, task.attempt_count)
 
 
 @pytest.mark.parametrize("status", ["ACQUIRING_RESOURCES", "RUNNING"])
-def test_a_heartbeat_moves_the_deadlines_and_makes_no_version(status: str) -> None:
+def test_a_heartbeat_moves_the_deadlines_and_adds_no_version(status: str) -> None:
     task = in_status(Status(status))
     beat = t.renew(task, 1, Lease(NOW + 2 * HOUR, NOW + HOUR))
     assert (beat.lost_not_before, beat.recheck_not_before, beat.due_at) == (NOW + 2 * HOUR, NOW + HOUR, NOW + 2 * HOUR)
@@ -190,7 +190,7 @@ def test_starting_again_changes_nothing() -> None:
     assert t.start(marked, 1, LATER + HOUR, effects=True) is marked
 
 
-def test_the_first_delete_is_remembered_over_attempts_until_there_is_a_new_plan() -> None:
+def test_the_time_of_the_first_delete_is_kept_until_the_task_starts_from_the_beginning() -> None:
     stopped = retried(started(acquired(submitted()), effects=True))
     again = started(acquired(stopped, now=LATER), LATER, effects=True)
     assert again.effects_began_ts == NOW
@@ -201,25 +201,25 @@ def test_the_first_delete_is_remembered_over_attempts_until_there_is_a_new_plan(
 
 
 @pytest.mark.parametrize("end", [succeed, fail, retry], ids=lambda end: end.__name__)
-def test_whoever_ends_an_attempt_gives_the_lease_back(end: Any) -> None:
+def test_the_end_of_an_attempt_ends_its_lease(end: Any) -> None:
     ended = end(in_status(Status.RUNNING))
     assert (ended.lease_owner, ended.lost_not_before, ended.recheck_not_before) == (None, None, None)
     assert ended.lease_acquired_ts == NOW
 
 
 @pytest.mark.parametrize("end", [succeed, fail], ids=lambda end: end.__name__)
-def test_nobody_has_to_look_at_an_ended_task(end: Any) -> None:
+def test_a_terminal_task_is_never_due(end: Any) -> None:
     ended = end(in_status(Status.RUNNING))
     assert (ended.due_at, ended.next_scheduled_run_ts, ended.eta_ts) == (None, None, None)
 
 
-def test_a_retry_waits_and_is_looked_at_after_the_grace() -> None:
+def test_a_retry_waits_and_is_due_after_the_grace() -> None:
     waiting = retry(in_status(Status.RUNNING))
     assert (waiting.next_scheduled_run_ts, waiting.due_at) == (LATER + MINUTE, LATER + MINUTE + SECOND)
     assert (waiting.error_code, waiting.result_summary) == ("REASON", "it broke")
 
 
-def test_success_forgets_the_error_of_former_attempts_but_not_their_history() -> None:
+def test_success_clears_the_error_of_former_attempts_but_not_their_history() -> None:
     won = succeed(started(acquired(retried(acquired(submitted())))))
     assert (won.error_code, won.result_summary) == (None, "done")
     assert "attempt 1 TIMEOUT: timed out" in (won.result_extended or "")
@@ -236,7 +236,7 @@ def test_errors_are_kept_newest_last_and_bounded() -> None:
     assert "attempt 1 E0" not in history
 
 
-def test_resubmitting_gives_a_fresh_budget_and_forgets_the_outcome() -> None:
+def test_resubmitting_resets_the_retry_budget_and_the_outcome() -> None:
     lost = failed(acquired(retried(acquired(submitted(synchronous=True, dispatch_count=4)))))
     lost = lost.evolve(cancel_requested=True, throttled_count=3, dispatch_count=9)
     again = t.resubmit(lost, LATER, payload='{"n":2}', synchronous=False, grace=MINUTE, anew=None)
@@ -258,14 +258,14 @@ def test_resubmitting_gives_a_fresh_budget_and_forgets_the_outcome() -> None:
 
 
 @pytest.mark.parametrize("anew", [{"tier": 1}, {}, None])
-def test_a_task_that_starts_anew_has_other_details_one_that_goes_on_keeps_its_own(anew: dict[str, int] | None) -> None:
+def test_a_restarted_task_gets_new_details_a_resumed_one_keeps_them(anew: dict[str, int] | None) -> None:
     ended = in_status(Status.FAILURE).evolve(details={"done": 4}, effects_began_ts=NOW, progress_ts=NOW)
     again = t.resubmit(ended, LATER, payload="{}", synchronous=False, grace=MINUTE, anew=anew)
     assert again.details == ({"done": 4} if anew is None else anew)
     assert (again.effects_began_ts, again.progress_ts) == ((NOW, NOW) if anew is None else (None, None))
 
 
-def test_a_dispatch_is_counted_with_the_time_of_the_next_look() -> None:
+def test_a_dispatch_is_counted_with_the_time_of_the_next_check() -> None:
     task = submitted(dispatch_count=2)
     sent = t.dispatched(task, due_at=LATER)
     assert (sent.dispatch_count, sent.due_at, sent.version, sent.status) == (3, LATER, 1, Status.SUBMITTED)

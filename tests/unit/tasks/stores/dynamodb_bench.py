@@ -1,4 +1,4 @@
-"""DynamoDB in moto behind a client that fails as it is told, and changes to make there."""
+"""DynamoDB in moto behind a client that fails on demand, and changes to make there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ REFUSALS = {
     "not connected in time": connect_timeout,
     "not signed": no_credentials_now,
 }
-"""Answers that say that nothing was written."""
+"""Errors that mean that nothing was written."""
 
 UNCLEAR = {
     "server error": answered("InternalServerError", 500),
@@ -45,7 +45,7 @@ UNCLEAR = {
     "read time-out": read_timeout,
     "connection closed": connection_closed,
 }
-"""Answers, or none, that leave open whether it was."""
+"""Errors after which the write may have been applied."""
 
 
 @dataclass

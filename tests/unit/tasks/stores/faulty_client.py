@@ -1,4 +1,4 @@
-"""A DynamoDB client whose calls fail when told to, before or after they took effect."""
+"""A DynamoDB client whose calls fail on demand, before or after they took effect."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ WRITES = frozenset({"put_item", "transact_write_items"})
 
 
 def answered(code: str, status: int = 400) -> Callable[[str], Exception]:
-    """An error that the service answers to any operation."""
+    """Return an error that the service returns for any operation."""
 
     def build(operation: str) -> Exception:
         metadata = {"HTTPStatusCode": status, "RequestId": "r", "HostId": "", "HTTPHeaders": {}, "RetryAttempts": 0}
@@ -28,7 +28,7 @@ def answered(code: str, status: int = 400) -> Callable[[str], Exception]:
 
 
 def cancelled(*reasons: str) -> Callable[[str], Exception]:
-    """A transaction cancelled for these reasons; a single write answers the first of them as an exception."""
+    """Return a transaction cancelled for these reasons; a single write raises the first of them."""
 
     def build(operation: str) -> Exception:
         if operation == "put_item":
@@ -67,14 +67,14 @@ def no_connection(_operation: str) -> Exception:
 
 @dataclass(frozen=True)
 class Fault:
-    """One call goes wrong: `applied` says whether it took effect first."""
+    """A failing call; `applied` is whether it took effect first."""
 
     error: Callable[[str], Exception]
     applied: bool = False
 
 
 class FaultyClient:
-    """Passes calls on; the next write (or read) fails as `writes` (or `reads`) say, None lets one pass.
+    """Passes calls to a client; the next write (or read) fails as `writes` (or `reads`) define, None lets one pass.
 
     Between the tries of a write `between` may act, as a rival would.
     """

@@ -1,4 +1,4 @@
-"""The client of the task table never repeats a write behind the store's back."""
+"""The client of the task table never repeats a write without the store knowing."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from delegation.dynamodb import client_config
 from delegation.wiring.tasks import task_store
 
 
-def test_the_entry_points_client_makes_one_try_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_of_the_entry_points_makes_one_try_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
@@ -15,6 +15,6 @@ def test_the_entry_points_client_makes_one_try_a_call(monkeypatch: pytest.Monkey
     store.dynamodb.client.close()
 
 
-def test_time_outs_can_be_chosen_the_number_of_tries_stays() -> None:
+def test_timeouts_can_be_configured_the_number_of_tries_cannot() -> None:
     config = client_config(read_timeout=60)
     assert (config.read_timeout, config.connect_timeout, config.retries) == (60, 2, {"total_max_attempts": 1})

@@ -1,4 +1,4 @@
-"""The stored format: what is written is read again, by this release and for ever."""
+"""The stored format: this release and every later one reads what was written."""
 
 import json
 import zlib
@@ -21,7 +21,7 @@ FORMAT_1 = sorted((GOLDEN / "format-1").glob("*.json"))
 
 
 def through_dynamodb(item: dict[str, Any]) -> dict[str, Any]:
-    """As DynamoDB gives an item back, JSON text in between."""
+    """Return an item as DynamoDB returns it, with JSON text in between."""
     return from_item(json.loads(json.dumps(to_item(item))))
 
 
@@ -32,7 +32,7 @@ def test_heads_and_rows_are_read_as_they_were_written(task: Task) -> None:
 
 
 @given(task=tasks())
-def test_only_heads_that_somebody_has_to_look_at_are_in_the_index(task: Task) -> None:
+def test_only_heads_that_need_attention_are_in_the_due_index(task: Task) -> None:
     head, row = codec.head_item(task), codec.row_item(task)
     assert ("due_bucket" in head, "due_at" in head) == (task.due_at is not None,) * 2
     assert not {"due_bucket", "due_at"} & set(row)
@@ -49,7 +49,7 @@ def test_an_item_is_plain_text_and_numbers() -> None:
     assert "next_scheduled_run_ts" not in item
 
 
-def test_what_is_carried_cannot_replace_what_is_known() -> None:
+def test_a_detail_cannot_replace_a_field() -> None:
     task = submitted(details={"status": "SUCCESS", "format": 9, "tier": "gold"})
     item = codec.row_item(task)
     assert (item["status"], item["format"], item["tier"]) == ("SUBMITTED", 1, "gold")
@@ -71,12 +71,12 @@ def test_another_format_is_refused(stated: object) -> None:
         ({"lease_owner": "worker-1"}, "lease_owner"),
     ],
 )
-def test_an_item_that_makes_no_task_is_refused_naming_the_field(changes: dict[str, Any], named: str) -> None:
+def test_an_invalid_item_is_refused_with_the_name_of_the_field(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(MalformedRecord, match=named):
         codec.task_of({**codec.head_item(submitted()), **changes})
 
 
-def test_a_refusal_does_not_show_the_payload() -> None:
+def test_a_refusal_does_not_quote_the_payload() -> None:
     item = {**codec.head_item(submitted(task_payload="s3cr3t")), "task_payload": ["s3cr3t"]}
     with pytest.raises(MalformedRecord, match="task_payload") as refusal:
         codec.task_of(item)
@@ -94,7 +94,7 @@ def test_shards_are_stable_and_all_in_use() -> None:
 
 
 @pytest.mark.parametrize("path", FORMAT_1, ids=lambda path: path.stem)
-def test_golden_items_are_read_for_ever(path: Path) -> None:
+def test_golden_items_can_be_read(path: Path) -> None:
     golden = json.loads(path.read_text())
     task = codec.task_of(from_item(golden["item"]))
     public = shown(task.public())
@@ -105,7 +105,7 @@ def test_golden_items_are_read_for_ever(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FORMAT_1, ids=lambda path: path.stem)
 def test_golden_items_are_written_again_without_loss(path: Path) -> None:
-    """A later release may add attributes; it may not drop, rename or reword one while it says `format: 1`."""
+    """A later release may add attributes; it may not drop, rename or change one while it writes `format: 1`."""
     golden = json.loads(path.read_text())["item"]
     task = codec.task_of(from_item(golden))
     written = to_item(codec.head_item(task) if golden["version"] == {"N": "0"} else codec.row_item(task))

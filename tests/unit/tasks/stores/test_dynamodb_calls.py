@@ -1,4 +1,4 @@
-"""How the DynamoDB store reads, what its operations cost in calls, and how a write of another store joins its own."""
+"""How the DynamoDB store reads, which calls its operations make, and how a write of another store joins its own."""
 
 from collections.abc import Callable
 
@@ -46,10 +46,8 @@ def test_a_read_is_tried_again(
     assert len(bench.waits) == TRIES - 1
 
 
-def test_what_is_due_is_read_to_its_end_however_small_the_pages_are(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A page is 1 MB: what stays due in a shard, a newer release's tasks for example, hides nothing behind it."""
+def test_due_reads_all_pages_however_small(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is 1 MB: entries that stay due in a shard, of a newer release for example, must not hide others."""
     tasks = [bench.rival.apply(Create(submitted())) for _ in range(24)]
     query = bench.client.query
     monkeypatch.setattr(bench.client, "query", lambda **asked: query(**{**asked, "Limit": 1}), raising=False)
@@ -85,7 +83,7 @@ def test_an_uncontended_change_is_one_call(bench: Bench, make: Callable[[Bench],
 
 
 def test_a_lost_race_is_one_call_too(bench: Bench) -> None:
-    """The refusal itself brings the head that won."""
+    """The refusal itself returns the head that won."""
     case = advancing(bench)
     rival_of(bench, case.change)
     with pytest.raises(StaleTask):
@@ -93,7 +91,7 @@ def test_a_lost_race_is_one_call_too(bench: Bench) -> None:
     assert [operation for operation, _ in bench.client.calls if operation != "get_item"] == ["transact_write_items"]
 
 
-def test_what_reads_cost(bench: Bench) -> None:
+def test_the_calls_of_each_read(bench: Bench) -> None:
     task = bench.rival.apply(Create(submitted()))
     costs = {}
     for name, read in READS.items():
@@ -114,8 +112,8 @@ def test_what_reads_cost(bench: Bench) -> None:
 # ---- joined to another store's write
 
 
-def test_a_joined_write_without_a_clear_answer_stays_unknown_even_when_the_task_moved_on(bench: Bench) -> None:
-    """An Expect leaves no trace: only the joined record can tell whether the transaction was applied."""
+def test_a_joined_write_without_a_clear_answer_stays_unknown_even_after_another_write(bench: Bench) -> None:
+    """An Expect stores nothing: only the joined record shows whether the transaction was applied."""
     task = bench.rival.apply(Create(submitted()))
     marker = submitted()
     joined = bench.store._actions(Create(marker))
@@ -126,7 +124,7 @@ def test_a_joined_write_without_a_clear_answer_stays_unknown_even_when_the_task_
     assert bench.rival.get(marker.task_id) == marker
 
 
-def test_a_refused_joined_write_is_told_from_a_lost_race(bench: Bench) -> None:
+def test_a_refused_joined_write_is_distinguished_from_a_lost_race(bench: Bench) -> None:
     task, other = bench.rival.apply(Create(submitted())), bench.rival.apply(Create(submitted()))
     joined = bench.store._actions(Create(submitted(other.task_id)))
     with pytest.raises(CompanionRefused) as refused:

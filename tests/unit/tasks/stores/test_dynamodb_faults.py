@@ -1,7 +1,7 @@
-"""What DynamoDB answers when it is not well, injected: a fault is never taken for a lost race, nor a loss for a fault.
+"""Injected faults of DynamoDB: a fault is never reported as a lost race, nor a lost race as a fault.
 
-moto stands behind the faults and applies a repeated ClientRequestToken a second time, as DynamoDB does after ten
-minutes; so a repeated transaction finds both of its conditions failed by its own first try.
+moto applies a repeated ClientRequestToken a second time, as DynamoDB does after ten minutes; so a repeated transaction
+finds both of its conditions failed by its own first try.
 """
 
 from collections.abc import Callable
@@ -46,10 +46,10 @@ def test_a_fault_before_the_write_is_tried_again(
 
 @CHANGES
 @errors(UNCLEAR)
-def test_a_lost_answer_is_recognised_on_the_next_try(
+def test_a_lost_answer_is_recognized_on_the_next_try(
     bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
 ) -> None:
-    """Head and row both refuse the repeated write: they hold its own nonce."""
+    """Head and row both refuse the repeated write: they contain its nonce."""
     case = make(bench)
     bench.client.writes = [Fault(error, applied=True)]
     assert bench.store.apply(case.change) == case.after
@@ -84,7 +84,7 @@ def test_a_transaction_is_repeated_with_its_nonce_as_request_token(bench: Bench)
 
 @CHANGES
 @errors(REFUSALS)
-def test_a_store_that_takes_nothing_is_unavailable(
+def test_a_store_that_accepts_nothing_is_unavailable(
     bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
 ) -> None:
     case = make(bench)
@@ -123,7 +123,7 @@ def test_an_outcome_stays_unknown_while_the_write_may_still_arrive(
 @CHANGES
 @pytest.mark.parametrize("applied", [True, False])
 @errors({"no table": answered("ResourceNotFoundException"), "denied": answered("AccessDeniedException")})
-def test_an_answer_that_ends_the_tries_does_not_deny_an_earlier_unclear_one(
+def test_a_final_error_does_not_hide_an_earlier_unclear_answer(
     bench: Bench, make: Callable[[Bench], Case], applied: bool, error: Callable[[str], Exception]
 ) -> None:
     case = make(bench)
@@ -149,7 +149,7 @@ def test_an_outcome_that_cannot_be_read_back_is_unknown_not_unwritten(
 
 
 def test_a_refusal_whose_winner_cannot_be_read_is_unknown(bench: Bench) -> None:
-    """The row says that it was there already, the head says nothing: it may have been this very write."""
+    """The row exists already and the head cannot be read: both may come from this very write."""
     case = advancing(bench)
     bench.client.writes = [Fault(read_timeout, applied=True), Fault(cancelled("None", "ConditionalCheckFailed"))]
     bench.client.reads = [Fault(read_timeout)] * 100
@@ -158,7 +158,7 @@ def test_a_refusal_whose_winner_cannot_be_read_is_unknown(bench: Bench) -> None:
 
 
 @errors({"no table": answered("ResourceNotFoundException"), "denied": answered("AccessDeniedException")})
-def test_an_answer_that_will_not_change_is_not_tried_again(bench: Bench, error: Callable[[str], Exception]) -> None:
+def test_an_error_that_will_not_change_is_not_tried_again(bench: Bench, error: Callable[[str], Exception]) -> None:
     case = advancing(bench)
     bench.client.writes = [Fault(error)]
     with pytest.raises(StoreUnavailable, match="Exception"):
@@ -171,7 +171,7 @@ def test_an_answer_that_will_not_change_is_not_tried_again(bench: Bench, error: 
 
 @CHANGES
 @errors(REFUSALS | UNCLEAR)
-def test_a_race_lost_behind_a_fault_is_a_lost_race(
+def test_a_race_lost_after_a_fault_is_a_lost_race(
     bench: Bench, make: Callable[[Bench], Case], error: Callable[[str], Exception]
 ) -> None:
     case = make(bench)
@@ -186,8 +186,8 @@ def test_a_race_lost_behind_a_fault_is_a_lost_race(
 
 
 @CHANGES
-def test_a_race_lost_behind_nothing_but_faults_is_a_lost_race(bench: Bench, make: Callable[[Bench], Case]) -> None:
-    """Reading back shows a head that this change can never follow any more: that is an answer."""
+def test_a_race_lost_with_faults_on_every_try_is_a_lost_race(bench: Bench, make: Callable[[Bench], Case]) -> None:
+    """Reading back shows a head that this change can no longer follow: that is an answer."""
     case = make(bench)
     rivals: list[Task] = []
     bench.client.between = [lambda: rivals.append(rival_of(bench, case.change))]
@@ -198,7 +198,7 @@ def test_a_race_lost_behind_nothing_but_faults_is_a_lost_race(bench: Bench, make
     not_applied(bench, case)
 
 
-def test_an_applied_advance_is_recognised_below_a_rivals_heartbeat(bench: Bench) -> None:
+def test_an_applied_advance_is_recognized_below_a_rivals_heartbeat(bench: Bench) -> None:
     case = advancing(bench)
     bench.client.between = [lambda: bench.rival.apply(Revise(case.after, touched(case.after, files_deleted=5)))]
     bench.client.writes = [Fault(read_timeout, applied=True)]
@@ -206,7 +206,7 @@ def test_an_applied_advance_is_recognised_below_a_rivals_heartbeat(bench: Bench)
     assert len(bench.rival.history(case.after.task_id)) == 2
 
 
-def test_an_applied_advance_is_recognised_below_a_rivals_next_version(bench: Bench) -> None:
+def test_an_applied_advance_is_recognized_below_a_rivals_next_version(bench: Bench) -> None:
     case = advancing(bench)
     following = started(case.after)
     bench.client.between = [lambda: bench.rival.apply(Advance(case.after, following))]
@@ -216,7 +216,7 @@ def test_an_applied_advance_is_recognised_below_a_rivals_next_version(bench: Ben
 
 
 def test_a_head_write_that_a_rival_wrote_over_may_have_been_applied(bench: Bench) -> None:
-    """Nothing tells any more, and nothing needs to: the head was touched, so read again and decide again."""
+    """Nothing shows it any more, and it does not matter: the head changed, so the caller reads and decides again."""
     case = revising(bench)
     bench.client.between = [lambda: bench.rival.apply(Revise(case.after, touched(case.after, dispatch_count=2)))]
     bench.client.writes = [Fault(read_timeout, applied=True)]

@@ -1,4 +1,4 @@
-"""A clock for threads that wait for each other and for time: it passes only while all of them wait."""
+"""A clock for threads that wait for each other and for time: it advances only while all of them wait."""
 
 import threading
 from concurrent.futures import Future
@@ -9,9 +9,9 @@ from tests.unit.tasks.builders import NOW
 
 
 class SharedTime:
-    """Begins at NOW; when the last of `threads` begins to wait, it is at once when the first of them wakes.
+    """Begins at NOW; when the last of `threads` begins to wait, the time jumps to when the first of them wakes.
 
-    So what happens depends on no machine's speed: a thread takes no time for what it does.
+    So the result does not depend on the speed of a machine: what a thread does takes no time.
     """
 
     def __init__(self, threads: int) -> None:
@@ -29,7 +29,7 @@ class SharedTime:
         return NOW + timedelta(seconds=self.monotonic())
 
     def wait(self, seconds: float, work: "Future[Any] | None" = None) -> None:
-        """Until so much time has passed, or the work is done."""
+        """Wait until so much time has passed, or the work has ended."""
         me = threading.get_ident()
         with self._turn:
             until = self._passed + seconds
@@ -46,7 +46,7 @@ class SharedTime:
         return work.done()
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Let all threads stop waiting."""
         with self._turn:
             self._ended = True
             self._turn.notify_all()

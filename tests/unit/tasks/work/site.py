@@ -1,4 +1,4 @@
-"""One store and clock for services, clients and workers of behaviors, and the behaviors that tests of them share."""
+"""One store and clock for services, clients and workers of behaviors, and behaviors that tests share."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -26,13 +26,13 @@ class Total(BaseModel):
     total: int
 
 
-class Passing(DelegationError):
-    code: ClassVar[str] = "PASSING"
+class Transient(DelegationError):
+    code: ClassVar[str] = "TRANSIENT"
     retryable: ClassVar[bool] = True
 
 
-class ForGood(DelegationError):
-    code: ClassVar[str] = "FOR_GOOD"
+class Permanent(DelegationError):
+    code: ClassVar[str] = "PERMANENT"
 
 
 def add(parameters: Sum, _run: Run) -> Total:

@@ -1,4 +1,4 @@
-"""What a run shows of itself: who works, or waits for work that moves, is alive; who waits for a hung one is not."""
+"""When an attempt writes `progress_ts`: while it works or waits for work that progresses, not for work that hangs."""
 
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitte
 
 
 class Held:
-    """A run of one attempt, its clocks moved together by hand."""
+    """One held attempt, its clocks moved together by hand."""
 
     def __init__(self, lost_timeout: timedelta = HOUR) -> None:
         self.clock = Clock()
@@ -31,7 +31,7 @@ class Held:
         return self.clock.now.timestamp()
 
     @property
-    def sign_of_life(self) -> timedelta | None:
+    def progress(self) -> timedelta | None:
         seen = self.service.get(self.run.task_id).progress_ts
         return None if seen is None else seen - NOW
 
@@ -41,31 +41,31 @@ class Held:
             self.run.checkpoint(moved=moved)
 
 
-def test_a_driver_polling_work_that_hangs_shows_no_life() -> None:
+def test_a_driver_that_polls_hanging_work_writes_no_progress() -> None:
     held = Held()
     held.poll(600, moved=False)
-    assert held.sign_of_life is None
+    assert held.progress is None
     held.poll(1, moved=True)
-    assert held.sign_of_life == timedelta(seconds=601)
+    assert held.progress == timedelta(seconds=601)
     held.poll(600, moved=False)
-    assert held.sign_of_life == timedelta(seconds=601)
+    assert held.progress == timedelta(seconds=601)
 
 
-def test_work_that_moves_shows_life_now_and_then() -> None:
+def test_work_that_progresses_writes_progress_now_and_then() -> None:
     held = Held()
     held.poll(100, moved=True)
-    assert held.sign_of_life == 3 * ALIVE_EVERY
+    assert held.progress == 3 * ALIVE_EVERY
 
 
-def test_a_driver_of_hanging_work_still_learns_that_it_lost_the_task() -> None:
+def test_a_driver_of_hanging_work_still_notices_the_loss_of_its_lease() -> None:
     held = Held()
     held.poll(5, moved=False)
     with pytest.raises(LeaseLost):
         held.poll(3600, moved=False)
 
 
-def test_a_pause_between_reading_two_clocks_makes_a_fence_early_never_late() -> None:
-    """Stopped right after one clock was read, the process comes back when a minute has gone by on both."""
+def test_a_pause_between_two_clock_readings_makes_the_fence_earlier() -> None:
+    """The process is paused right after it read one clock, and continues when a minute has passed on both."""
     held = Held()
 
     def clock() -> datetime:
@@ -83,18 +83,18 @@ def test_a_pause_between_reading_two_clocks_makes_a_fence_early_never_late() -> 
     assert fence <= task.lost_not_before.timestamp()
 
 
-def test_a_task_that_nobody_holds_has_no_fence() -> None:
+def test_a_task_without_a_holder_has_no_fence() -> None:
     held = Held()
     assert fence_of(held.service, submitted(), timedelta(0), held._seconds) is None
 
 
-def test_a_lease_shorter_than_the_usual_sign_of_life_gets_more_of_them() -> None:
+def test_a_short_lease_gets_more_frequent_progress() -> None:
     held = Held(timedelta(seconds=20))
     held.poll(12, moved=True)
-    assert held.sign_of_life == timedelta(seconds=10)
+    assert held.progress == timedelta(seconds=10)
 
 
-def test_a_lease_renewed_since_the_last_look_is_not_over() -> None:
+def test_a_lease_that_was_renewed_since_the_last_read_has_not_ended() -> None:
     held = Held(timedelta(milliseconds=500))
     held.service._policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(HOUR, timedelta(milliseconds=1)))
     held.run.checkpoint()
@@ -104,8 +104,8 @@ def test_a_lease_renewed_since_the_last_look_is_not_over() -> None:
     assert held.run.task.lost_not_before == NOW + HOUR
 
 
-def test_a_sign_of_life_that_takes_longer_than_the_lease_is_no_leave_to_go_on() -> None:
-    """The process is paused between the write and its answer; somebody else has the task when it wakes up."""
+def test_progress_that_takes_longer_than_the_lease_to_write_ends_the_attempt() -> None:
+    """The process is paused between the write and its answer; another process holds the task when it continues."""
     held = Held()
     held.poll(1, moved=True)
     held.clock.advance(ALIVE_EVERY)

@@ -1,4 +1,4 @@
-"""Submitting, running, waiting: the ideas of upstream's tests for reliable tasks, each under its name."""
+"""Submitting, running and waiting; several tests have the names of upstream's tests for reliable tasks."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Submitted
 from delegation.tasks.work.worker import Worker, lease_next_available_task
 from tests.unit.tasks.builders import HOUR, MINUTE
-from tests.unit.tasks.work.site import ADD, ONE, ForGood, Passing, Site, Sum, Total, add, identity
+from tests.unit.tasks.work.site import ADD, ONE, Permanent, Site, Sum, Total, Transient, add, identity
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_same_deterministic_task_attaches_and_a_random_one_does_not(site: Si
 
 
 def test_running_success_failure_update_race(site: Site) -> None:
-    """Of a success, a failure and a loss of one attempt written at once, one is recorded."""
+    """Of a success, a failure and a loss of one attempt written at the same time, one is recorded."""
     service = site.service()
     task_id = site.client().submit(ADD, ONE).task_id
     task = lease_next_available_task(service, "w", {"ADD"}, lambda now: Lease.lasting(HOUR, now))
@@ -134,7 +134,7 @@ def test_two_services_distributed_lost_task(site: Site) -> None:
         site.service().succeed(submitted.task_id, 1, "too late")
 
 
-def test_a_lost_run_may_be_a_failure(site: Site) -> None:
+def test_a_lost_attempt_is_a_failure_if_the_behavior_declares_so(site: Site) -> None:
     task_id = site.client().submit(ADD, ONE).task_id
     service = site.service()
     service._policies = Policies(service._policies.default, {}, fail_when_lost=frozenset({"ADD"}))
@@ -150,7 +150,7 @@ def test_retryable_error(site: Site) -> None:
     def flaky(parameters: Sum, run: Run) -> Total:
         tries.append(run.task.attempt_count)
         if len(tries) < 3:
-            raise Passing("not yet")
+            raise Transient("not yet")
         return add(parameters, run)
 
     behavior = Behavior("ADD", Sum, flaky, result=Total, identify=identity)
@@ -165,39 +165,39 @@ def test_retryable_error(site: Site) -> None:
 
 
 def test_attempts_exhausted_end_in_failure_with_their_history(site: Site) -> None:
-    def broken(_parameters: Sum, _run: Run) -> Total:
-        raise Passing("never")
+    def raising(_parameters: Sum, _run: Run) -> Total:
+        raise Transient("never")
 
-    behavior = Behavior("ADD", Sum, broken, result=Total, identify=identity)
+    behavior = Behavior("ADD", Sum, raising, result=Total, identify=identity)
     submitted = site.client().submit(behavior, ONE)
     worker = site.worker("w", behavior)
     while not site.head(submitted.task_id).is_terminal:
         worker.run_once()
         site.clock.advance(10 * MINUTE)
     assert site.head(submitted.task_id).attempt_count == 3
-    assert (site.head(submitted.task_id).result_extended or "").count("PASSING: never") == 3
-    with pytest.raises(AwaitedTaskFailed, match="PASSING"):
+    assert (site.head(submitted.task_id).result_extended or "").count("TRANSIENT: never") == 3
+    with pytest.raises(AwaitedTaskFailed, match="TRANSIENT"):
         result(submitted)
     again = site.client().submit(behavior, ONE)
     assert again.is_new
     assert site.head(again.task_id).status is Status.SUBMITTED
 
 
-def test_permanent_error_is_not_tried_again(site: Site) -> None:
-    def broken(_parameters: Sum, _run: Run) -> Total:
-        raise ForGood("no use")
+def test_a_permanent_error_is_not_retried(site: Site) -> None:
+    def raising(_parameters: Sum, _run: Run) -> Total:
+        raise Permanent("no use")
 
-    behavior = Behavior("ADD", Sum, broken, result=Total)
+    behavior = Behavior("ADD", Sum, raising, result=Total)
     submitted = site.client().submit(behavior, ONE)
     site.worker("w", behavior).run_once()
-    assert site.head(submitted.task_id).error_code == "FOR_GOOD"
+    assert site.head(submitted.task_id).error_code == "PERMANENT"
 
 
-def test_work_that_breaks_unforeseen_is_tried_again_and_says_nothing_of_its_values(site: Site) -> None:
-    def broken(_parameters: Sum, _run: Run) -> Total:
+def test_an_unexpected_exception_is_retried_and_its_text_not_recorded(site: Site) -> None:
+    def raising(_parameters: Sum, _run: Run) -> Total:
         raise ZeroDivisionError("secret")
 
-    behavior = Behavior("ADD", Sum, broken, result=Total)
+    behavior = Behavior("ADD", Sum, raising, result=Total)
     submitted = site.client().submit(behavior, ONE)
     site.worker("w", behavior).run_once()
     head = site.head(submitted.task_id)
@@ -216,7 +216,7 @@ def test_illegal_null_result(site: Site) -> None:
 
 
 def test_recovery_after_restart(site: Site) -> None:
-    """Everything but the store is gone: what was submitted, running or waiting goes on."""
+    """Everything but the store is new: what was submitted, running or waiting continues."""
     waiting = site.client().submit(ADD, Sum(left=1, right=1))
     running = site.client().submit(ADD, Sum(left=2, right=2))
     held = lease_next_available_task(site.service(), "before", {"ADD"}, lambda now: Lease.lasting(HOUR, now))
@@ -259,10 +259,10 @@ def test_recurring_task(site: Site) -> None:
 
 
 def test_a_recurring_task_recurs_after_a_failure_too(site: Site) -> None:
-    def broken(_parameters: Sum, _run: Run) -> Total:
-        raise ForGood("this time")
+    def raising(_parameters: Sum, _run: Run) -> Total:
+        raise Permanent("this time")
 
-    behavior = Behavior("ADD", Sum, broken, result=Total, every=HOUR)
+    behavior = Behavior("ADD", Sum, raising, result=Total, every=HOUR)
     submitted = site.client().submit(behavior, ONE)
     site.worker("w", behavior).run_once()
     assert site.statuses(submitted.task_id)[-2:] == ["FAILURE", "SUBMITTED"]
@@ -270,7 +270,7 @@ def test_a_recurring_task_recurs_after_a_failure_too(site: Site) -> None:
         result(submitted)
 
 
-def test_a_task_run_where_it_was_made_is_running_from_its_first_version(site: Site) -> None:
+def test_a_locally_created_task_is_running_from_its_first_version(site: Site) -> None:
     client = site.client()
     task = client.start_here(ADD, ONE, "me", Lease.lasting(HOUR, site.clock()))
     assert task is not None

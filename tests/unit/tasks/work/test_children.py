@@ -1,4 +1,4 @@
-"""Subtasks by `parent_id`: a parent ends after its children, and by them."""
+"""Subtasks by `parent_id`: a parent ends after its children, and fails if one of them fails."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
 from tests.unit.tasks.builders import MINUTE, SECOND
-from tests.unit.tasks.work.site import ONE, ForGood, Passing, Site, Sum, Total, add, identity
+from tests.unit.tasks.work.site import ONE, Permanent, Site, Sum, Total, Transient, add, identity
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def family(site: Site, **child_fields: bool) -> Behavior[Family, Total]:
 
 def add_or_fail(parameters: Sum, run: Run) -> Total:
     if parameters.right < 0:
-        raise ForGood("negative")
+        raise Permanent("negative")
     return add(parameters, run)
 
 
@@ -65,7 +65,7 @@ def test_a_parent_ends_after_its_children(site: Site) -> None:
     assert site.head(submitted.task_id).unexcused_attempts == 1
 
 
-def test_a_parents_outcome_derives_from_its_children(site: Site) -> None:
+def test_a_parent_of_a_failed_child_fails(site: Site) -> None:
     behavior = family(site)
     submitted = site.client().submit(behavior, Family(fails=True))
     settle(site, site.worker("w", behavior, ADD_OR_FAIL))
@@ -104,7 +104,7 @@ def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site
     assert site.head(submitted.task_id).error_code == "CANCELLED"
 
 
-def test_a_cancelled_parent_whose_holder_is_lost_still_ends_after_its_children(site: Site) -> None:
+def test_a_cancelled_parent_whose_holder_is_lost_ends_after_its_children(site: Site) -> None:
     behavior = family(site)
     submitted = site.client().submit(behavior, Family())
     worker = site.worker("w", behavior)
@@ -121,7 +121,7 @@ def test_a_cancelled_parent_whose_holder_is_lost_still_ends_after_its_children(s
     assert site.head(submitted.task_id).error_code == "CANCELLED"
 
 
-def test_a_cancelled_parent_that_is_lost_for_good_sees_to_its_children_first() -> None:
+def test_a_cancelled_parent_whose_loss_is_permanent_ends_after_its_children() -> None:
     site = Site()
     behavior = family(site)
     parent = site.client().submit(behavior, Family())
@@ -142,7 +142,7 @@ def test_a_cancelled_parent_that_is_lost_for_good_sees_to_its_children_first() -
 
 
 def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
-    """Between the look that saw the cancellation and the reading after it, the lease ends and another takes over."""
+    """After the read that showed the cancellation the lease ends, and another attempt holds the task."""
     site = Site()
     service = site.service()
 
@@ -161,46 +161,58 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
     assert site.head(submitted.task_id) == after
 
 
-@pytest.mark.parametrize("how", ["its own error", "lost for good"])
-def test_a_parent_that_fails_by_itself_does_so_after_its_children(how: str) -> None:
-    site = Site()
-    runs: list[str] = []
-
+def failing_parent(site: Site, runs: list[str]) -> Behavior[Family, Total]:
     def work(_parameters: Family, run: Run) -> Total:
         runs.append(run.task.task_id)
         site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
-        raise ForGood("the work cannot be done")
+        raise Permanent("the work cannot be done")
 
-    behavior = Behavior("FAMILY", Family, work, result=Total)
-    parent = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior, ADD_OR_FAIL)
-    if how == "lost for good":
-        service = site.service()
-        service._policies = replace(service._policies, fail_when_lost=frozenset({"FAMILY"}))
-        held = service.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
-        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(held.task_id, held.attempt_count))
-        site.clock.advance(2 * MINUTE)
-        service.change(parent.task_id, lambda task, now: after_loss(task, now, service._policies))
-    else:
-        worker.run_once()
-    [child] = site.head(parent.task_id).children
-    assert (site.head(parent.task_id).status, site.head(child).is_terminal) == (Status.RETRY_SCHEDULED, False)
+    return Behavior("FAMILY", Family, work, result=Total)
+
+
+def assert_fails_after_its_child(site: Site, worker: Worker, parent: str, error_code: str) -> None:
+    [child] = site.head(parent).children
+    assert (site.head(parent).status, site.head(child).is_terminal) == (Status.RETRY_SCHEDULED, False)
     settle(site, worker)
-    done = site.head(parent.task_id)
-    assert (done.status, done.error_code) == (Status.FAILURE, "LOST" if how == "lost for good" else ForGood.code)
+    done = site.head(parent)
+    assert (done.status, done.error_code) == (Status.FAILURE, error_code)
     assert site.head(child).status is Status.SUCCESS
     assert site.head(child).last_status_change_ts <= done.last_status_change_ts
-    assert len(runs) == (0 if how == "lost for good" else 1)
 
 
-def test_looks_at_children_grow_rarer_and_displace_no_error(site: Site) -> None:
-    """Every look is an attempt with rows of its own: five seconds apart they would fill a history for nothing."""
+def test_a_parent_whose_work_fails_permanently_fails_after_its_children(site: Site) -> None:
+    runs: list[str] = []
+    behavior = failing_parent(site, runs)
+    parent = site.client().submit(behavior, Family()).task_id
+    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    worker.run_once()
+    assert_fails_after_its_child(site, worker, parent, Permanent.code)
+    assert runs == [parent]
+
+
+def test_a_parent_whose_loss_is_permanent_fails_after_its_children(site: Site) -> None:
+    runs: list[str] = []
+    behavior = failing_parent(site, runs)
+    parent = site.client().submit(behavior, Family()).task_id
+    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    service = site.service()
+    service._policies = replace(service._policies, fail_when_lost=frozenset({"FAMILY"}))
+    held = service.acquire(parent, "dies", lambda now: Lease.lasting(MINUTE, now))
+    site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(held.task_id, held.attempt_count))
+    site.clock.advance(2 * MINUTE)
+    service.change(parent, lambda task, now: after_loss(task, now, service._policies))
+    assert_fails_after_its_child(site, worker, parent, "LOST")
+    assert runs == []
+
+
+def test_checks_of_children_become_rarer_and_leave_the_error_history_alone(site: Site) -> None:
+    """Every check is an attempt with four rows: five seconds apart they would fill the history."""
     tries: list[int] = []
 
     def parent(_parameters: Family, run: Run) -> Total:
         tries.append(1)
         if len(tries) == 1:
-            raise Passing("try again")
+            raise Transient("try again")
         site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         return Total(total=7)
 
@@ -208,9 +220,9 @@ def test_looks_at_children_grow_rarer_and_displace_no_error(site: Site) -> None:
     task_id = site.client().submit(behavior, Family()).task_id
     worker = site.worker("w", behavior)
     worker.run_once()
-    told = site.head(task_id).result_extended
-    assert told is not None
-    assert "PASSING" in told
+    errors = site.head(task_id).result_extended
+    assert errors is not None
+    assert "TRANSIENT" in errors
     waits = []
     for _ in range(60):
         site.clock.now = site.head(task_id).due_at or site.clock.now
@@ -220,11 +232,11 @@ def test_looks_at_children_grow_rarer_and_displace_no_error(site: Site) -> None:
         waits.append(head.next_scheduled_run_ts - site.clock.now)
     assert (waits[0], waits[-1]) == (5 * SECOND, MINUTE)
     assert waits == sorted(waits)
-    assert head.result_extended == told
+    assert head.result_extended == errors
     assert head.error_code == "CHILDREN_PENDING"
 
 
-def test_what_recurs_is_nobodys_child(site: Site) -> None:
+def test_a_recurring_task_cannot_be_a_child(site: Site) -> None:
     """Its parent would wait for ever."""
     parent = site.client().submit(family(site), Family()).task_id
     with pytest.raises(ValueError, match="never ends"):

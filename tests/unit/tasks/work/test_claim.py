@@ -1,4 +1,4 @@
-"""Which task a worker leases next, and what that costs the index."""
+"""Which task a worker leases next, and how many index queries that takes."""
 
 import itertools
 import threading
@@ -22,15 +22,15 @@ KINDS = {"TABLE_PURGE"}
 
 
 class CountingStore(MemoryTaskStore):
-    """Counts looks at the index and writes."""
+    """Records index queries and counts writes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks: list[tuple[str, ...]] = []
+        self.queries: list[tuple[str, ...]] = []
         self.writes = 0
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        self.looks.append(tuple(shards or codec.due_buckets()))
+        self.queries.append(tuple(shards or codec.due_buckets()))
         return super().due(now, limit=limit, shards=shards)
 
     def apply(self, change: Any) -> Task:
@@ -58,33 +58,33 @@ class Fleet:
         )
 
 
-def test_one_look_serves_many_leases() -> None:
+def test_one_query_serves_many_leases() -> None:
     fleet = Fleet(50)
     leased = {task.task_id for _ in range(50) if (task := fleet.lease("w"))}
     assert len(leased) == 50
-    assert sum(map(len, fleet.store.looks)) <= 2 * codec.SHARDS
+    assert sum(map(len, fleet.store.queries)) <= 2 * codec.SHARDS
     assert fleet.lease("w") is None
 
 
-def test_what_was_seen_long_ago_is_not_believed_any_more() -> None:
-    """A task that is older than what is left of the last look comes first again."""
+def test_the_result_of_an_old_query_is_not_used() -> None:
+    """A task that is older than what is left of the last query comes first."""
     fleet = Fleet(10)
     fleet.lease("w")
     fleet.clock.advance(6 * SECOND)
     fleet.lease("w")
-    assert len(fleet.store.looks) >= 2
+    assert len(fleet.store.queries) >= 2
 
 
-def test_a_clock_that_was_set_back_does_not_keep_a_look_for_ever() -> None:
+def test_the_result_of_a_query_is_not_used_after_the_clock_was_set_back() -> None:
     fleet = Fleet(10)
     fleet.lease("w")
     fleet.clock.advance(-HOUR)
     assert fleet.lease("w") is None  # by this clock nothing is due yet
-    assert {shard for look in fleet.store.looks[1:] for shard in look} == set(codec.due_buckets())
+    assert {shard for query in fleet.store.queries[1:] for shard in query} == set(codec.due_buckets())
 
 
-def test_nothing_left_of_a_look_is_no_reason_to_wait() -> None:
-    """What became due since is found at once, not at the next poll."""
+def test_a_used_up_query_is_followed_by_another_at_once() -> None:
+    """A task that became due since is found at once, not at the next poll."""
     fleet = Fleet(1)
     assert fleet.lease("w") is not None
     fleet.store.apply(Create(submitted("later", due_at=NOW)))
@@ -93,7 +93,7 @@ def test_nothing_left_of_a_look_is_no_reason_to_wait() -> None:
     assert task.task_id == "later"
 
 
-def test_what_others_took_meanwhile_is_not_gone_through_to_the_end() -> None:
+def test_a_new_query_follows_when_others_leased_what_the_last_one_found() -> None:
     fleet = Fleet(400)
     fleet.lease("slow")
     while fleet.lease("fast"):
@@ -107,7 +107,7 @@ def test_what_others_took_meanwhile_is_not_gone_through_to_the_end() -> None:
     assert read.count("before get") == 3
 
 
-def test_a_look_asks_few_shards_and_each_worker_goes_round_all_in_an_order_of_its_own() -> None:
+def test_a_query_reads_few_shards_and_each_worker_has_another_order() -> None:
     rounds = {owner: list(Lookout().groups(owner)) for owner in ("a", "b", "c")}
     for groups in rounds.values():
         assert [len(group) for group in groups] == [2, 4, 8, 2]
@@ -118,16 +118,16 @@ def test_a_look_asks_few_shards_and_each_worker_goes_round_all_in_an_order_of_it
     assert sorted(shard for group in first for shard in group) == list(codec.due_buckets())
 
 
-def test_an_idle_look_asks_every_shard_once() -> None:
+def test_a_worker_without_tasks_queries_every_shard_once() -> None:
     fleet = Fleet(0)
     for _ in range(3):
         assert fleet.lease("w") is None
-        assert sorted(shard for look in fleet.store.looks for shard in look) == list(codec.due_buckets())
-        fleet.store.looks.clear()
+        assert sorted(shard for query in fleet.store.queries for shard in query) == list(codec.due_buckets())
+        fleet.store.queries.clear()
 
 
-def test_eight_workers_side_by_side_need_few_queries_and_reads_for_a_lease() -> None:
-    """Counted, in turns: with looks at all shards for all workers it was more than two queries for each lease."""
+def test_eight_workers_need_few_queries_and_reads_for_each_lease() -> None:
+    """Counted in turns: if every query read all shards, each lease would take more than two queries."""
     fleet = Fleet(400)
     reads: list[str] = []
     fleet.store.fault = reads.append
@@ -136,11 +136,11 @@ def test_eight_workers_side_by_side_need_few_queries_and_reads_for_a_lease() -> 
         working = {owner for owner in sorted(working) if fleet.lease(owner) is not None}
     assert fleet.store.writes == 400
     idle = 8 * codec.SHARDS
-    assert sum(map(len, fleet.store.looks)) - idle < 1.2 * 400
+    assert sum(map(len, fleet.store.queries)) - idle < 1.2 * 400
     assert reads.count("before get") < 1.8 * 400
 
 
-def test_the_oldest_of_a_backlog_that_never_ends_is_not_passed_over() -> None:
+def test_the_oldest_task_of_an_endless_backlog_is_leased() -> None:
     fleet = Fleet(60)
     fleet.store.apply(Create(submitted("oldest", due_at=NOW - HOUR)))
     for n in range(200):
@@ -153,14 +153,14 @@ def test_the_oldest_of_a_backlog_that_never_ends_is_not_passed_over() -> None:
     assert fleet.store.get("oldest").is_held
 
 
-def test_workers_that_look_alike_run_for_different_tasks() -> None:
-    """All have looked before any of them leased; still hardly anybody is refused."""
+def test_workers_that_query_at_once_try_different_tasks() -> None:
+    """All query the index before any of them leases; still hardly any is refused."""
     fleet = Fleet(48)
     workers = [f"worker-{n}" for n in range(8)]
     first = set()
     for worker in workers:
         lookout = fleet.lookouts.setdefault(worker, Lookout())
-        first.add(lookout.look(fleet.service, worker, 50, codec.due_buckets())[0][0].task_id)
+        first.add(lookout.find(fleet.service, worker, 50, codec.due_buckets())[0][0].task_id)
     assert len(first) >= 4  # of the eight oldest
     leased = [task.task_id for _ in range(6) for worker in workers if (task := fleet.lease(worker))]
     assert sorted(leased) == [f"task-{n:03}" for n in range(48)]
@@ -184,7 +184,7 @@ def test_threads_lease_every_task_once() -> None:
     assert all(len(fleet.store.history(task_id)) == 2 for task_id in leased)
 
 
-def test_all_shards_are_asked_at_once_and_none_gets_much_more_than_its_part() -> None:
+def test_shards_are_queried_in_parallel_and_hold_similar_numbers_of_tasks() -> None:
     with moto_task_store() as store:
         asked: list[tuple[str, str]] = []
         barrier, entered = threading.Barrier(2), itertools.count()
@@ -193,7 +193,7 @@ def test_all_shards_are_asked_at_once_and_none_gets_much_more_than_its_part() ->
         def query(**arguments: Any) -> Any:
             bucket = arguments["ExpressionAttributeValues"][":bucket"]["S"]
             if next(entered) < 2:
-                barrier.wait(timeout=30)  # only passes when a second shard is asked before the first has answered
+                barrier.wait(timeout=30)  # only passes when a second shard is queried before the first has answered
             asked.append((bucket, arguments["IndexName"]))
             return real(**arguments)
 
@@ -206,8 +206,8 @@ def test_all_shards_are_asked_at_once_and_none_gets_much_more_than_its_part() ->
     assert max(shares.count(bucket) for bucket in set(shares)) < 2 * 8_000 / codec.SHARDS
 
 
-def test_an_entry_moves_with_every_lease_so_no_shard_holds_what_nobody_can_take() -> None:
-    """The head of a held task stands in its shard under `lost_not_before`, not at the front."""
+def test_an_index_entry_moves_with_every_lease() -> None:
+    """The head of a held task is in its shard under `lost_not_before`, not at the front."""
     first = submitted(due_at=NOW)
     held = acquired(first)
     assert codec.head_item(held)["due_bucket"] == codec.head_item(first)["due_bucket"]

@@ -1,4 +1,4 @@
-"""Dispatching and looking again, by several at once: a task is sent as often as it takes, and never for nothing."""
+"""Dispatching and reconciling by several processes at once: a task is sent as often as necessary, and no more."""
 
 import pytest
 
@@ -6,131 +6,152 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW
-from tests.unit.tasks.work.service_house import TRANSIENT, House, an_hour
+from tests.unit.tasks.work.harness import TRANSIENT, Harness, an_hour
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
 # ---- dispatching
 
 
-def test_a_dispatch_is_counted_before_it_is_sent(house: House) -> None:
-    task_id = house.submit()
-    assert house.service.dispatch(task_id).dispatch_count == 1
-    assert house.service.dispatch(task_id).dispatch_count == 2
-    assert house.queue.sent == [(task_id, 1), (task_id, 2)]
+def test_a_dispatch_is_counted_before_it_is_sent(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    task_id = harness.submit()
+    stored: list[int] = []
+    send = harness.queue.send
+
+    def send_and_read(sent: str, n: int) -> None:
+        stored.append(harness.rival.get(sent).dispatch_count)
+        send(sent, n)
+
+    monkeypatch.setattr(harness.queue, "send", send_and_read)
+    assert harness.service.dispatch(task_id).dispatch_count == 1
+    assert harness.service.dispatch(task_id).dispatch_count == 2
+    harness.clock.advance(HOUR)
+    assert harness.service.reconcile(task_id).dispatch_count == 3
+    assert harness.queue.sent == [(task_id, 1), (task_id, 2), (task_id, 3)]
+    assert stored == [1, 2, 3]
 
 
-def test_a_dispatch_that_the_queue_refuses_is_made_up_for_by_the_sweeper(house: House) -> None:
-    task_id = house.submit()
-    house.queue.down = True
+def test_the_first_dispatch_is_counted_in_the_write_that_creates_the_task(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[int] = []
+    monkeypatch.setattr(harness.queue, "send", lambda sent, _n: stored.append(harness.rival.get(sent).dispatch_count))
+    first = harness.service.first(task_id="task-1", task_type="TABLE_PURGE", payload="{}")
+    assert harness.service.create(first) == (first, True)
+    assert stored == [1]
+
+
+def test_the_sweeper_repeats_a_dispatch_that_the_queue_refused(harness: Harness) -> None:
+    task_id = harness.submit()
+    harness.queue.down = True
     with pytest.raises(StoreUnavailable):
-        house.service.dispatch(task_id)
-    counted = house.service.get(task_id)
+        harness.service.dispatch(task_id)
+    counted = harness.service.get(task_id)
     assert (counted.dispatch_count, counted.due_at) == (1, NOW + MINUTE)
-    house.queue.down = False
-    assert house.service.reconcile(task_id) == counted
-    house.clock.advance(MINUTE)
-    assert [entry.task_id for entry in house.store.due(house.clock())] == [task_id]
-    again = house.service.reconcile(task_id)
-    assert (again.dispatch_count, again.due_at) == (2, house.clock() + 2 * MINUTE)
-    assert house.queue.sent == [(task_id, 2)]
+    harness.queue.down = False
+    assert harness.service.reconcile(task_id) == counted
+    harness.clock.advance(MINUTE)
+    assert [entry.task_id for entry in harness.store.due(harness.clock())] == [task_id]
+    again = harness.service.reconcile(task_id)
+    assert (again.dispatch_count, again.due_at) == (2, harness.clock() + 2 * MINUTE)
+    assert harness.queue.sent == [(task_id, 2)]
 
 
-def test_a_held_or_terminal_task_is_not_dispatched(house: House) -> None:
-    task_id = house.running()
-    assert house.service.dispatch(task_id).dispatch_count == 0
-    house.service.succeed(task_id, 1, "done")
-    assert house.service.dispatch(task_id).dispatch_count == 0
-    assert house.queue.sent == []
+def test_a_held_or_terminal_task_is_not_dispatched(harness: Harness) -> None:
+    task_id = harness.running()
+    assert harness.service.dispatch(task_id).dispatch_count == 0
+    harness.service.succeed(task_id, 1, "done")
+    assert harness.service.dispatch(task_id).dispatch_count == 0
+    assert harness.queue.sent == []
 
 
-def test_a_task_acquired_while_it_is_dispatched_is_left_alone(house: House) -> None:
-    task_id = house.submit()
-    house.race(lambda: house.rival.acquire(task_id, "run-2", an_hour))
-    assert house.service.dispatch(task_id).dispatch_count == 0
-    assert house.queue.sent == []
+def test_a_task_acquired_while_it_is_dispatched_is_not_sent(harness: Harness) -> None:
+    task_id = harness.submit()
+    harness.race(lambda: harness.rival.acquire(task_id, "run-2", an_hour))
+    assert harness.service.dispatch(task_id).dispatch_count == 0
+    assert harness.queue.sent == []
 
 
-def test_two_sweepers_send_one_message(house: House) -> None:
-    task_id = house.submit()
-    house.clock.advance(MINUTE)
-    house.race(lambda: house.rival.reconcile(task_id))
-    house.service.reconcile(task_id)
-    assert house.service.get(task_id).dispatch_count == 1
-    assert house.queue.sent == []
+def test_two_sweepers_send_one_message(harness: Harness) -> None:
+    task_id = harness.submit()
+    harness.clock.advance(MINUTE)
+    harness.race(lambda: harness.rival.reconcile(task_id))
+    harness.service.reconcile(task_id)
+    assert harness.service.get(task_id).dispatch_count == 1
+    assert harness.queue.sent == []
 
 
-def test_loss_and_dispatch_are_one_write(house: House) -> None:
-    task_id = house.running()
-    house.clock.advance(HOUR)
-    found = house.service.reconcile(task_id)
+def test_loss_and_dispatch_are_one_write(harness: Harness) -> None:
+    task_id = harness.running()
+    harness.clock.advance(HOUR)
+    found = harness.service.reconcile(task_id)
     assert (found.status, found.error_code, found.dispatch_count) == (Status.RETRY_SCHEDULED, "LOST", 1)
-    assert found.due_at == house.clock() + MINUTE
-    assert house.queue.sent == [(task_id, 1)]
+    assert found.due_at == harness.clock() + MINUTE
+    assert harness.queue.sent == [(task_id, 1)]
 
 
-def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(house: House) -> None:
-    task_id = house.running()
-    waiting = house.service.give_back(task_id, 1, TRANSIENT)
-    house.clock.now = waiting.next_scheduled_run_ts
-    assert house.service.reconcile(task_id) == waiting
-    house.clock.now = waiting.due_at
-    assert house.service.reconcile(task_id).dispatch_count == 1
-    assert house.queue.sent == [(task_id, 1)]
+def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(harness: Harness) -> None:
+    task_id = harness.running()
+    waiting = harness.service.give_back(task_id, 1, TRANSIENT)
+    harness.clock.now = waiting.next_scheduled_run_ts
+    assert harness.service.reconcile(task_id) == waiting
+    harness.clock.now = waiting.due_at
+    assert harness.service.reconcile(task_id).dispatch_count == 1
+    assert harness.queue.sent == [(task_id, 1)]
 
 
-def test_a_task_that_can_never_be_dispatched_fails(house: House) -> None:
-    task_id = house.submit()
+def test_a_task_whose_dispatches_start_no_attempt_fails(harness: Harness) -> None:
+    task_id = harness.submit()
     looks = []
-    while not (task := house.service.get(task_id)).is_terminal:
-        looks.append(task.due_at - house.clock())
-        house.clock.now = task.due_at
-        house.service.reconcile(task_id)
+    while not (task := harness.service.get(task_id)).is_terminal:
+        looks.append(task.due_at - harness.clock())
+        harness.clock.now = task.due_at
+        harness.service.reconcile(task_id)
     assert (task.status, task.error_code, task.dispatch_count) == (Status.FAILURE, "DISPATCH_FAILED", 20)
-    assert [n for _, n in house.queue.sent] == list(range(1, 21))
+    assert [n for _, n in harness.queue.sent] == list(range(1, 21))
     assert [look / MINUTE for look in looks] == [1, 1, 2, 4, 8, 16, 32, *[60] * 14]
 
 
-def test_a_person_may_retry_what_could_not_be_dispatched(house: House) -> None:
-    task_id = house.submit(dispatch_count=20)
-    house.clock.advance(MINUTE)
-    assert house.service.reconcile(task_id).error_code == "DISPATCH_FAILED"
-    again = house.service.change(
+def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) -> None:
+    task_id = harness.submit(dispatch_count=20)
+    harness.clock.advance(MINUTE)
+    assert harness.service.reconcile(task_id).error_code == "DISPATCH_FAILED"
+    again = harness.service.change(
         task_id,
         lambda task, now: t.resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, anew=None),
     )
     assert again.status is Status.SUBMITTED
-    assert house.service.dispatch(task_id).dispatch_count == 21
-    assert house.queue.sent == [(task_id, 21)]
+    assert harness.service.dispatch(task_id).dispatch_count == 21
+    assert harness.queue.sent == [(task_id, 21)]
 
 
-# ---- long runs go on in a new execution
+# ---- long runs continue in a new execution
 
 
-def test_a_long_run_is_handed_to_the_next_execution(house: House) -> None:
-    task_id = house.running(dispatch_count=1)
-    handed = house.service.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
+def test_a_long_run_is_handed_to_the_next_execution(harness: Harness) -> None:
+    task_id = harness.running(dispatch_count=1)
+    handed = harness.service.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
     assert (handed.lease_owner, handed.dispatch_count, handed.status) == (f"{task_id}-2", 2, Status.RUNNING)
-    assert house.queue.sent == [(task_id, 2)]
-    same = house.acquire(task_id, f"{task_id}-2")
+    assert harness.queue.sent == [(task_id, 2)]
+    same = harness.acquire(task_id, f"{task_id}-2")
     assert (same.attempt_count, same.version) == (1, handed.version)
-    again = house.service.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
+    again = harness.service.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
     assert (again.lease_owner, again.dispatch_count) == (f"{task_id}-2", 2)
-    assert house.queue.sent == [(task_id, 2)] * 2
+    assert harness.queue.sent == [(task_id, 2)] * 2
 
 
-def test_a_run_of_many_executions_that_is_lost_is_dispatched_again(house: House) -> None:
-    """Continuations are no failed dispatches: they do not use up the 20 that a waiting task has."""
-    task_id = house.running(dispatch_count=1)
+def test_a_run_of_many_executions_that_is_lost_is_dispatched_again(harness: Harness) -> None:
+    """Hand-overs to executions are no failed dispatches: they do not count towards the 20 of a waiting task."""
+    task_id = harness.running(dispatch_count=1)
     owner = "run-1"
     for _ in range(25):
-        handed = house.service.hand_to_next_execution(task_id, 1, owner, lambda n: f"{task_id}-{n}")
+        handed = harness.service.hand_to_next_execution(task_id, 1, owner, lambda n: f"{task_id}-{n}")
         owner = handed.lease_owner or ""
-    house.clock.advance(2 * HOUR)
-    lost = house.service.reconcile(task_id)
+    harness.clock.advance(2 * HOUR)
+    lost = harness.service.reconcile(task_id)
     assert (lost.status, lost.error_code, lost.dispatch_count) == (Status.RETRY_SCHEDULED, "LOST", 27)
-    assert house.queue.sent[-1] == (task_id, 27)
+    assert harness.queue.sent[-1] == (task_id, 27)

@@ -36,7 +36,7 @@ class Interruptions:
 
 
 class Driver:
-    """What the API, an execution and its engine do with one task, each step safe to repeat."""
+    """What the API, an execution and its engine do with one task; each step may be repeated."""
 
     def __init__(self, interruptions: Interruptions) -> None:
         self.store = MemoryTaskStore(interruptions)
@@ -66,7 +66,7 @@ class Driver:
         return self.service.give_back(task_id, 1, TRANSIENT) if asked.is_held else asked
 
     def lose(self) -> Task:
-        """The holder says nothing for an hour; the sweeper finds it."""
+        """The holder sends no heartbeat for an hour; the sweeper finds the task."""
         task_id = self.accept()
         first = self.service.acquire(task_id, "run-1", lasting)
         if not first.is_terminal and first.attempt_count == 1:
@@ -110,7 +110,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("life", "at"), CASES)
-def test_a_life_interrupted_anywhere_ends_as_if_it_had_not_been(life: Callable[[Driver], Task], at: int) -> None:
+def test_an_interrupted_life_ends_like_an_uninterrupted_one(life: Callable[[Driver], Task], at: int) -> None:
     driver = Driver(Interruptions(at))
     with pytest.raises(TaskError):
         life(driver)
@@ -126,8 +126,8 @@ def test_a_life_interrupted_anywhere_ends_as_if_it_had_not_been(life: Callable[[
 
 
 @pytest.mark.parametrize("at", range(len(points(Driver.succeed))))
-def test_a_task_abandoned_anywhere_is_found_by_the_sweeper(at: int) -> None:
-    """After the interruption nobody of those before comes back: the index alone must lead to an outcome."""
+def test_a_task_abandoned_at_any_call_is_found_by_the_sweeper(at: int) -> None:
+    """After the interruption no former process continues: the index alone must lead to an outcome."""
     interruptions = Interruptions(at)
     driver = Driver(interruptions)
     with pytest.raises(TaskError):

@@ -32,7 +32,7 @@ RETENTION = timedelta(days=7)
 
 @dataclass
 class Keys:
-    """Records that remember what they were asked."""
+    """Records that remember the times that they were called with."""
 
     expired: int = 0
     starts: tuple[bool | None, ...] = (True, False)
@@ -44,9 +44,9 @@ class Keys:
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         self.asked.append(now)
-        gone = min(limit, self.expired)
-        self.expired -= gone
-        return gone
+        removed = min(limit, self.expired)
+        self.expired -= removed
+        return removed
 
 
 class Site:
@@ -90,7 +90,7 @@ def site() -> Site:
     return Site()
 
 
-def test_finished_tasks_past_retention_are_removed_and_no_others(site: Site) -> None:
+def test_only_terminal_tasks_past_retention_are_removed(site: Site) -> None:
     old = site.finished()
     site.clock.now = NOW + RETENTION - timedelta(seconds=1)
     waiting, fresh = site.stored(submitted()), submitted()
@@ -142,14 +142,14 @@ def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
     assert site.tasks.get(held.task_id).due_at == held.lost_not_before
 
 
-def test_what_cannot_be_read_is_told_and_stops_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    """A record of a newer release, or a corrupt one, and a child whose parent is such a one."""
+def test_unreadable_tasks_are_reported_and_hinder_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """A record of a newer release, or a corrupt one, and a child of such a parent."""
     old = [site.finished() for _ in range(30)]
     parent = site.finished()
     child = site.finished(parent_id=parent.task_id)
-    spoilt = [parent, *(site.finished() for _ in range(24))]
+    unreadable = [parent, *(site.finished() for _ in range(24))]
     lost = site.stored(submitted(due_at=None))
-    for task in spoilt:
+    for task in unreadable:
         site.store.make_unreadable(task.task_id)
     site.clock.now = NOW + RETENTION
     site.keys.expired = 30
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_told_and_stops_nothing(site: Site, caplog: pytes
     assert all(site.store.get(task.task_id) is None for task in old)
     assert site.store.get(child.task_id) == child
     assert site.tasks.get(lost.task_id).due_at is not None
-    ids = {task.task_id for task in spoilt}
+    ids = {task.task_id for task in unreadable}
     assert {one.task_id for one in site.store.heads(limit=1000).unreadable} == ids
     assert report.unreadable == 25
     assert len(report.unreadable_ids) == 20
@@ -168,8 +168,8 @@ def test_what_cannot_be_read_is_told_and_stops_nothing(site: Site, caplog: pytes
     assert all(task_id in warning.message for task_id in report.unreadable_ids)
 
 
-def test_what_becomes_unreadable_meanwhile_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A newer release rewrites what was read a moment ago."""
+def test_tasks_that_become_unreadable_meanwhile_hinder_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer release rewrites tasks right after they were read."""
     lost = [site.stored(submitted(due_at=None)) for _ in range(2)]
     recurring = site.finished(recurrence_seconds=3600)
     read = site.store.heads
@@ -193,14 +193,14 @@ def test_records_that_cannot_be_read_are_counted(site: Site) -> None:
     assert (report.expiries_started, report.records_unreadable) == (1, 2)
 
 
-def test_records_are_kept_by_the_slowest_clock(site: Site) -> None:
+def test_records_expire_by_the_slowest_clock(site: Site) -> None:
     site.keys.expired = 60
     report = site.run()
     assert (report.records_removed, report.expiries_started) == (60, 1)
     assert set(site.keys.asked[1:]) == {NOW - site.tasks._policies.lease.clock_drift}
 
 
-def test_it_recurs_and_there_is_only_one(site: Site) -> None:
+def test_the_maintenance_task_recurs_and_is_submitted_once(site: Site) -> None:
     assert ensure_submitted(site.tasks, site.behavior) is True
     assert ensure_submitted(site.tasks, site.behavior) is False
     site.run()
@@ -211,7 +211,7 @@ def test_it_recurs_and_there_is_only_one(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "first"), [(10, 10), (180, 60)], ids=["oftener", "more rarely"])
-def test_it_follows_another_interval(site: Site, minutes: int, first: int) -> None:
+def test_the_maintenance_task_follows_another_interval(site: Site, minutes: int, first: int) -> None:
     ensure_submitted(site.tasks, site.behavior)
     site.run()
     task_id = site.behavior.task_id(TaskMaintenance())
@@ -223,7 +223,7 @@ def test_it_follows_another_interval(site: Site, minutes: int, first: int) -> No
     assert site.tasks.get(task_id).next_scheduled_run_ts == site.clock() + minutes * MINUTE
 
 
-def test_a_cancelled_one_keeps_what_it_has(site: Site) -> None:
+def test_a_cancelled_maintenance_task_keeps_its_interval(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
     cancelled = site.tasks.cancel(site.behavior.task_id(TaskMaintenance()))
     assert ensure_submitted(site.tasks, replace(site.behavior, every=MINUTE)) is False
@@ -231,7 +231,7 @@ def test_a_cancelled_one_keeps_what_it_has(site: Site) -> None:
 
 
 def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: Site) -> None:
-    """A parent that recurs never ends: what waited for its end would stay for ever."""
+    """A parent that recurs never ends: children that wait for its end would stay for ever."""
     parent_id = str(uuid.uuid4())
     former, present = (site.finished(parent_id=parent_id) for _ in range(2))
     site.stored(submitted(parent_id, recurrence_seconds=3600, children=(present.task_id,)))
@@ -252,7 +252,7 @@ def test_heads_are_read_in_large_pages(site: Site, monkeypatch: pytest.MonkeyPat
     assert len(pages) == 1
 
 
-def test_what_a_newer_release_owns_is_left_whatever_its_age(site: Site) -> None:
+def test_tasks_of_unknown_types_are_kept_whatever_their_age(site: Site) -> None:
     theirs = site.finished(task_type="NEWER")
     recurring = site.finished(task_type="NEWER", recurrence_seconds=3600)
     ours = site.finished()
@@ -264,7 +264,7 @@ def test_what_a_newer_release_owns_is_left_whatever_its_age(site: Site) -> None:
         assert len(site.store.history(task.task_id)) == 2
 
 
-def test_its_own_history_is_capped_by_retention(site: Site) -> None:
+def test_the_history_of_the_maintenance_task_is_capped_by_retention(site: Site) -> None:
     for _ in range(30):
         site.run()
         site.clock.advance(timedelta(days=1))
@@ -280,14 +280,14 @@ def test_its_own_history_is_capped_by_retention(site: Site) -> None:
     assert before.version in versions
 
 
-def test_one_that_was_cancelled_stays_cancelled(site: Site) -> None:
+def test_a_cancelled_maintenance_task_stays_cancelled(site: Site) -> None:
     ensure_submitted(site.tasks, site.behavior)
     site.tasks.cancel(site.behavior.task_id(TaskMaintenance()))
     assert ensure_submitted(site.tasks, site.behavior) is False
     assert site.tasks.get(site.behavior.task_id(TaskMaintenance())).error_code == "CANCELLED"
 
 
-def test_an_interrupted_run_is_finished_by_the_next(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_run_finishes_an_interrupted_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     old = [site.finished() for _ in range(3)]
     site.clock.now = NOW + RETENTION
     remove, calls = site.store.remove, iter(range(100))
@@ -309,13 +309,13 @@ def test_an_interrupted_run_is_finished_by_the_next(site: Site, monkeypatch: pyt
     ("name", "value"),
     [("task-retention-duration", "30m"), ("task-retention-duration", "soon"), ("interval-duration", "500ms")],
 )
-def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
     name = f"delegation.maintenance.{name}"
     with pytest.raises(InvalidProperty, match=name):
         Policies.from_properties({name: value})
 
 
-def test_an_outcome_of_success_is_removed_too(site: Site) -> None:
+def test_a_success_past_retention_is_removed(site: Site) -> None:
     first = submitted()
     held = acquired(first)
     running = held.evolve(status=Status.RUNNING, version=held.version + 1, revision=held.revision + 1, nonce="r")

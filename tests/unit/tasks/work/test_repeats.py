@@ -1,4 +1,4 @@
-"""What a driver that lost an answer, or is throttled for long, may rely on."""
+"""Calls repeated after a lost answer, and throttling that lasts."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ def service(clock: Clock) -> TaskService:
     return TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=clock)
 
 
-def test_giving_back_again_after_a_lost_answer_returns_what_was_recorded() -> None:
+def test_ending_an_attempt_again_after_a_lost_answer_returns_what_was_recorded() -> None:
     tasks = service(Clock())
     task = tasks._store.apply(Create(submitted()))
     tasks.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))

@@ -1,4 +1,4 @@
-"""A worker: what it picks, which engine it chooses, for how long it vouches for work."""
+"""A worker: which task it leases, which engine it uses, and how long it renews a lease."""
 
 import itertools
 import threading
@@ -27,7 +27,7 @@ from tests.unit.tasks.work.shared_time import SharedTime
 
 KIND = "TABLE_PURGE"
 AT_MOST = 60.0
-"""Seconds that a gate keeps work waiting: a worker that does not notice fails its test instead of hanging it."""
+"""Seconds that a gate blocks work: a worker that does not notice fails its test instead of hanging it."""
 SHORT = {
     "delegation.task.lease.lost-timeout-duration": "400ms",
     "delegation.task.lease.clock-drift-duration": "100ms",
@@ -62,7 +62,7 @@ class Chooses:
 
 @dataclass
 class Elsewhere:
-    """An engine that has done its work as soon as it is asked."""
+    """An engine that does its work at once."""
 
     tasks: TaskService
     driven: list[Task] = field(default_factory=list)
@@ -76,7 +76,7 @@ def worker_of(tasks: TaskService, behavior: object, **arguments: object) -> Work
     return Worker(tasks, Behaviors([behavior]), WorkerSettings(owner="w"), **arguments)
 
 
-def test_tasks_of_a_newer_deployment_hide_no_others_however_many_they_are() -> None:
+def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
     store = MemoryTaskStore()
     beside = (f"newer-{n}" for n in itertools.count())
     foreign = set(itertools.islice((name for name in beside if due_bucket(name) == due_bucket("mine")), 30))
@@ -93,7 +93,7 @@ def test_tasks_of_a_newer_deployment_hide_no_others_however_many_they_are() -> N
     assert {(head.status, head.version, head.revision) for head in heads} == {(Status.SUBMITTED, 1, 1)}
 
 
-def test_a_task_once_known_to_be_of_a_newer_deployment_is_not_read_again() -> None:
+def test_a_task_of_an_unknown_type_is_read_once() -> None:
     store = MemoryTaskStore()
     store.apply(Create(submitted("newer", task_type="NEWER", due_at=NOW)))
     lookout = Lookout()
@@ -104,7 +104,7 @@ def test_a_task_once_known_to_be_of_a_newer_deployment_is_not_read_again() -> No
     assert set(read) == {"before due"}
 
 
-def test_a_record_that_cannot_be_read_stops_no_other_task() -> None:
+def test_an_unreadable_record_hinders_no_other_task() -> None:
     class OneUnreadable(MemoryTaskStore):
         def get(self, task_id: str) -> Task | None:
             if task_id == "bad":
@@ -131,7 +131,7 @@ def test_the_behavior_chooses_where_a_task_runs(engine: str, where: str) -> None
     assert (len(behavior.ran), len(spark.driven)) == ((1, 0) if engine == "inline" else (0, 1))
 
 
-def test_without_a_job_service_a_large_task_runs_inline_and_says_so() -> None:
+def test_without_a_job_service_a_large_task_runs_inline_and_records_it() -> None:
     store = MemoryTaskStore()
     tasks = service(store)
     store.apply(Create(submitted(due_at=NOW)))
@@ -140,7 +140,7 @@ def test_without_a_job_service_a_large_task_runs_inline_and_says_so() -> None:
     assert (after.result_summary, after.engine) == ("ran here", "inline")
 
 
-def test_an_attempt_that_ended_while_it_was_prepared_is_over() -> None:
+def test_an_attempt_that_ended_while_it_was_prepared_is_not_run() -> None:
     store = MemoryTaskStore()
     tasks = service(store)
     store.apply(Create(submitted(due_at=NOW)))
@@ -149,7 +149,7 @@ def test_an_attempt_that_ended_while_it_was_prepared_is_over() -> None:
     assert behavior.ran == []
 
 
-def test_a_task_leased_while_the_worker_was_told_to_stop_is_handed_over_unbegun() -> None:
+def test_a_task_leased_by_a_stopping_worker_is_handed_over_before_its_work() -> None:
     store = MemoryTaskStore()
     tasks = service(store)
     store.apply(Create(submitted(due_at=NOW)))
@@ -169,17 +169,17 @@ def test_a_stopped_worker_ends() -> None:
     worker.run()
 
 
-def test_trouble_of_one_round_does_not_end_a_worker() -> None:
+def test_an_unavailable_store_does_not_end_a_worker() -> None:
     store = MemoryTaskStore()
     tasks = service(store)
     store.apply(Create(submitted("x", due_at=NOW)))
     rounds = itertools.count()
 
-    def away_at_first(point: str) -> None:
+    def unavailable_at_first(point: str) -> None:
         if point == "before due" and next(rounds) == 0:
             raise StoreUnavailable("away")
 
-    store.fault = away_at_first
+    store.fault = unavailable_at_first
     behavior = Chooses(tasks, "inline")
     worker = Worker(tasks, Behaviors([behavior]), WorkerSettings("w", poll=timedelta(0)))
     stopping = behavior.run
@@ -194,7 +194,7 @@ def test_trouble_of_one_round_does_not_end_a_worker() -> None:
 
 
 @pytest.mark.parametrize(("lost", "drift"), [(3600, 5), (60, 5), (12, 5), (6, 1), (0.4, 0.1)])
-def test_a_renewal_that_fails_once_still_lands_before_the_recheck_less_the_drift(lost: float, drift: float) -> None:
+def test_a_renewal_that_fails_once_is_still_before_the_recheck_less_the_drift(lost: float, drift: float) -> None:
     lease = LeasePolicy(timedelta(seconds=lost), timedelta(seconds=drift))
     recheck = lease.lost_timeout / 2
     assert 2 * renew_every(lease) <= recheck - lease.clock_drift
@@ -204,8 +204,8 @@ class Nothing(BaseModel):
     pass
 
 
-class House:
-    """A store, a short lease on real clocks, and a task whose work waits for a gate in the middle of a piece."""
+class Harness:
+    """A store, a short lease on real clocks, and a task whose work blocks between two checkpoints."""
 
     def __init__(self) -> None:
         self.store = MemoryTaskStore()
@@ -221,36 +221,36 @@ class House:
 
 
 @pytest.fixture
-def house():
-    made = House()
+def harness():
+    made = Harness()
     yield made
     made.gate.set()
 
 
-def test_work_that_hangs_is_not_vouched_for_and_ends_its_process_before_the_lease_is_over(house: House) -> None:
+def test_hanging_work_ends_its_process_before_the_lease_ends(harness: Harness) -> None:
     with pytest.raises(WorkOutlivedLease):
-        house.worker.run_once()
-    head = house.tasks.get(house.task_id)
+        harness.worker.run_once()
+    head = harness.tasks.get(harness.task_id)
     assert head.status is Status.RUNNING
-    assert head.lost_not_before == head.lease_acquired_ts + house.tasks._policies.lease.lost_timeout
+    assert head.lost_not_before == head.lease_acquired_ts + harness.tasks._policies.lease.lost_timeout
 
 
-def test_a_holder_that_cannot_renew_ends_its_process_also_when_the_store_does_not_even_refuse(house: House) -> None:
+def test_a_holder_ends_its_process_when_the_store_does_not_answer_renewals(harness: Harness) -> None:
     hanging = threading.Event()
 
     def hang(_point: str) -> None:
-        if house.begun.is_set():
+        if harness.begun.is_set():
             hanging.wait(AT_MOST)
 
-    house.store.fault = hang
+    harness.store.fault = hang
     with pytest.raises(WorkOutlivedLease):
-        house.worker.run_once()
+        harness.worker.run_once()
     hanging.set()
 
 
-def test_work_that_moves_keeps_a_lease_much_shorter_than_itself() -> None:
-    """Ten leases long, in a time that passes only while nobody does anything."""
-    time = SharedTime(threads=3)  # the work's, the one that renews, the one that watches
+def test_work_that_progresses_keeps_a_lease_much_shorter_than_itself() -> None:
+    """It takes ten leases, in a time that passes only while all threads wait."""
+    time = SharedTime(threads=3)  # they work, renew the lease, and watch it
     store = MemoryTaskStore()
     tasks = service(store, {"delegation.task.lease.lost-timeout-duration": "1m"}, clock=time.clock)
     leases: set[datetime | None] = set()
@@ -271,8 +271,8 @@ def test_work_that_moves_keeps_a_lease_much_shorter_than_itself() -> None:
     assert len(leases) > 10
 
 
-def test_work_that_shows_no_life_loses_a_lease_much_shorter_than_itself() -> None:
-    """The same worker and the same time, but nothing moves: it is not vouched for longer than one lease."""
+def test_work_without_progress_loses_a_lease_much_shorter_than_itself() -> None:
+    """The same worker and time, but without progress: the lease is not renewed beyond its first length."""
     time = SharedTime(threads=3)
     tasks = service(MemoryTaskStore(), {"delegation.task.lease.lost-timeout-duration": "1m"}, clock=time.clock)
     behavior = Behavior("HANGS", Nothing, lambda _parameters, _run: time.wait(600))

@@ -11,7 +11,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.worksets.attempt import PlanSegment
 from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
-from tests.unit.tasks.work.service_house import House
+from tests.unit.tasks.work.harness import Harness
 
 ONE, OTHER = PlanSegment(id="1/0", sha256="aa"), PlanSegment(id="1/1", sha256="bb")
 PROGRESS: dict[str, Any] = {
@@ -33,12 +33,12 @@ def publish(service: Any, task_id: str, segment: PlanSegment, *, seen: int, file
 
 
 def test_the_first_plan_wins() -> None:
-    house = House()
-    task_id = house.running()
-    house.race(lambda: publish(house.rival, task_id, ONE, seen=0, files_planned=10))
-    seen = publish(house.service, task_id, OTHER, seen=0, files_planned=99)
+    harness = Harness()
+    task_id = harness.running()
+    harness.race(lambda: publish(harness.rival, task_id, ONE, seen=0, files_planned=10))
+    seen = publish(harness.service, task_id, OTHER, seen=0, files_planned=99)
     assert (seen.plan_segments, seen.files_planned) == ((ONE,), 10)
-    more = publish(house.service, task_id, OTHER, seen=1, files_planned=12)
+    more = publish(harness.service, task_id, OTHER, seen=1, files_planned=12)
     assert (more.plan_segments, more.files_planned) == ((ONE, OTHER), 12)
 
 

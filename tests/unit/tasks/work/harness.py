@@ -1,4 +1,4 @@
-"""A service whose rivals act whenever a test says so."""
+"""A service whose rivals act at points that a test chooses."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -20,7 +20,7 @@ def an_hour(now: datetime) -> Lease:
     return Lease.lasting(HOUR, now)
 
 
-class House:
+class Harness:
     """A service over a store that rivals can race on, a rival's own service, a queue and a clock."""
 
     def __init__(self) -> None:
