@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class TaskError(DelegationError):
-    """The root of this package's errors."""
+    """The root of this package's errors; logs and API problems show the `task_id` of those that have one."""
 
     code: ClassVar[str] = "TASK_ERROR"
 
