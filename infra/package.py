@@ -15,6 +15,8 @@ from typing import Final
 
 from infra.environment import ROOT
 
+NOT_DEPLOYED: Final = ("persistence", "tasks_on_persistence")
+"""Packages of `delegation` that no Lambda function and no Spark job imports."""
 PYTHON_VERSION: Final = "3.13"
 """The newest Python of EMR Serverless' Spark 4 images, and a Lambda runtime: both run the same."""
 LAMBDA: Final = "lambda"
@@ -70,10 +72,12 @@ def pip_arguments(requirements: list[str], target: Path) -> list[str]:
 
 
 def add_sources(package: Path) -> None:
-    """Put the service beside its dependencies, and leave out what no function loads."""
+    """Put the service beside its dependencies, without the packages and programs that nothing deployed uses."""
     shutil.copytree(
         ROOT / "functions" / "delegation", package / "delegation", ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
     )
+    for name in NOT_DEPLOYED:
+        shutil.rmtree(package / "delegation" / name)
     shutil.rmtree(package / "bin", ignore_errors=True)
 
 

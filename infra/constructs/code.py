@@ -8,10 +8,10 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from infra.environment import ROOT
-from infra.package import LAMBDA, SPARK
+from infra.package import LAMBDA, NOT_DEPLOYED, SPARK
 
 ENTRY_POINT: Final = ROOT / "spark" / "purge_table.py"
-_EXCLUDED: Final = ("**/__pycache__", "**/*.pyc", "*.egg-info")
+_EXCLUDED: Final = ("**/__pycache__", "**/*.pyc", "*.egg-info", *(f"delegation/{name}" for name in NOT_DEPLOYED))
 
 
 class Code(Construct):

@@ -1,11 +1,21 @@
-"""The package of code and dependencies, as far as it needs no package index."""
+"""The packages of code and dependencies, as far as building them needs no package index."""
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from grimp import ImportGraph, build_graph
 
-from infra.package import LAMBDA, SPARK, add_sources, dependencies, pip_arguments
+from infra.environment import FUNCTIONS, ROOT
+from infra.package import LAMBDA, NOT_DEPLOYED, SPARK, add_sources, dependencies, pip_arguments
+
+
+@pytest.fixture(scope="module")
+def imports() -> ImportGraph:
+    return build_graph("delegation", cache_dir=None)
 
 
 def test_wheels_are_chosen_for_the_cloud_and_pinned(tmp_path: Path) -> None:
@@ -31,6 +41,53 @@ def test_sources_stand_beside_their_dependencies(tmp_path: Path) -> None:
     assert (tmp_path / "delegation" / "handlers" / "purge.asl.json").is_file()
     assert not list(tmp_path.rglob("__pycache__"))
     assert not (tmp_path / "bin").exists()
+
+
+def test_persistence_is_in_no_package(tmp_path: Path) -> None:
+    add_sources(tmp_path)
+    assert NOT_DEPLOYED == ("persistence", "tasks_on_persistence")
+    assert not [name for name in NOT_DEPLOYED if (tmp_path / "delegation" / name).exists()]
+
+
+def test_persistence_is_in_no_asset_made_of_the_sources(outdir: Path) -> None:
+    assets = [path for path in outdir.glob("asset.*") if path.is_dir()]
+    assert assets
+    for asset in assets:
+        assert (asset / "delegation" / "handlers" / "api.py").is_file()
+        assert not [name for name in NOT_DEPLOYED if (asset / "delegation" / name).exists()]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(function.module for function in FUNCTIONS.values()),
+        "delegation.wiring.spark_job",
+        "delegation.operations.purge.spark",
+    ],
+)
+def test_nothing_that_runs_in_the_cloud_imports_persistence(module: str, imports: ImportGraph) -> None:
+    """Read from the sources, so that an import inside a function counts too."""
+    needed = imports.find_upstream_modules(module)
+    assert needed
+    assert not {one for one in needed if one.split(".")[1] in NOT_DEPLOYED}
+
+
+def test_every_handler_and_the_spark_job_import_from_the_packaged_sources(tmp_path: Path) -> None:
+    add_sources(tmp_path)
+    modules = [function.module for function in FUNCTIONS.values()]
+    code = f"""
+import importlib, runpy, sys
+for name in {modules}:
+    importlib.import_module(name)
+runpy.run_path({str(ROOT / "spark" / "purge_table.py")!r}, run_name="purge_table")
+print(*[module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "delegation"], sep="\\n")
+"""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "AWS_DEFAULT_REGION": "us-east-1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    files = done.stdout.split()
+    assert len(files) > len(modules)
+    assert all(Path(file).is_relative_to(tmp_path / "delegation") for file in files)
 
 
 def test_a_package_that_was_named_and_is_not_there_is_refused(node: str, tmp_path: Path) -> None:
