@@ -51,6 +51,11 @@ class Monitoring(Construct):
         super().__init__(scope, construct_id)
         self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         self.alarms: dict[str, cloudwatch.Alarm] = {}
+        self._watch_executions(dead_letters, machine)
+        self._watch_sweeper(sweeper)
+        self._watch_callers_and_tasks(api)
+
+    def _watch_executions(self, dead_letters: sqs.Queue, machine: sfn.StateMachine) -> None:
         self._alarm(
             "DeadLetters",
             dead_letters.metric_approximate_number_of_messages_visible(period=_FIVE_MINUTES, statistic="Maximum"),
@@ -63,6 +68,8 @@ class Monitoring(Construct):
             "An execution failed, timed out or was aborted. The task's record says why: "
             "`delegation tasks show` with the first part of the execution's name.",
         )
+
+    def _watch_sweeper(self, sweeper: lambda_.Function) -> None:
         self._alarm(
             "SweeperErrors",
             sweeper.metric_errors(period=_FIVE_MINUTES),
@@ -76,6 +83,8 @@ class Monitoring(Construct):
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             missing=cloudwatch.TreatMissingData.BREACHING,
         )
+
+    def _watch_callers_and_tasks(self, api: apigateway.RestApi) -> None:
         self._alarm(
             "ApiServerErrors",
             api.metric_server_error(period=_FIVE_MINUTES, statistic="Sum"),

@@ -1,10 +1,12 @@
-"""`delegation local …`: the system on this machine."""
+"""The commands `delegation local …`, which run the whole system on this machine."""
 
+import contextlib
 import json
 import logging
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +23,7 @@ from delegation.cli.submit import parse_properties
 from infra.local.errors import LocalStackError
 
 if TYPE_CHECKING:
+    from infra.local.options import StackOptions
     from infra.local.supervisor import LocalStack
 
 app = typer.Typer(help="Run the whole system on this machine.", no_args_is_help=True)
@@ -28,7 +31,7 @@ _CHECK_SECONDS = 1.0
 
 
 class LocalStackFailed(CommandError):
-    """The stack did not start, or a part of it ended."""
+    """The stack did not start, or one of its parts ended."""
 
     code = "LOCAL_STACK_FAILED"
 
@@ -38,52 +41,62 @@ def local() -> None:
     """Run the whole system on this machine."""
 
 
+PolarisUrl = Annotated[
+    str | None,
+    typer.Option(show_default=False, help="URL of a real Polaris (…/api/catalog), used instead of the stand-in."),
+]
+PolarisClientId = Annotated[
+    str | None,
+    typer.Option(show_default=False, help="Client id of a principal there that owns the tables and may purge."),
+]
+PolarisClientSecret = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False, envvar="DELEGATION_POLARIS_CLIENT_SECRET", help="Client secret of that principal."
+    ),
+]
+S3Endpoint = Annotated[
+    str | None,
+    typer.Option(show_default=False, help="S3 endpoint to use instead of the stack's; keys from the AWS variables."),
+]
+DynamoDbEndpoint = Annotated[
+    str | None,
+    typer.Option(show_default=False, help="DynamoDB endpoint instead of the stack's; keys from the AWS variables."),
+]
+InlineMaxFiles = Annotated[
+    int | None, typer.Option(show_default=False, help="Spark purges the tables with more files than this.", min=0)
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", metavar="NAME=VALUE", help="Set a property of the service that differs from cdk.json."),
+]
+
+
 @app.command()
 def up(
     ctx: typer.Context,
     *,
-    polaris_url: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="A real Polaris (…/api/catalog) instead of the stand-in."),
-    ] = None,
-    polaris_client_id: Annotated[
-        str | None, typer.Option(show_default=False, help="A principal there that owns the tables and may purge.")
-    ] = None,
-    polaris_client_secret: Annotated[
-        str | None, typer.Option(show_default=False, envvar="DELEGATION_POLARIS_CLIENT_SECRET", help="Its secret.")
-    ] = None,
-    warehouse: Annotated[str, typer.Option(help="The catalog's name, as in Polaris.")] = "lake",
-    s3_endpoint: Annotated[
-        str | None, typer.Option(show_default=False, help="S3 instead of the stack's own; keys from the AWS variables.")
-    ] = None,
-    dynamodb_endpoint: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="DynamoDB instead of the stack's own; keys from the AWS variables."),
-    ] = None,
-    port: Annotated[int, typer.Option(help="Of the HTTPS front; 0 for a free one.", min=0, max=65535)] = 0,
-    state_dir: Annotated[Path, typer.Option(help="Where stack.json, certificates and logs go.")] = Path(".local"),
-    inline_max_files: Annotated[
-        int | None, typer.Option(show_default=False, help="Tables with more files are purged by Spark.", min=0)
-    ] = None,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--property", metavar="NAME=VALUE", help="A property of the service, instead of its value in cdk.json."
-        ),
-    ] = None,
-    sweep_seconds: Annotated[float, typer.Option(help="How often the sweeper runs.", min=1)] = 60,
+    polaris_url: PolarisUrl = None,
+    polaris_client_id: PolarisClientId = None,
+    polaris_client_secret: PolarisClientSecret = None,
+    warehouse: Annotated[str, typer.Option(help="The catalog's name in Polaris.")] = "lake",
+    s3_endpoint: S3Endpoint = None,
+    dynamodb_endpoint: DynamoDbEndpoint = None,
+    port: Annotated[int, typer.Option(help="Port of the HTTPS front; 0 picks a free one.", min=0, max=65535)] = 0,
+    state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local"),
+    inline_max_files: InlineMaxFiles = None,
+    properties: Properties = None,
+    sweep_seconds: Annotated[float, typer.Option(help="Seconds between two runs of the sweeper.", min=1)] = 60,
     as_json: JsonOption = False,
 ) -> None:
-    """Start everything, write stack.json when it is ready, and stay until Ctrl-C or SIGTERM."""
-    # Imported here: moto and pyspark take seconds, which no other command should wait for.
-    from infra.local.options import StackOptions  # noqa: PLC0415
-    from infra.local.supervisor import LocalStack  # noqa: PLC0415
+    """Start the whole system, write stack.json when it is ready, and run until Ctrl-C or SIGTERM."""
+    from infra.local.options import StackOptions  # noqa: PLC0415  loads what only this command needs
 
     open_output(ctx, as_json=as_json)
     overrides = parse_properties(properties or ())
-    # SIGTERM ends the stack the way Ctrl-C does, also while it starts.
+    # SIGTERM stops the stack as Ctrl-C does, also during the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with _reported(state_dir):
         options = StackOptions(
             state_dir=state_dir,
             port=port,
@@ -97,16 +110,26 @@ def up(
             sweep_seconds=sweep_seconds,
             properties=overrides,
         )
-        _run(LocalStack(options), as_json=as_json)
+        _run(options, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _reported(state_dir: Path) -> Iterator[None]:
+    """Turn Ctrl-C into a line of output, and a failure of the stack into a command error with a next step."""
+    try:
+        yield
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
     except LocalStackError as exc:
-        next_step = f"The logs in {state_dir / 'logs'} may tell more; then start it again."
+        next_step = f"Read the logs in {state_dir / 'logs'}, then run the same command again."
         raise LocalStackFailed(str(exc), next_step) from exc
 
 
-def _run(stack: "LocalStack", *, as_json: bool) -> None:
-    """Start the stack and watch it until a signal interrupts; it is stopped in any case."""
+def _run(options: "StackOptions", *, as_json: bool) -> None:
+    """Start a stack and check it until a signal interrupts; stop it in any case."""
+    from infra.local.supervisor import LocalStack  # noqa: PLC0415  loads moto and pyspark, which takes seconds
+
+    stack = LocalStack(options)
     console = Console(stderr=True, highlight=False)
     started = time.monotonic()
     try:
@@ -115,18 +138,18 @@ def _run(stack: "LocalStack", *, as_json: bool) -> None:
             logging.basicConfig(
                 filename=stack.logs / "stack.log", format="%(asctime)s %(levelname)s %(name)s %(message)s"
             )
-        _summarise(console, stack, time.monotonic() - started, as_json=as_json)
+        _print_summary(console, stack, time.monotonic() - started, as_json=as_json)
         while True:
             time.sleep(_CHECK_SECONDS)
             stack.check()
     finally:
-        # A second Ctrl-C must not leave half of it running.
+        # A second Ctrl-C must not interrupt the stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stack.stop()
 
 
-def _summarise(console: Console, stack: "LocalStack", seconds: float, *, as_json: bool) -> None:
+def _print_summary(console: Console, stack: "LocalStack", seconds: float, *, as_json: bool) -> None:
     if as_json:
         ready = {"stack_json": str(stack.path), "seconds": round(seconds, 1), "parts": [asdict(p) for p in stack.parts]}
         sys.stdout.write(json.dumps(ready, ensure_ascii=False) + "\n")
@@ -139,4 +162,4 @@ def _summarise(console: Console, stack: "LocalStack", seconds: float, *, as_json
     for part in stack.parts:
         table.add_row(part.name, part.where, part.note)
     console.print(table)
-    console.print(f"Ready after {seconds:.1f} s. {stack.path} has all addresses and credentials. Ctrl-C ends it.")
+    console.print(f"Ready after {seconds:.1f} s. Addresses and credentials are in {stack.path}. Press Ctrl-C to stop.")

@@ -3,6 +3,7 @@
 import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from infra.environment import (
     DISPATCH_BATCH_SIZE,
@@ -61,6 +62,14 @@ def deploy(
     arns = {name: lambdas.arn(name) for name in FUNCTIONS}
     machine = resources.create_state_machine(aws.client("stepfunctions"), arns, account=ACCOUNT)
     described = replace(described, state_machine_arn=machine)
+    _add_functions(lambdas, described, endpoints)
+    _start_triggers(options, sqs, queue, lambdas, cleanup)
+    for name in _WARM:
+        lambdas.function(name).warm()
+    return LocalDeployment(endpoints, queue, machine)
+
+
+def _add_functions(lambdas: LambdaPool, described: Resources, endpoints: Endpoints) -> None:
     for name, function in FUNCTIONS.items():
         lambdas.add(
             FunctionSpec(
@@ -72,6 +81,12 @@ def deploy(
                 concurrency=function.reserved_concurrency or _CONCURRENCY.get(name, _DEFAULT_CONCURRENCY),
             )
         )
+
+
+def _start_triggers(
+    options: StackOptions, sqs: Any, queue: resources.Queue, lambdas: LambdaPool, cleanup: contextlib.ExitStack
+) -> None:
+    """Start what calls functions: the queue's poller and the sweeper's schedule."""
     mapping = Mapping(
         queue.url,
         queue.arn,
@@ -80,17 +95,13 @@ def deploy(
         maximum_concurrency=DISPATCH_MAX_CONCURRENCY,
     )
     poller = Poller(sqs, mapping, lambdas.function("dispatcher"))
-    sweeper = lambdas.function("sweeper")
-    clock = Clock(sweeper, interval_seconds=options.sweep_seconds, region=REGION, account=ACCOUNT)
+    clock = Clock(lambdas.function("sweeper"), interval_seconds=options.sweep_seconds, region=REGION, account=ACCOUNT)
     # Ended in the opposite order: once the functions are gone, nobody waits for an answer of theirs.
     cleanup.callback(poller.stop)
     cleanup.callback(clock.stop)
     cleanup.callback(lambdas.stop)
     poller.start()
     clock.start()
-    for name in _WARM:
-        lambdas.function(name).warm()
-    return LocalDeployment(endpoints, queue, machine)
 
 
 def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) -> EmrServerlessEndpoint:

@@ -29,31 +29,11 @@ class ServiceStack(Stack):
         self.spark = SparkApplication(self, "Spark", settings=settings, code=code, data=data.grants, log_retention=keep)
         machine_arn = state_machine_arn(self, settings.stage)
         self.resources = _resources(settings, data, self.dispatch, self.spark, machine_arn)
+        grants = Grants(data.grants, self.spark, self.dispatch.queue.queue_arn, machine_arn)
         self.functions = Functions(
-            self,
-            "Functions",
-            code=code.functions,
-            resources=self.resources,
-            grants=Grants(
-                data=data.grants,
-                spark=self.spark,
-                queue_arn=self.dispatch.queue.queue_arn,
-                state_machine_arn=machine_arn,
-            ),
-            log_retention=keep,
+            self, "Functions", code=code.functions, resources=self.resources, grants=grants, log_retention=keep
         )
-        acknowledge_below(
-            self,
-            data.grants.plan_bucket_arn,
-            "/*",
-            "The service's own bucket; keys begin with a task id not known before.",
-        )
-        acknowledge_below(
-            self,
-            self.spark.application_arn,
-            "/jobruns/*",
-            "Runs of this application only; their ids are not known before.",
-        )
+        self._acknowledge_unknown_ids(data.grants.plan_bucket_arn)
         functions = self.functions.by_name
         self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, log_retention=keep)
         self.dispatch.feed(functions["dispatcher"])
@@ -76,6 +56,12 @@ class ServiceStack(Stack):
             api=self.api.rest_api,
             topic_arn=settings.alarm_topic_arn,
         )
+
+    def _acknowledge_unknown_ids(self, plan_bucket_arn: str) -> None:
+        bucket = "The service's own bucket; keys begin with a task id not known before."
+        runs = "Runs of this application only; their ids are not known before."
+        acknowledge_below(self, plan_bucket_arn, "/*", bucket)
+        acknowledge_below(self, self.spark.application_arn, "/jobruns/*", runs)
 
 
 def _resources(
