@@ -1,4 +1,4 @@
-"""`python -m infra.app`: synthesise the templates into cdk.out (or where the CDK command says)."""
+"""`python -m infra.app` synthesises the templates into cdk.out, or into the folder that the CDK command names."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from infra.wildcards import wildcards
 
 
 def main() -> int:
-    """Synthesise, and refuse templates that allow too much; the CDK command passes its folder in the environment."""
+    """Synthesise the templates; return 1 if one of them allows a wildcard of actions on every resource."""
     outdir = None if "CDK_OUTDIR" in os.environ else str(ROOT / "cdk.out")
     assembly = build(outdir=outdir).app.synth()
     found = [(stack.stack_name, wildcard) for stack in assembly.stacks for wildcard in wildcards(stack.template)]

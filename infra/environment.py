@@ -1,7 +1,7 @@
-"""The one table of Lambda functions, and of the variables each of them and the Spark job get.
+"""The table of Lambda functions, and the environment variables of each function and of the Spark job.
 
-CDK and the local stack read it alike; a test compares the synthesised template with it. Nothing here needs Node,
-AWS or the CDK: names and addresses come in as `Resources`, plain text or CDK tokens.
+CDK and the local stack both read it; a test compares the synthesised template with it. Nothing here needs Node, AWS or
+the CDK: names and addresses are passed in as `Resources`, either plain text or CDK tokens.
 """
 
 import json
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-"""The repository; cdk.json, functions/ and spark/ stand in it."""
+"""The repository: the directory of cdk.json, functions/ and spark/."""
 PROPERTIES_KEY: Final = "delegation:properties"
 SERVICE_NAME: Final = "polaris-delegation"
 METRICS_NAMESPACE: Final = "PolarisDelegation"
-"""Powertools' metrics stand in this namespace, with the dimension `service` = SERVICE_NAME."""
+"""The CloudWatch namespace of Powertools' metrics; their dimension is `service` = SERVICE_NAME."""
 DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
-"""Counted by the sweeper when it gives a task up with DISPATCH_FAILED (DESIGN §4); an alarm watches it."""
+"""Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
+STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
@@ -28,10 +29,10 @@ _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One Lambda function: what runs, for how long, with which resources' variables.
+    """One Lambda function.
 
-    `variables` are names of fields of `Resources`. `max_attempts` is how often Lambda repeats an asynchronous call that
-    failed; `reserved_concurrency` caps the copies that run at once, None for the account's pool.
+    `variables` names the fields of `Resources` that it gets. `reserved_concurrency` limits the instances that run at
+    once; None uses the account's unreserved concurrency.
     """
 
     name: str
@@ -43,12 +44,12 @@ class Function:
 
     @property
     def module(self) -> str:
-        """The module whose attribute `handler(event, context)` is the entry point."""
+        """The module that defines `handler(event, context)`."""
         return f"delegation.handlers.{self.name}"
 
     @property
     def handler(self) -> str:
-        """The entry point as Lambda wants it."""
+        """The handler's name in the form that Lambda takes."""
         return f"{self.module}.handler"
 
 
@@ -57,14 +58,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
     for function in (
         Function(
             "api",
-            "Accepts tasks and reports them; runs small purges itself (DESIGN §4)",
+            "Accepts and reports tasks; purges small tables synchronously",
             30,
             (*_PURGE, "idempotency_table", "queue_url", "inline_max_files", "synchronous_budget_seconds", "tracing"),
             memory_mb=1769,  # one vCPU: it parses manifests while a caller waits
         ),
         Function(
             "authorizer",
-            "Admits the one Polaris identity with a token of the right scope (DESIGN §6)",
+            "Admits the identity of Polaris if its token has the required scope",
             10,
             (
                 "client_subject",
@@ -82,11 +83,11 @@ FUNCTIONS: Final[dict[str, Function]] = {
         Function("dispatcher", "Starts one execution per dispatch message", 60, ("state_machine_arn",)),
         Function(
             "sweeper",
-            "Every minute: presumes lost, dispatches what is due",
+            "Ends lost attempts and dispatches due tasks, every minute",
             60,
             (*_KINDS, "queue_url", "emr_application_id"),
         ),
-        Function("acquire", "Makes the execution the holder of its task", 60, _KINDS),
+        Function("acquire", "Acquires the task's lease for the execution", 60, _KINDS),
         Function(
             "prepare",
             "Loads the table, counts its files, chooses the engine",
@@ -96,14 +97,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
         ),
         Function(
             "run_inline",
-            "Purges a small table; maintains the stores",
+            "Purges a small table, or maintains the task and idempotency tables",
             900,
             (*_PURGE, "behaviors", "idempotency_table"),
             memory_mb=1769,
         ),
         Function(
             "start_job",
-            "Starts the attempt's Spark job, after ending a former attempt's",
+            "Ends a former attempt's Spark job, then starts this attempt's",
             60,
             (
                 *_TASKS,
@@ -115,14 +116,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
         ),
         Function(
             "heartbeat",
-            "Renews the lease of a job that moves, hands long runs to a new execution",
+            "Renews the lease while the job makes progress; hands long jobs to a new execution",
             60,
             (*_TASKS, "emr_application_id", "queue_url"),
         ),
         Function("complete", "Records how the attempt ended", 60, (*_TASKS, "emr_application_id")),
         Function(
             "make_due",
-            "Makes a task due again after an execution went wrong",
+            "Makes a task due again after its execution failed",
             60,
             (*_TASKS, "emr_application_id"),
         ),
@@ -136,12 +137,12 @@ DISPATCH_MAX_CONCURRENCY: Final = 5
 DISPATCH_VISIBILITY_SECONDS: Final = 6 * FUNCTIONS["dispatcher"].timeout_seconds
 """AWS Lambda developer guide, "Using Lambda with Amazon SQS": at least six times the function's time-out."""
 DISPATCH_MAX_RECEIVES: Final = 5
-"""After that a message goes to the dead-letter queue; the sweeper dispatches its task again regardless."""
+"""A message goes to the dead-letter queue after that; the sweeper dispatches its task again regardless."""
 
 SPARK_VARIABLES: Final = _PURGE
-"""What the driver of the Spark job gets."""
+"""The variables of the Spark job's driver."""
 EXECUTOR_VARIABLES: Final = (*_POLARIS, "plan_bucket")
-"""What its executors get: they read, plan and delete. The driver tells them where the task is, which they only read."""
+"""The variables of its executors, which read, plan and delete; the driver passes them the name of the task table."""
 
 _POWERTOOLS: Final = {
     "POWERTOOLS_SERVICE_NAME": SERVICE_NAME,
@@ -183,12 +184,12 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What one deployment consists of; every field that is None gives no variable.
+    """The resources and settings of one deployment; a field that is None yields no variable.
 
-    `emr_spark_parameters` is what the operator wants of Spark (sizes, archives); the job's own variables are added to
-    it by `environment("start_job", …)`. `client_serials` is a comma-separated list, `client_crl` a revocation
-    list in PEM (small: variables hold 4 KB). `properties` are the proposal's
-    (delegation-service.txt, "Task Retry"). `behaviors` names added ones as `module:function`, separated by commas.
+    - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
+    - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM (all variables share 4 KB).
+    - `properties`: those of the Delegation Service proposal, "Task Retry".
+    - `behaviors`: additional behaviors as `module:function`, separated by commas.
     """
 
     realm: str | None = None
@@ -223,7 +224,7 @@ class Resources:
 
 
 def environment(function_name: str, resources: Resources) -> dict[str, str]:
-    """The variables of one function: those it needs and no others; KeyError for an unknown function."""
+    """Return the variables that a function needs, and no others; raise KeyError for an unknown function."""
     variables = _variables(FUNCTIONS[function_name].variables, resources)
     if "emr_spark_parameters" in FUNCTIONS[function_name].variables:
         variables[_NAMES["emr_spark_parameters"]] = spark_parameters(resources)
@@ -231,17 +232,17 @@ def environment(function_name: str, resources: Resources) -> dict[str, str]:
 
 
 def spark_environment(resources: Resources, *, executor: bool = False) -> dict[str, str]:
-    """The variables of the Spark job: of its driver, or of each executor."""
+    """Return the variables of the Spark job's driver, or of its executors."""
     if executor:
-        return _variables(EXECUTOR_VARIABLES, resources)  # the driver logs and counts
+        return _variables(EXECUTOR_VARIABLES, resources)  # only the driver writes logs and metrics
     return {**_variables(SPARK_VARIABLES, resources), **_POWERTOOLS}
 
 
 def spark_parameters(resources: Resources) -> str:
-    """`sparkSubmitParameters` of every job: the operator's, then the job's variables; split as a shell would.
+    """Return `sparkSubmitParameters` of every job, as shell words: the operator's settings, then the job's variables.
 
-    EMR Serverless user guide, "Spark jobs": variables of the driver are `spark.emr-serverless.driverEnv.NAME`, those of
-    executors Spark's own `spark.executorEnv.NAME`.
+    EMR Serverless user guide, "Spark jobs": `spark.emr-serverless.driverEnv.NAME` sets a variable of the driver,
+    Spark's `spark.executorEnv.NAME` one of the executors.
     """
     driver = {f"spark.emr-serverless.driverEnv.{k}": v for k, v in spark_environment(resources).items()}
     executor = {f"spark.executorEnv.{k}": v for k, v in spark_environment(resources, executor=True).items()}
@@ -250,14 +251,19 @@ def spark_parameters(resources: Resources) -> str:
 
 
 def default_context(path: Path = ROOT / "cdk.json") -> dict[str, Any]:
-    """The settings of cdk.json: what the CDK app starts from, and where the local stack takes its defaults."""
+    """Return the context of cdk.json: the settings of the CDK app, and the defaults of the local stack."""
     context: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["context"]
     return context
 
 
 def default_properties(path: Path = ROOT / "cdk.json") -> dict[str, str]:
-    """The proposal's properties as cdk.json sets them."""
+    """Return the service's properties as cdk.json sets them."""
     return {name: str(value) for name, value in default_context(path)[PROPERTIES_KEY].items()}
+
+
+def placeholder(function_name: str) -> str:
+    """Return the name in STATE_MACHINE_DEFINITION for a function's ARN, `RunInlineFunctionArn` for `run_inline`."""
+    return "".join(part.title() for part in function_name.split("_")) + "FunctionArn"
 
 
 def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:

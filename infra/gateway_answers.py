@@ -1,6 +1,6 @@
-"""What API Gateway itself answers, in the shape of every other answer: the proposal's ErrorResponse.
+"""The answers of API Gateway itself, in the form of the Delegation Service proposal's ErrorResponse.
 
-CDK deploys it and the local front answers it; without it a caller would meet `{"message": "Unauthorized"}`.
+CDK deploys them and the local HTTPS front returns them; API Gateway's default would be `{"message": "Unauthorized"}`.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class GatewayAnswer:
-    """What is answered instead of one of API Gateway's response types; status None keeps the gateway's."""
+    """The answer for one of API Gateway's response types; None keeps the gateway's own status or message."""
 
     error_code: str
     status: int | None = None
@@ -18,7 +18,7 @@ class GatewayAnswer:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers beside the content type."""
+        """The headers besides Content-Type."""
         headers = {}
         if self.retry_after_seconds is not None:
             headers["Retry-After"] = str(self.retry_after_seconds)
@@ -44,4 +44,4 @@ ANSWERS: Final[dict[str, GatewayAnswer]] = {
     "UNAUTHORIZED": GatewayAnswer("UNAUTHORIZED", 401, "a valid access token is needed"),
     "UNSUPPORTED_MEDIA_TYPE": GatewayAnswer("UNSUPPORTED_MEDIA_TYPE", 415),
 }
-"""By API Gateway's response type (its developer guide, "Gateway response types")."""
+"""The answers by response type (API Gateway developer guide, "Gateway response types")."""

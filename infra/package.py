@@ -1,7 +1,7 @@
-"""`python -m infra.package`: the service with its dependencies, in one directory for Lambda and one for Spark jobs.
+"""`python -m infra.package` builds two packages of the service with its dependencies: for Lambda and for Spark jobs.
 
-Wheels are chosen for where the code will run, not for this machine, so no container is needed; a dependency without a
-fitting wheel is an error. Needs pip and a package index.
+pip chooses wheels for the cloud's platform, not for this machine, so no container is needed; a dependency without such
+a wheel is an error. It needs pip and a package index.
 """
 
 import argparse
@@ -18,21 +18,21 @@ from infra.environment import ROOT
 NOT_DEPLOYED: Final = ("persistence", "tasks_on_persistence")
 """Packages of `delegation` that no Lambda function and no Spark job imports."""
 PYTHON_VERSION: Final = "3.13"
-"""The newest Python of EMR Serverless' Spark 4 images, and a Lambda runtime: both run the same."""
+"""The newest Python that EMR Serverless' Spark 4 images have; Lambda runs the same version."""
 LAMBDA: Final = "lambda"
 SPARK: Final = "spark"
-"""The directories below the output."""
+"""The names of the two packages, which are directories below the output."""
 PLATFORMS: Final = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-"""What Amazon Linux 2023, under both, can load."""
+"""The platforms whose wheels Amazon Linux 2023 loads; both services run on it."""
 LIMIT_BYTES: Final = 250 * 1024 * 1024
-"""AWS Lambda quotas: the unzipped size of a deployment package."""
+"""The largest unzipped deployment package (AWS Lambda developer guide, "Lambda quotas")."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build both directories anew; former ones are replaced only when everything worked."""
+    """Build both packages and replace the former ones, which stay if a step fails."""
     parser = argparse.ArgumentParser(prog="python -m infra.package", description=__doc__)
     parser.add_argument(
-        "--output", type=Path, default=ROOT / "build" / "package", help="where to (default: %(default)s)"
+        "--output", type=Path, default=ROOT / "build" / "package", help="directory to write to (default: %(default)s)"
     )
     output: Path = parser.parse_args(arguments).output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
             add_sources(built / part)
         size = sum(file.stat().st_size for file in (built / LAMBDA).rglob("*") if file.is_file())
         if size > LIMIT_BYTES:
-            sys.stderr.write(f"{size:,} bytes are more than Lambda takes ({LIMIT_BYTES:,})\n")
+            sys.stderr.write(f"the Lambda package has {size:,} bytes; Lambda accepts at most {LIMIT_BYTES:,}\n")
             return 1
         shutil.rmtree(output, ignore_errors=True)
         built.rename(output)
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def dependencies(part: str, project: Path = ROOT / "pyproject.toml") -> list[str]:
-    """What runs in the cloud: the project's own dependencies, and for Spark jobs Arrow; Spark itself is there."""
+    """Return a package's requirements: the project's, and for Spark jobs also pandas and Arrow; EMR has Spark."""
     described = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     found: list[str] = list(described["dependencies"])
     if part == SPARK:
@@ -61,7 +61,7 @@ def dependencies(part: str, project: Path = ROOT / "pyproject.toml") -> list[str
 
 
 def pip_arguments(requirements: list[str], target: Path) -> list[str]:
-    """The call of pip that fills `target` with wheels for the cloud's Python, pinned as everywhere else."""
+    """Return the arguments for pip to fill `target` with wheels for the cloud, pinned by constraints.txt."""
     platforms = [part for platform in PLATFORMS for part in ("--platform", platform)]
     return [
         *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"),
@@ -72,7 +72,7 @@ def pip_arguments(requirements: list[str], target: Path) -> list[str]:
 
 
 def add_sources(package: Path) -> None:
-    """Put the service beside its dependencies, without the packages and programs that nothing deployed uses."""
+    """Copy the service's sources next to its dependencies, without NOT_DEPLOYED; remove the dependencies' programs."""
     shutil.copytree(
         ROOT / "functions" / "delegation", package / "delegation", ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
     )

@@ -1,4 +1,4 @@
-"""What an operator decides about a deployment: the `delegation:*` context of cdk.json or `cdk -c`, checked."""
+"""The settings of a deployment: the `delegation:*` context of cdk.json or `cdk -c`, validated."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -16,28 +16,27 @@ def _split(value: object) -> object:
 
 
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
-"""A list; on the command line, where context is text, separated by commas."""
+"""A list, or text with commas, because context given on the command line is text."""
 
 
 class Settings(BaseModel):
-    """One deployment's settings; a field `log_retention_days` is the context key `delegation:log-retention-days`.
+    """The settings of one deployment; the context key of `log_retention_days` is `delegation:log-retention-days`.
 
-    - `realm`: the only realm served (DESIGN §6).
-    - `domain_name`: of the API; `certificate_arn` is its ACM certificate, made with DNS validation when absent.
-      `ownership_certificate_arn` goes with a certificate of a private or imported CA.
-    - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, put there between
-      the deployment of the two stacks.
-    - `client_subject`, `client_issuer`, `client_serials`: the one identity of Polaris; `client_crl`: a small PEM
-      list of what its CA revoked.
-    - `token_*`: who issues the callers' tokens; a JWKS address, or a public key for an issuer without one.
+    - `realm`: the only realm served (docs/architecture.md, Trust).
+    - `domain_name`: the API's domain; `certificate_arn`: its ACM certificate, created with DNS validation if absent;
+      `ownership_certificate_arn`: needed with a certificate of a private or imported CA.
+    - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, which the operator
+      uploads after deploying the data stack and before the service stack.
+    - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_crl`: a small PEM
+      revocation list of its CA.
+    - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none.
     - `polaris_*`: the catalog, and the scope of the service's principal.
-    - `emr_subnet_ids`, `emr_security_group_ids`: where Spark jobs run; without them they reach AWS but not Polaris.
-    - `behaviors`: task behaviors beside the built-in ones, as `module:function`; the package has to hold the modules.
-    - `package`: what was made by `python -m infra.package`; without it templates are complete but their code
-      lacks its dependencies.
-    - `alarm_topic_arn`: an SNS topic told of every alarm.
-    - `properties`: the service's properties, `delegation.retry.*` and so on; `delegation.purge.*` limit what requests
-      may choose (docs/architecture.md §5).
+    - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
+    - `behaviors`: additional behaviors as `module:function`; the package must contain the modules.
+    - `package`: the output of `python -m infra.package`; without it the deployed code lacks its dependencies.
+    - `alarm_topic_arn`: the SNS topic that every alarm notifies.
+    - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
+      may choose (docs/architecture.md, Purging).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,7 +78,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _token_can_be_verified(self) -> Self:
         if (self.token_jwks_url is None) == (self.token_public_key is None):
-            raise ValueError("exactly one of delegation:token-jwks-url and delegation:token-public-key is needed")
+            raise ValueError("exactly one of delegation:token-jwks-url and delegation:token-public-key must be set")
         return self
 
     @field_validator("properties")
@@ -88,13 +87,13 @@ class Settings(BaseModel):
         try:
             policies_of(value)
         except InvalidProperty as error:
-            # Said here, for the functions would only say so in their logs.
+            # Checked before the deployment, because a function would report it only in its log.
             raise ValueError(str(error)) from error
         return value
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
-        """The settings among the keys of a context; ValidationError names what is missing, wrong or no setting."""
+        """Return the settings in a context; raise ValidationError that names what is missing, wrong or unknown."""
         found = {key.removeprefix(PREFIX): value for key, value in context.items() if key.startswith(PREFIX)}
         given = {name.replace("-", "_"): value for name, value in found.items() if value not in (None, "")}
         return cls.model_validate(given)

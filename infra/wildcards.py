@@ -1,4 +1,4 @@
-"""Finds statements that allow some wildcard of actions on every resource, wherever in a template they stand."""
+"""Finds the policy statements in a template that allow a wildcard of actions on every resource."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,16 +8,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """An Allow statement that is too wide: where, and what it says."""
+    """An Allow statement that is too wide: its path in the template, and its wildcard actions."""
 
     path: str
     actions: tuple[str, ...]
 
 
 def wildcards(template: Mapping[str, Any]) -> tuple[Wildcard, ...]:
-    """Every Allow of an action with `*` or `?` in it (or of all actions but some) on `*` (or on all but some).
+    """Return every Allow of an action with `*` or `?`, or of NotAction, on the resource `*` or on NotResource.
 
-    Looks into policies of roles, keys, buckets, queues and anything else, and into policies written as JSON text.
+    It searches the policies of all resources (roles, keys, buckets, queues), also those written as JSON text.
     """
     return tuple(_search(template, ""))
 
@@ -50,7 +50,7 @@ def _everywhere(statement: Mapping[str, Any]) -> bool:
 
 
 def _texts(value: object) -> list[str]:
-    """The strings of a value that may be one, a list of them, or intrinsics; a Join or Sub counts as its text."""
+    """Return the strings in a value: a string, a list, or an intrinsic function; Join and Sub yield their text."""
     if isinstance(value, list | tuple):
         return [text for part in value for text in _texts(part)]
     match value:

@@ -1,1 +1,1 @@
-"""One construct per capability; the stacks only wire them."""
+"""One construct for each part of the deployment; the stacks wire them."""

@@ -1,31 +1,15 @@
-"""The HTTPS front: a Regional REST API behind a custom domain that demands a client certificate."""
+"""The HTTPS front: a Regional REST API behind a custom domain that requires a client certificate."""
 
 import json
 from typing import Final
 
-from aws_cdk import (
-    CfnOutput,
-    Duration,
-    RemovalPolicy,
-)
-from aws_cdk import (
-    aws_apigateway as apigateway,
-)
-from aws_cdk import (
-    aws_certificatemanager as acm,
-)
-from aws_cdk import (
-    aws_iam as iam,
-)
-from aws_cdk import (
-    aws_lambda as lambda_,
-)
-from aws_cdk import (
-    aws_logs as logs,
-)
-from aws_cdk import (
-    aws_s3 as s3,
-)
+from aws_cdk import CfnOutput, Duration, RemovalPolicy
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_certificatemanager as acm
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.constructs.gateway_responses import add_gateway_responses
@@ -33,7 +17,7 @@ from infra.constructs.security.nag import acknowledge, acknowledge_finding
 from infra.settings import Settings
 
 BASE_PATH: Final = "delegation-service/api"
-"""delegation-service.txt, appendix: where the API's paths begin."""
+"""The prefix of the API's paths (Delegation Service proposal, Appendix, `servers`)."""
 STAGE_NAME: Final = "live"
 _ACCESS_LOG: Final = {
     "requestId": "$context.requestId",
@@ -51,9 +35,9 @@ _ACCESS_LOG: Final = {
 
 
 class EdgeApi(Construct):
-    """Mutual TLS, the authorizer on every route, one proxy route: the function answers unknown paths itself.
+    """A REST API with mutual TLS, the authorizer on every route, and one proxy route for all paths.
 
-    Bodies carry credentials, so neither log ever holds a body, a query or a header (DESIGN §6).
+    Bodies and headers carry credentials, so neither log contains a body, a query or a header.
     """
 
     def __init__(
@@ -84,7 +68,7 @@ class EdgeApi(Construct):
             "RestApi",
             rest_api_name="polaris-delegation",
             endpoint_types=[apigateway.EndpointType.REGIONAL],
-            disable_execute_api_endpoint=True,  # it would let callers in without a certificate
+            disable_execute_api_endpoint=True,  # it would admit callers without a client certificate
             cloud_watch_role=False,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE_NAME,
@@ -102,12 +86,12 @@ class EdgeApi(Construct):
         acknowledge(api, APIG2="The function validates bodies and names the field that is wrong, which a model cannot.")
         acknowledge(
             api.deployment_stage,
-            APIG3="Only one identity gets past TLS and the authorizer; a web firewall has nobody left to keep out.",
+            APIG3="TLS and the authorizer admit one identity only; a web firewall would have no other to refuse.",
         )
         return api
 
     def _build_account(self) -> apigateway.CfnAccount:
-        """Leave for API Gateway to write its logs: one setting per account and region, which every stack shares."""
+        """Allow API Gateway to write logs; this is one setting per account and region, shared by all stacks."""
         role = iam.Role(
             self,
             "LogRole",
@@ -119,7 +103,7 @@ class EdgeApi(Construct):
         acknowledge_finding(
             role,
             "IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs]",
-            "API Gateway refuses the account setting unless the role has the permissions of this very policy.",
+            "API Gateway refuses the account setting unless the role has the permissions of exactly this policy.",
         )
         account = apigateway.CfnAccount(self, "Account", cloud_watch_role_arn=role.role_arn)
         account.apply_removal_policy(RemovalPolicy.RETAIN)
@@ -141,7 +125,7 @@ class EdgeApi(Construct):
             "Authorizer",
             handler=authorizer,
             identity_sources=[apigateway.IdentitySource.header("Authorization")],
-            # A cached answer is keyed by the token alone: it would pass with any certificate of the CA.
+            # The cache key is the token alone, so a cached answer would admit any certificate of the CA.
             results_cache_ttl=Duration.seconds(0),
         )
         integration = apigateway.LambdaIntegration(

@@ -1,4 +1,4 @@
-"""The service's own buckets: plans and receipts, the trust store, and the log of who read either."""
+"""The service's buckets: plans and receipts, the trust store, and the access log of both."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -9,7 +9,7 @@ from infra.constructs.security.nag import acknowledge
 
 
 class Buckets(Construct):
-    """`plans` (DESIGN §5), `truststore` (CA certificates of clients), `access_log`; all private, TLS only, retained."""
+    """`plans`, `truststore` (CA certificates of clients) and `access_log`; all private, TLS only and retained."""
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, plan_retention_days: int) -> None:
         super().__init__(scope, construct_id)
@@ -29,12 +29,12 @@ class Buckets(Construct):
             removal_policy=RemovalPolicy.RETAIN,
             lifecycle_rules=[s3.LifecycleRule(id="expire", expiration=Duration.days(365))],
         )
-        acknowledge(bucket, S1="The target of access logs; logging it into itself would never end.")
+        acknowledge(bucket, S1="The target of access logs; logging access to it would produce new entries without end.")
         return bucket
 
     def _build_plans(self, key: kms.IKey, retention_days: int) -> s3.Bucket:
-        # Versioned although plans are written once: a plan lost half way through a purge cannot be made again, for the
-        # manifests it was made from may be gone. No role of the service may delete here; the lifecycle does.
+        # Versioned although plans are written once: a plan lost during a purge cannot be written again, because its
+        # manifests may be deleted already. No role of the service may delete here; the lifecycle rules do.
         return s3.Bucket(
             self,
             "Plans",
@@ -61,7 +61,7 @@ class Buckets(Construct):
         )
 
     def _build_truststore(self) -> s3.Bucket:
-        # Versioned because API Gateway takes a changed trust store by its version only.
+        # Versioned because API Gateway loads a changed trust store only by its new version.
         return s3.Bucket(
             self,
             "TrustStore",

@@ -1,4 +1,4 @@
-"""The code with its dependencies, as Lambda functions and Spark jobs load it."""
+"""The assets with the code and its dependencies for Lambda functions and Spark jobs."""
 
 from typing import Final
 
@@ -15,11 +15,11 @@ _EXCLUDED: Final = ("**/__pycache__", "**/*.pyc", "*.egg-info", *(f"delegation/{
 
 
 class Code(Construct):
-    """Functions take `functions`, Spark jobs `archive` and `entry_point`, their main file.
+    """`functions` is the functions' code; `archive` and `entry_point` (the main file) are the Spark jobs'.
 
-    Nothing is built here: the package is what `python -m infra.package` made, with `delegation/` and its dependencies
-    side by side. Without one, only the sources are zipped, which is enough for templates and tests; synthesis warns.
-    Raises FileNotFoundError when a package was named and is not there.
+    `package` is the output of `python -m infra.package`, with `delegation/` next to its dependencies. Without it, the
+    assets contain the sources alone, which is enough for templates and tests; synthesis warns.
+    Raises FileNotFoundError if `package` does not exist.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, package: str | None) -> None:
@@ -27,7 +27,7 @@ class Code(Construct):
         if package is None:
             Annotations.of(self).add_warning_v2(
                 "delegation:no-package",
-                "The code lacks its dependencies and cannot run: make them with `python -m infra.package` "
+                "The code lacks its dependencies and cannot run: build the packages with `python -m infra.package` "
                 "and deploy with `-c delegation:package=build/package`.",
             )
         excluded = list(_EXCLUDED)
@@ -39,5 +39,7 @@ class Code(Construct):
 def _directory(package: str | None, part: str) -> str:
     directory = ROOT / "functions" if package is None else ROOT / package / part
     if not (directory / "delegation").is_dir():
-        raise FileNotFoundError(f"{directory} holds no package `delegation`; make it with `python -m infra.package`")
+        raise FileNotFoundError(
+            f"{directory} has no folder `delegation`; build the package with `python -m infra.package`"
+        )
     return str(directory)

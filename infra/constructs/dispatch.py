@@ -1,4 +1,4 @@
-"""The dispatch queue with its dead letters, the dispatcher's mapping, and the sweeper's minute."""
+"""The dispatch queue with its dead-letter queue, the dispatcher's event source mapping, and the sweeper's schedule."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -17,7 +17,7 @@ from infra.environment import (
 
 
 class DispatchSqsQueue(Construct):
-    """Messages are hints that hold `{task_id, n}` (DESIGN §4): a lost one is made up for, a dead one is kept."""
+    """The queue of dispatches `{task_id, n}`; the sweeper repeats a lost one, and dead letters are kept."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
@@ -34,12 +34,12 @@ class DispatchSqsQueue(Construct):
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(DISPATCH_VISIBILITY_SECONDS),
-            retention_period=Duration.days(1),  # the sweeper has long dispatched again
+            retention_period=Duration.days(1),  # the sweeper dispatches the task again long before
             dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=DISPATCH_MAX_RECEIVES, queue=self.dead_letters),
         )
 
     def feed(self, dispatcher: lambda_.Function) -> lambda_.EventSourceMapping:
-        """Give the dispatcher batches; it reports each message that failed, and only those come again."""
+        """Invoke the dispatcher with batches; only the messages that it reports as failed are delivered again."""
         return lambda_.EventSourceMapping(
             self,
             "Mapping",
@@ -52,7 +52,7 @@ class DispatchSqsQueue(Construct):
 
 
 class SweepSchedule(Construct):
-    """Runs the sweeper every minute; a run that failed is not repeated, the next minute's does its work."""
+    """Runs the sweeper every minute; a failed run is not retried, because the next run does its work."""
 
     def __init__(self, scope: Construct, construct_id: str, *, sweeper: lambda_.Function) -> None:
         super().__init__(scope, construct_id)

@@ -1,20 +1,11 @@
-"""Every Lambda function of the table in infra/environment.py, each with its own role and log."""
+"""The Lambda functions of the table in infra/environment.py, each with a separate role and log group."""
 
 from collections.abc import Mapping
 
-from aws_cdk import (
-    Duration,
-    RemovalPolicy,
-)
-from aws_cdk import (
-    aws_iam as iam,
-)
-from aws_cdk import (
-    aws_lambda as lambda_,
-)
-from aws_cdk import (
-    aws_logs as logs,
-)
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.security.grants import allow
@@ -25,7 +16,7 @@ from infra.package import PYTHON_VERSION
 
 
 class Functions(Construct):
-    """`by_name` holds a Lambda function for each name of FUNCTIONS; `roles` its role."""
+    """`by_name` holds the Lambda function of each name in FUNCTIONS, `roles` its role."""
 
     def __init__(
         self,
@@ -72,7 +63,7 @@ class Functions(Construct):
         )
         acknowledge(
             built,
-            L1=f"Lambda and Spark run the same Python, and EMR Serverless offers {PYTHON_VERSION} at most.",
+            L1=f"Lambda and Spark run the same Python, and EMR Serverless has no newer one than {PYTHON_VERSION}.",
         )
         return built
 
@@ -92,5 +83,5 @@ class Functions(Construct):
                 )
             },
         )
-        acknowledge_finding(role, "IAM5[Resource::*]", "X-Ray's write actions name no resource; AWS supports only *.")
+        acknowledge_finding(role, "IAM5[Resource::*]", "AWS supports only * as the resource of X-Ray's write actions.")
         return role

@@ -1,4 +1,4 @@
-"""API Gateway's own answers, in the shape of every other: the proposal's ErrorResponse."""
+"""The gateway responses that give API Gateway's own answers the form of the proposal's ErrorResponse."""
 
 import json
 
@@ -8,13 +8,13 @@ from infra.gateway_answers import ANSWERS, GatewayAnswer
 
 
 def template(answer: GatewayAnswer) -> str:
-    """A mapping template whose result is an ErrorResponse; messageString is API Gateway's text, quoted as JSON."""
+    """Return a mapping template for an ErrorResponse; messageString is API Gateway's text, quoted as JSON."""
     message = "$context.error.messageString" if answer.message is None else json.dumps(answer.message)
     return f'{{"error_code":"{answer.error_code}","message":{message}}}'
 
 
 def add_gateway_responses(api: apigateway.RestApi) -> None:
-    """Set every answer that the gateway may give without asking the function."""
+    """Set every answer that the gateway may return without invoking the function."""
     for name, answer in ANSWERS.items():
         headers = {header: f"'{value}'" for header, value in answer.headers.items()}
         api.add_gateway_response(

@@ -1,31 +1,15 @@
-"""Alarms on what the service cannot mend by itself, or on the parts that mend it."""
+"""Alarms on failures that the service cannot correct, and on the parts that correct the others."""
 
 from typing import Final
 
-from aws_cdk import (
-    Duration,
-)
-from aws_cdk import (
-    aws_apigateway as apigateway,
-)
-from aws_cdk import (
-    aws_cloudwatch as cloudwatch,
-)
-from aws_cdk import (
-    aws_cloudwatch_actions as actions,
-)
-from aws_cdk import (
-    aws_lambda as lambda_,
-)
-from aws_cdk import (
-    aws_sns as sns,
-)
-from aws_cdk import (
-    aws_sqs as sqs,
-)
-from aws_cdk import (
-    aws_stepfunctions as sfn,
-)
+from aws_cdk import Duration
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from infra.environment import DISPATCH_FAILED_METRIC, METRICS_NAMESPACE, SERVICE_NAME
@@ -35,7 +19,7 @@ _FIVE_MINUTES: Final = Duration.minutes(5)
 
 
 class Monitoring(Construct):
-    """`alarms` by name; each says what it means, and tells the topic if there is one."""
+    """`alarms` holds the alarms by name; each describes what to do, and notifies the topic if one is set."""
 
     def __init__(
         self,
@@ -59,13 +43,13 @@ class Monitoring(Construct):
         self._alarm(
             "DeadLetters",
             dead_letters.metric_approximate_number_of_messages_visible(period=_FIVE_MINUTES, statistic="Maximum"),
-            "The dispatcher could not start an execution five times over. The sweeper dispatches the task again; "
-            "read the message and the dispatcher's log, then purge the queue.",
+            "The dispatcher failed five times to start an execution. The sweeper dispatches the task again; "
+            "read the message and the dispatcher's log, then empty the queue.",
         )
         self._alarm(
             "ExecutionsFailed",
             _failures(machine),
-            "An execution failed, timed out or was aborted. The task's record says why: "
+            "An execution failed, timed out or was aborted. The task's record has the reason: run "
             "`delegation tasks show` with the first part of the execution's name.",
         )
 
@@ -73,13 +57,13 @@ class Monitoring(Construct):
         self._alarm(
             "SweeperErrors",
             sweeper.metric_errors(period=_FIVE_MINUTES),
-            "The sweeper fails: retries, lost tasks and lost dispatches wait. Its log names the error.",
+            "The sweeper fails, so retries, lost attempts and lost dispatches wait. Read the error in its log.",
             threshold=2,
         )
         self._alarm(
             "SweeperSilent",
             sweeper.metric_invocations(period=_FIVE_MINUTES),
-            "The sweeper did not run for five minutes: look at its schedule and at Lambda's concurrency.",
+            "The sweeper did not run for five minutes. Check its schedule and Lambda's concurrency.",
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             missing=cloudwatch.TreatMissingData.BREACHING,
         )
@@ -88,7 +72,8 @@ class Monitoring(Construct):
         self._alarm(
             "ApiServerErrors",
             api.metric_server_error(period=_FIVE_MINUTES, statistic="Sum"),
-            "Callers got 5XX answers. 502 is Polaris or the storage, 500 is ours: the API function's log tells.",
+            "Callers got 5XX answers: 502 if Polaris or the storage failed, 500 if the service did. Read the API "
+            "function's log.",
             threshold=5,
         )
         self._alarm(
@@ -100,8 +85,8 @@ class Monitoring(Construct):
                 period=_FIVE_MINUTES,
                 statistic="Sum",
             ),
-            "A task was dispatched twenty times and never acquired: it is FAILURE (DISPATCH_FAILED) and stays so "
-            "until a person retries it.",
+            "A task was dispatched twenty times and never acquired. It is FAILURE (DISPATCH_FAILED); correct the "
+            "cause, then retry it with `delegation tasks retry`.",
         )
 
     def _alarm(
@@ -131,7 +116,7 @@ class Monitoring(Construct):
 
 def _failures(machine: sfn.StateMachine) -> cloudwatch.MathExpression:
     return cloudwatch.MathExpression(
-        expression="FILL(failed, 0) + FILL(timedout, 0) + FILL(aborted, 0)",  # each is absent while nothing ended so
+        expression="FILL(failed, 0) + FILL(timedout, 0) + FILL(aborted, 0)",  # a metric without data points is missing
         label="Executions that ended badly",
         period=_FIVE_MINUTES,
         using_metrics={

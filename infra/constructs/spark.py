@@ -1,4 +1,4 @@
-"""EMR Serverless: the application that runs purges of large tables, and the role of its jobs."""
+"""The EMR Serverless application that purges large tables, and the role of its jobs."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _UNPACKED: Final = "package"
 
 
 class SparkApplication(Construct):
-    """An application that costs nothing while no job runs, never outgrows its maximum, and starts by itself."""
+    """An application with a maximum capacity that starts with a job and stops when idle, so that it costs nothing."""
 
     def __init__(
         self,
@@ -40,17 +40,17 @@ class SparkApplication(Construct):
 
     @property
     def application_id(self) -> str:
-        """What StartJobRun takes."""
+        """The application's id, for StartJobRun."""
         return self.application.attr_application_id
 
     @property
     def application_arn(self) -> str:
-        """The application, for statements."""
+        """The application's ARN, for policy statements."""
         return self.application.attr_arn
 
     @property
     def job_runs_arn(self) -> str:
-        """Every job run of this application, for statements; a run's id is not known before."""
+        """The ARN pattern of all job runs of this application, for policy statements."""
         return f"{self.application_arn}/jobruns/*"
 
     def _build_application(self, settings: Settings) -> emr.CfnApplication:
@@ -107,12 +107,12 @@ class SparkApplication(Construct):
                 )
             },
         )
-        acknowledge_finding(role, "IAM5[Resource::*]", "EMR Serverless looks its log group up by listing log groups.")
+        acknowledge_finding(role, "IAM5[Resource::*]", "EMR Serverless finds its log group by listing all log groups.")
         return role
 
 
 def _spark_parameters(code: Code) -> str:
-    """Unpack the package beside driver and executors, and no second copy of a task that deletes (speculation)."""
+    """Return settings that unpack the package for driver and executors, and forbid speculative copies of a task."""
     settings = {
         "spark.archives": f"{code.archive.s3_object_url}#{_UNPACKED}",
         "spark.emr-serverless.driverEnv.PYTHONPATH": f"./{_UNPACKED}",

@@ -10,9 +10,9 @@ EXPIRES_AT = "expires_at"
 
 
 class TaskTables(Construct):
-    """DESIGN §2 and §3; both outlive the stack, restore to any second of 35 days, and refuse deletion.
+    """Two tables that outlive the stack, can be restored to any second of the last 35 days, and refuse deletion.
 
-    The index `due` is sparse: only heads that are due some day carry its keys.
+    The due index is sparse: only the head item of a task that needs attention has its keys.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:

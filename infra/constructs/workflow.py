@@ -1,48 +1,30 @@
-"""The Step Functions state machine, from the very file that the local stack executes."""
+"""The Step Functions state machine, with the definition that the local stack executes too."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from aws_cdk import (
-    ArnFormat,
-    RemovalPolicy,
-    Stack,
-)
-from aws_cdk import (
-    aws_iam as iam,
-)
-from aws_cdk import (
-    aws_lambda as lambda_,
-)
-from aws_cdk import (
-    aws_logs as logs,
-)
-from aws_cdk import (
-    aws_stepfunctions as sfn,
-)
+from aws_cdk import ArnFormat, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge_finding
-from infra.environment import ROOT
+from infra.environment import STATE_MACHINE_DEFINITION, placeholder
 
-DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 STEPS: Final = ("acquire", "prepare", "run_inline", "start_job", "heartbeat", "complete", "make_due")
-"""Functions that are steps; `run_inline` stands in the definition as `${RunInlineFunctionArn}`."""
-
-
-def placeholder(function_name: str) -> str:
-    """The name under which the definition asks for a function's ARN."""
-    return "".join(part.title() for part in function_name.split("_")) + "FunctionArn"
+"""The functions that the definition invokes."""
 
 
 def state_machine_name(stage: str) -> str:
-    """Fixed, so that the dispatcher can name the machine whose steps are built together with the dispatcher."""
+    """Return a fixed name, which the dispatcher's variables can contain before the machine is created."""
     return f"polaris-delegation-{stage}-purge"
 
 
 def state_machine_arn(scope: Construct, stage: str) -> str:
-    """The ARN that the machine of a stage has or will have."""
+    """Return the ARN of a stage's state machine, which need not exist yet."""
     return Stack.of(scope).format_arn(
         service="states",
         resource="stateMachine",
@@ -52,7 +34,7 @@ def state_machine_arn(scope: Construct, stage: str) -> str:
 
 
 class Workflow(Construct):
-    """A Standard machine that may invoke its steps and nothing else; its log shows events, never their data."""
+    """A Standard state machine that may invoke only its steps; its log contains events without their data."""
 
     def __init__(
         self,
@@ -72,13 +54,13 @@ class Workflow(Construct):
             "Machine",
             state_machine_name=state_machine_name(stage),
             state_machine_type=sfn.StateMachineType.STANDARD,
-            definition_body=sfn.DefinitionBody.from_string(DEFINITION.read_text(encoding="utf-8")),
+            definition_body=sfn.DefinitionBody.from_string(STATE_MACHINE_DEFINITION.read_text(encoding="utf-8")),
             definition_substitutions={placeholder(name): step.function_arn for name, step in steps.items()},
             role=self.role.without_policy_updates(),
             logs=sfn.LogOptions(destination=self.log, level=sfn.LogLevel.ALL, include_execution_data=False),
             tracing_enabled=True,
         )
-        # A role that is not updated has to be complete before the machine checks that it can log.
+        # CDK adds no policies to this role, so it must be complete before Step Functions checks that it can log.
         self.machine.node.add_dependency(self.role)
 
     def _build_role(self, steps: Mapping[str, lambda_.Function]) -> iam.Role:
@@ -97,7 +79,7 @@ class Workflow(Construct):
             },
         )
         acknowledge_finding(
-            role, "IAM5[Resource::*]", "Log delivery and X-Ray name no resource; AWS supports only * for these actions."
+            role, "IAM5[Resource::*]", "AWS supports only * as the resource of the actions of log delivery and X-Ray."
         )
         return role
 

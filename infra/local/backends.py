@@ -1,4 +1,4 @@
-"""What the service stands on: AWS, DynamoDB, S3 with its front, Polaris or its stand-in."""
+"""The backends of the service: AWS, DynamoDB, S3 behind its front, Polaris or its stand-in."""
 
 import contextlib
 import logging
@@ -26,7 +26,7 @@ WAREHOUSE_BUCKET = "warehouse"
 
 @dataclass(frozen=True, slots=True)
 class Polaris:
-    """A catalog, and two principals there as `id:secret` parts: an owner of tables and the service's own."""
+    """A catalog and two of its principals as (id, secret): an owner of tables, and the service."""
 
     url: str
     warehouse: str
@@ -40,7 +40,7 @@ class Polaris:
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """Everything that runs before a function does; `dynamodb` is the process to watch, if the stack started one."""
+    """The started backends; `dynamodb` is the process to check, None if the stack uses another DynamoDB."""
 
     aws: MotoAws
     endpoints: Endpoints
@@ -59,7 +59,7 @@ def start_backends(
     logs: Path,
     cleanup: contextlib.ExitStack,
 ) -> Backends:
-    """Start them, DynamoDB (a JVM) beside the others; what has started is ended by `cleanup`, also after an error."""
+    """Start the backends, DynamoDB (a JVM) in parallel; `cleanup` ends the started ones, also after an error."""
     with ThreadPoolExecutor(1, thread_name_prefix="start") as thread:
         local = DynamoDbLocal(log=logs / "dynamodb.log")
         cleanup.callback(local.stop)
@@ -78,7 +78,7 @@ def start_backends(
     elif reason is None:
         dynamodb_url, note = local.url, "DynamoDB Local, in memory"
     else:
-        dynamodb_url, note = aws.url, f"moto's, one request at a time: {reason}"
+        dynamodb_url, note = aws.url, f"moto, one request at a time, because DynamoDB Local is not available: {reason}"
     return Backends(
         aws=aws,
         endpoints=Endpoints(aws.url, dynamodb_url, s3_url, keys),
@@ -90,7 +90,7 @@ def start_backends(
 
 
 def _start_dynamodb(local: DynamoDbLocal) -> str | None:
-    """Start DynamoDB Local, or say why it cannot be had on this machine."""
+    """Start DynamoDB Local; return None, or why it cannot run on this machine."""
     try:
         local.start()
     except (UnavailableError, CannotStartError) as exc:
@@ -102,12 +102,12 @@ def _start_dynamodb(local: DynamoDbLocal) -> str | None:
 def _start_s3(
     options: StackOptions, aws: MotoAws, vended: VendedKeys, cleanup: contextlib.ExitStack
 ) -> tuple[str, str]:
-    """A real Polaris vends for the store it knows, so a front of ours would only be in the way there."""
+    """Start the S3 front, unless both S3 and Polaris are given: a real Polaris vends keys for the store itself."""
     if options.s3_endpoint and options.polaris_url:
         return options.s3_endpoint, "given"
     front = S3Front(options.s3_endpoint or aws.url, vended).start()
     cleanup.callback(front.stop)
-    return front.url, f"holds vended keys to their bounds; behind it {options.s3_endpoint or 'moto'}"
+    return front.url, f"restricts vended keys to their prefixes; the store is {options.s3_endpoint or 'moto'}"
 
 
 def _start_polaris(
@@ -139,4 +139,6 @@ def _start_polaris(
         (principal.client_id, principal.client_secret.get_secret_value())
         for principal in (identities.owner, identities.service)
     )
-    return Polaris(catalog.url, options.warehouse, owner, service, "a stand-in: Iceberg REST with vended credentials")
+    return Polaris(
+        catalog.url, options.warehouse, owner, service, "a stand-in: Iceberg REST catalog with vended credentials"
+    )

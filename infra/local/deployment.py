@@ -1,4 +1,4 @@
-"""What is deployed onto the backends: resources, Lambda functions, the state machine, job runs, queue and clock."""
+"""Deploys the service to the backends: resources, functions, state machine, EMR endpoint, queue and schedule."""
 
 import contextlib
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from infra.local.options import StackOptions
 
 ENTRY_POINT = ROOT / "spark" / "purge_table.py"
 JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"
-# How many copies of a function run at once: callers who wait for one purge hold a copy of `api` each.
+# Instances of a function that run at once: each caller that waits for a purge occupies one of `api`.
 _CONCURRENCY = {"api": 24}
 _DEFAULT_CONCURRENCY = 6
 _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
@@ -35,7 +35,7 @@ _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
 
 @dataclass(frozen=True, slots=True)
 class LocalDeployment:
-    """What the summary tells of it."""
+    """The deployed resources that the summary lists."""
 
     endpoints: Endpoints
     queue: resources.Queue
@@ -51,7 +51,7 @@ def deploy(
     logs: Path,
     cleanup: contextlib.ExitStack,
 ) -> LocalDeployment:
-    """Create and start all of it; `cleanup` ends what has started, the functions first."""
+    """Create the resources and start every part; `cleanup` ends the started parts, the functions first."""
     aws, keys = backends.aws, backends.endpoints.keys
     emr = _start_emr(backends.endpoints, logs, cleanup)
     endpoints = replace(backends.endpoints, emr_serverless=emr.url)
@@ -96,7 +96,7 @@ def _start_triggers(
     )
     poller = Poller(sqs, mapping, lambdas.function("dispatcher"))
     clock = Clock(lambdas.function("sweeper"), interval_seconds=options.sweep_seconds, region=REGION, account=ACCOUNT)
-    # Ended in the opposite order: once the functions are gone, nobody waits for an answer of theirs.
+    # `cleanup` runs in reverse: it ends the functions first, so that poller and clock wait for no answer.
     cleanup.callback(poller.stop)
     cleanup.callback(clock.stop)
     cleanup.callback(lambdas.stop)
@@ -122,7 +122,7 @@ def _describe(
     emr: EmrServerlessEndpoint,
     queue: resources.Queue,
 ) -> Resources:
-    """The deployment as the table of functions wants it; the state machine comes later, it names the functions."""
+    """Return the values for the functions' variables; the caller adds the state machine, which needs their ARNs."""
     service_id, service_secret = backends.polaris.service
     secret = resources.create_secret(backends.aws.client("secretsmanager"), service_id, service_secret)
     described = Resources(

@@ -1,4 +1,4 @@
-"""Where the AWS services of one stack are, and with which keys its parts call them."""
+"""The endpoints of a stack's AWS services, and the access key with which its parts call them."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from infra.local.aws.server import REGION
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """The access key of the stack's own roles; moto takes any, endpoints given by the user may not."""
+    """The access key of the stack; moto accepts any, the user's own endpoints may not."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -20,7 +20,7 @@ class AwsKeys:
 
     @classmethod
     def choose(cls, environ: Mapping[str, str], *, foreign: bool) -> Self:
-        """Keys from the usual AWS variables if an endpoint is `foreign` (the user's own), otherwise made-up ones."""
+        """Return the keys of the AWS variables if an endpoint is `foreign` (the user's own), otherwise dummies."""
         key_id, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
         if foreign and key_id and secret:
             return cls(key_id, secret, environ.get("AWS_SESSION_TOKEN"))
@@ -29,7 +29,7 @@ class AwsKeys:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """URLs of AWS services, `aws` for all that have none of their own; `environment` is what a function gets of it."""
+    """The URLs of AWS services; `aws` serves all without a field here."""
 
     aws: str
     dynamodb: str
@@ -38,7 +38,7 @@ class Endpoints:
     emr_serverless: str | None = None
 
     def environment(self) -> dict[str, str]:
-        """The standard variables of the AWS SDKs; the machine's own configuration files play no part."""
+        """Return the AWS SDKs' standard variables for a function; the machine's AWS configuration files are ignored."""
         optional = {
             "AWS_SESSION_TOKEN": self.keys.session_token,
             "AWS_ENDPOINT_URL_EMR_SERVERLESS": self.emr_serverless,
@@ -59,7 +59,7 @@ class Endpoints:
 
 
 def client(service: str, url: str, keys: AwsKeys) -> Any:
-    """A boto3 client of the stack itself."""
+    """Return a boto3 client with the stack's keys."""
     return boto3.session.Session().client(  # type: ignore[call-overload]
         service,
         endpoint_url=url,

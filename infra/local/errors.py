@@ -1,21 +1,16 @@
-"""What bringing up or running the local stack can fail with.
-
-LocalStackError
-├── CannotStart     a part did not come up; the reason says what to do
-└── Unavailable     a program this machine lacks; the stack may use its stand-in instead
-"""
+"""The errors of starting and running the local stack."""
 
 from delegation.errors import DelegationError
 
 
 class LocalStackError(DelegationError):
-    """Something the local stack foresees; only the person at this machine ever reads it."""
+    """The base of the local stack's errors; their messages are for the person at this machine."""
 
     code = "LOCAL_STACK"
 
 
 class CannotStartError(LocalStackError):
-    """A part of the stack did not come up."""
+    """A part of the stack did not start; the reason states what to do."""
 
     code = "LOCAL_STACK_START"
 
@@ -26,6 +21,6 @@ class CannotStartError(LocalStackError):
 
 
 class UnavailableError(LocalStackError):
-    """A part cannot run on this machine because a program it needs is missing or does not work."""
+    """A part cannot run because a program is missing or does not work; the stack may use a stand-in."""
 
     code = "LOCAL_STACK_UNAVAILABLE"

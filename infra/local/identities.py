@@ -1,4 +1,4 @@
-"""Who may call whom in one stack: certificates, OAuth2 clients, principals. All made up anew at every start."""
+"""The certificates, OAuth2 client and principals of one stack, created anew at every start."""
 
 import secrets
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TOKEN_AUDIENCE = "polaris-delegation-service"  # noqa: S105 - a name, not a toke
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Polaris as the caller of the edge (`certificate`, `oauth2`), the service and an owner of tables in Polaris."""
+    """Polaris as the service's caller (`certificate`, `oauth2`), and two principals in Polaris: service and owner."""
 
     authority: CertificateAuthority
     server: KeyPair
@@ -29,7 +29,7 @@ class Identities:
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Write certificates into `folder`; the issuer's port is bound but it does not serve yet."""
+        """Write certificates into `folder`; the issuer has its port but does not serve yet."""
         authority = CertificateAuthority.create(folder)
         oauth2 = OAuth2Client(CLIENT_ID, _secret())
         return cls(
@@ -44,7 +44,7 @@ class Identities:
 
     @property
     def subject(self) -> str:
-        """The distinguished name that the authorizer pins."""
+        """The distinguished name that the authorizer requires of a client certificate."""
         return subject_of(self.certificate.cert)
 
     @property

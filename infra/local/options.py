@@ -1,4 +1,4 @@
-"""What a person decides about a local stack."""
+"""The options of a local stack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ from infra.local.errors import CannotStartError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """Options of `delegation local up`; without any, everything is the stack's own and on free ports.
+    """Options of `delegation local up`; by default the stack starts every part, on free ports.
 
-    - `state_dir`: stack.json, certificates and logs; one stack at a time uses it.
-    - `port`: of the HTTPS front, 0 for a free one.
+    - `state_dir`: the folder for stack.json, certificates and logs; only one stack can use it at a time.
+    - `port`: the port of the HTTPS front, 0 for a free one.
     - `polaris_*`: a real Polaris instead of the stand-in, and a principal there that owns the tables and may purge.
-    - `warehouse`: the catalog's name, as in Polaris.
-    - `s3_endpoint`, `dynamodb_endpoint`: instead of the stack's own; keys are then those of the usual AWS variables.
-    - `inline_max_files`: tables with more files are purged by Spark.
-    - `sweep_seconds`: how often the sweeper is called.
-    - `properties`: of the proposal (delegation-service.txt, "Task Retry"), instead of their values in cdk.json.
+    - `warehouse`: the catalog's name in Polaris.
+    - `s3_endpoint`, `dynamodb_endpoint`: services to use instead of the stack's, with the keys of the AWS variables.
+    - `inline_max_files`: Spark purges the tables with more files.
+    - `sweep_seconds`: the time between two runs of the sweeper.
+    - `properties`: properties of the service that differ from cdk.json (Delegation Service proposal, "Task Retry").
     """
 
     state_dir: Path = Path(".local")
@@ -42,14 +42,14 @@ class StackOptions:
         polaris = (self.polaris_url, self.polaris_client_id, self.polaris_client_secret)
         if any(polaris) and not all(polaris):
             raise CannotStartError(
-                "Polaris", "--polaris-url, --polaris-client-id and --polaris-client-secret go together"
+                "Polaris", "--polaris-url, --polaris-client-id and --polaris-client-secret must be given together"
             )
         try:
             policies_of(self.all_properties())
         except InvalidProperty as exc:
-            # Said here, for the functions would only say so in their logs.
+            # Checked before the start, because a function would report it only in its log.
             raise CannotStartError("the stack", str(exc)) from exc
 
     def all_properties(self) -> dict[str, str]:
-        """The properties of cdk.json with those given in their place."""
+        """Return the properties of cdk.json, overridden by the given ones."""
         return {**default_properties(), **self.properties}

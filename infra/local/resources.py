@@ -1,6 +1,6 @@
-"""What the stack creates in its AWS: tables, buckets, queue and dead-letter queue, the secret, the state machine.
+"""Creates the local stack's tables, buckets, queue and dead-letter queue, secret and state machine.
 
-The same resources as infra/constructs declares, without what only AWS has (keys, roles, alarms).
+They are the resources that infra/constructs declares, without those that exist only in AWS (keys, roles, alarms).
 """
 
 import json
@@ -12,7 +12,12 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.environment import DISPATCH_MAX_RECEIVES, DISPATCH_VISIBILITY_SECONDS, ROOT
+from infra.environment import (
+    DISPATCH_MAX_RECEIVES,
+    DISPATCH_VISIBILITY_SECONDS,
+    STATE_MACHINE_DEFINITION,
+    placeholder,
+)
 from infra.local.errors import CannotStartError
 
 TASKS_TABLE = "delegation-tasks"
@@ -20,22 +25,21 @@ IDEMPOTENCY_TABLE = "delegation-idempotency"
 PLAN_BUCKET = "delegation-plans"
 QUEUE = "delegation-dispatch"
 STATE_MACHINE = "delegation-purge"
-DEFINITION = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue by both of its names."""
+    """The URL and the ARN of a queue."""
 
     url: str
     arn: str
 
 
 def create_tables(dynamodb: Any, tasks: str = TASKS_TABLE, idempotency: str = IDEMPOTENCY_TABLE) -> None:
-    """The task table with its sparse index `due`, and the idempotency table with its time to live (DESIGN §2, §3).
+    """Create the task table with its due index, and the idempotency table with its time to live.
 
-    Tables that exist already, in a DynamoDB that outlives the stack, are used as they are.
+    Existing tables, in a DynamoDB that outlives the stack, are used unchanged.
     """
     _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, {"due_bucket": "S", "due_at": "S"})
     _create_table(dynamodb, idempotency, {"scope": "S"}, {})
@@ -43,7 +47,7 @@ def create_tables(dynamodb: Any, tasks: str = TASKS_TABLE, idempotency: str = ID
     try:
         dynamodb.update_time_to_live(TableName=idempotency, TimeToLiveSpecification=ttl)
     except dynamodb.exceptions.ClientError as exc:
-        # Already enabled, says real DynamoDB.
+        # DynamoDB returns this error if time to live is already enabled.
         if exc.response["Error"]["Code"] != "ValidationException":
             raise
 
@@ -73,7 +77,7 @@ def _key_schema(names: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def create_buckets(s3: Any, *names: str) -> None:
-    """Buckets; those that exist already are used as they are."""
+    """Create buckets; existing ones are used unchanged."""
     for name in names:
         try:
             s3.create_bucket(Bucket=name)
@@ -82,7 +86,7 @@ def create_buckets(s3: Any, *names: str) -> None:
 
 
 def create_queue(sqs: Any) -> Queue:
-    """The dispatch queue; a message that failed too often goes to its dead-letter queue."""
+    """Create the dispatch queue with its dead-letter queue."""
     dead = _queue(sqs, f"{QUEUE}-dead", {})
     redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": DISPATCH_MAX_RECEIVES}
     attributes = {"VisibilityTimeout": str(DISPATCH_VISIBILITY_SECONDS), "RedrivePolicy": json.dumps(redrive)}
@@ -96,17 +100,17 @@ def _queue(sqs: Any, name: str, attributes: Mapping[str, str]) -> Queue:
 
 
 def create_secret(secrets_manager: Any, client_id: str, client_secret: str) -> str:
-    """The service's own credentials in Polaris; returns the secret's ARN, which is all that functions are told."""
+    """Store the service's credentials in Polaris; return the secret's ARN, the only part that functions receive."""
     text = json.dumps({"client_id": client_id, "client_secret": client_secret})
     arn: str = secrets_manager.create_secret(Name="delegation/polaris", SecretString=text)["ARN"]
     return arn
 
 
 def create_state_machine(states: Any, function_arns: Mapping[str, str], *, account: str) -> str:
-    """The state machine that CDK deploys, from the same file; `function_arns` by function name."""
+    """Create the state machine from the definition that CDK deploys; `function_arns` by function name."""
     answer = states.create_state_machine(
         name=STATE_MACHINE,
-        definition=definition(DEFINITION, function_arns),
+        definition=definition(STATE_MACHINE_DEFINITION, function_arns),
         roleArn=f"arn:aws:iam::{account}:role/delegation-states",
         type="STANDARD",
     )
@@ -115,19 +119,16 @@ def create_state_machine(states: Any, function_arns: Mapping[str, str], *, accou
 
 
 def definition(path: Path, function_arns: Mapping[str, str]) -> str:
-    """The definition with `${RunInlineFunctionArn}` and the like replaced; raises `CannotStartError` for any other."""
+    """Return the definition with its placeholders replaced; raise `CannotStartError` for an unknown placeholder."""
     values = {placeholder(name): arn for name, arn in function_arns.items()}
     text = path.read_text(encoding="utf-8")
     if unknown := sorted(set(_PLACEHOLDER.findall(text)) - set(values)):
-        raise CannotStartError("Step Functions", f"{path.name} asks for {', '.join(unknown)}")
+        raise CannotStartError(
+            "Step Functions", f"{path.name} has placeholders of unknown functions: {', '.join(unknown)}"
+        )
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
-def placeholder(function_name: str) -> str:
-    """The name under which the definition asks for a function's ARN."""
-    return "".join(part.title() for part in function_name.split("_")) + "FunctionArn"
-
-
 def reason(exc: BotoCoreError | ClientError) -> str:
-    """Why an AWS call failed, in one line."""
+    """Return why an AWS call failed, in one line."""
     return " ".join(str(exc).split())[:300]

@@ -1,4 +1,4 @@
-"""stack.json: where everything of a running stack is, and the credentials that this stack alone accepts."""
+"""stack.json: the addresses of a running stack's parts, and the credentials that only this stack accepts."""
 
 import json
 import os
@@ -11,7 +11,7 @@ NAME = "stack.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFile:
-    """The fields of stack.json. Paths are absolute; the secrets show in no `repr`."""
+    """The fields of stack.json; paths are absolute, and `repr` omits the secrets."""
 
     edge_url: str
     ca_cert: str
@@ -31,7 +31,7 @@ class StackFile:
     warehouse: str
 
     def write(self, folder: Path) -> Path:
-        """Write the file so that a reader sees all of it or none, readable by its owner only."""
+        """Write the file atomically, readable by its owner only; return its path."""
         target = folder / NAME
         # mkstemp creates with mode 0600.
         descriptor, temporary = tempfile.mkstemp(prefix=f".{NAME}.", dir=folder)

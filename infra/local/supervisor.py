@@ -1,4 +1,4 @@
-"""The whole system on one machine: starts every part, wires them together, and ends them all again."""
+"""Starts every part of the system on one machine, wires them together, and stops them."""
 
 import contextlib
 import fcntl
@@ -29,7 +29,7 @@ BASE_PATH = "/delegation-service/api"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A line of the summary: what runs, where, and what is worth knowing of it."""
+    """A line of the summary: a part, its address, and a note."""
 
     name: str
     where: str
@@ -37,7 +37,7 @@ class Part:
 
 
 class LocalStack:
-    """One stack; `start` returns when it is ready and stack.json is written, `stop` ends all of it."""
+    """One stack; `start` returns when it is ready and stack.json is written, `stop` ends every part."""
 
     def __init__(self, options: StackOptions) -> None:
         self._options = options
@@ -49,16 +49,16 @@ class LocalStack:
 
     @property
     def path(self) -> Path:
-        """Where stack.json is once the stack is ready."""
+        """The path of stack.json, which exists once the stack is ready."""
         return self._folder / NAME
 
     @property
     def logs(self) -> Path:
-        """Where functions, jobs and servers write what they have to say."""
+        """The folder with the logs of functions, jobs and servers."""
         return self._logs
 
     def start(self) -> Self:
-        """Start every part; raises `CannotStartError` with the reason after ending what had started."""
+        """Start every part; on failure end the started ones and raise `CannotStartError`."""
         with contextlib.ExitStack() as cleanup:
             self._claim_folder(cleanup)
             try:
@@ -71,12 +71,12 @@ class LocalStack:
         return self
 
     def check(self) -> None:
-        """Raises `LocalStackError` if a part that cannot be replaced has ended by itself."""
+        """Raise `LocalStackError` if DynamoDB Local, which is not restarted, has ended."""
         if self._dynamodb and not self._dynamodb.running:
             raise LocalStackError(f"DynamoDB Local has ended; see {self._logs / 'dynamodb.log'}")
 
     def stop(self) -> None:
-        """End every part and every process, the newest first, and remove stack.json. Repeats safely."""
+        """End every part and process, the newest first, and remove stack.json; may be called again."""
         self._cleanup.close()
 
     def _claim_folder(self, cleanup: contextlib.ExitStack) -> None:
@@ -89,7 +89,7 @@ class LocalStack:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise CannotStartError("the stack", f"another stack uses {self._folder}; choose --state-dir") from exc
-        # What a former stack left would lead readers astray while this one starts, and after it has ended.
+        # The logs and stack.json of a former stack would mislead readers.
         shutil.rmtree(self._logs)
         self._logs.mkdir()
         self.path.unlink(missing_ok=True)
@@ -162,7 +162,7 @@ def _parts(
         Part("Polaris", backends.polaris.url, f"warehouse {backends.polaris.warehouse}; {backends.polaris.note}"),
         Part("S3", endpoints.s3, backends.s3_note),
         Part("DynamoDB", endpoints.dynamodb, backends.dynamodb_note),
-        Part("Other AWS services", endpoints.aws, "moto; functions in processes of their own"),
+        Part("Other AWS services", endpoints.aws, "moto; functions run in separate processes"),
         Part("EMR Serverless", endpoints.emr_serverless or "", "spark-submit on this machine"),
         Part("Logs", str(logs), "one file per function, emr/ per job run"),
     )

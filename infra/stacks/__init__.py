@@ -1,6 +1,6 @@
-"""Two stacks: what must survive (data), and what can be thrown away and deployed again (service)."""
+"""Two stacks: data, which every deployment retains, and service, which can be deleted and deployed again."""
 
 import os
 
-# jsii prints a banner on every start under Node 20, which still runs it; any other version is reported as usual.
+# Under Node 20, which still works, jsii prints a banner on every start; this silences it for that version alone.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")

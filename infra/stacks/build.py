@@ -1,4 +1,4 @@
-"""The whole CDK app, from settings alone: no account, no network, no git; the same input gives the same templates."""
+"""The whole CDK app, built from settings alone without account or network: the same input yields the same templates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class Deployment:
 
 
 def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None) -> Deployment:
-    """The app with cdk.json's context, overridden by `context` and by what `cdk -c` says.
+    """Build the app with the context of cdk.json, overridden by `context` and by `cdk -c`.
 
-    Raises pydantic's ValidationError for settings that are missing, wrong, or none of the service's.
-    cdk-nag's AwsSolutions rules are on: synthesis fails on a finding that nobody gave a reason for.
+    Raises pydantic's ValidationError for settings that are missing, wrong or unknown. cdk-nag's AwsSolutions rules
+    apply: synthesis fails on a finding that is not acknowledged with a reason.
     """
     app = App(context={**default_context(), **(context or {})}, outdir=outdir, analytics_reporting=False)
     settings = Settings.from_context(app.node.get_all_context())

@@ -1,4 +1,4 @@
-"""What must survive every deployment: tasks, idempotency records, plans, the trust store, the key, the secret."""
+"""The data that every deployment retains: tasks, idempotency records, plans, trust store, key and secret."""
 
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
@@ -12,7 +12,7 @@ from infra.settings import Settings
 
 
 class DataStack(Stack):
-    """Deployed first and hardly ever again; protected from termination, and everything in it is retained."""
+    """The stack to deploy first; it is protected from termination, and its resources are retained."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(

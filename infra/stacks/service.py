@@ -1,4 +1,4 @@
-"""What runs: functions, queue, workflow, Spark application, API, schedule, alarms; nothing here would be missed."""
+"""Everything without data: functions, queue, state machine, Spark application, API, schedule and alarms."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -19,7 +19,7 @@ from infra.stacks.data import DataStack
 
 
 class ServiceStack(Stack):
-    """Wires the constructs; `resources` is what the functions' variables were made from."""
+    """Wires the constructs; `resources` holds the values of the functions' variables."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings, data: DataStack) -> None:
         super().__init__(scope, construct_id, description="Polaris Delegation Service: API, workflow, engines")
@@ -58,8 +58,8 @@ class ServiceStack(Stack):
         )
 
     def _acknowledge_unknown_ids(self, plan_bucket_arn: str) -> None:
-        bucket = "The service's own bucket; keys begin with a task id not known before."
-        runs = "Runs of this application only; their ids are not known before."
+        bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."
+        runs = "Job runs of this application only; their ids are unknown at deployment."
         acknowledge_below(self, plan_bucket_arn, "/*", bucket)
         acknowledge_below(self, self.spark.application_arn, "/jobruns/*", runs)
 

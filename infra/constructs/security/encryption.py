@@ -1,4 +1,4 @@
-"""The customer managed key of everything at rest."""
+"""The customer managed key that encrypts data at rest."""
 
 from typing import Final
 
@@ -50,8 +50,8 @@ _USE: Final = (
 class EncryptionKey(Construct):
     """One key for tables, plans and the secret, rotated yearly.
 
-    The key policy hands the account's IAM policies the named actions instead of the customary `kms:*`: nobody gets
-    more than is listed here, whatever their own policy says. In a key policy the resource `*` means this key.
+    The key policy lets IAM policies of the account allow the listed actions instead of the usual `kms:*`; no principal
+    can get any other action. In a key policy the resource `*` means this key.
     """
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
@@ -76,7 +76,7 @@ class EncryptionKey(Construct):
 
 
 def use_through(key: kms.IKey, service: str, *actions: str) -> iam.PolicyStatement:
-    """Leave to use the key, but only for what one AWS service asks on the caller's behalf."""
+    """Allow use of the key, but only through one AWS service that acts for the caller."""
     return iam.PolicyStatement(
         actions=[f"kms:{action}" for action in actions],
         resources=[key.key_arn],

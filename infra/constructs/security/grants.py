@@ -1,4 +1,4 @@
-"""Statements on what the data stack keeps, shared by the functions' roles and the Spark job's."""
+"""Policy statements on the data stack's resources, for the roles of the functions and of the Spark job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from infra.constructs.security.encryption import use_through
 from infra.constructs.tables import DUE_INDEX
 
 _TASK_WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
-"""Transitions are puts; inside a transaction they need the same leave (DynamoDB guide, "IAM for transactions")."""
+"""A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""
 
 
 def allow(actions: Sequence[str], *resources: str) -> iam.PolicyStatement:
-    """Named actions on named resources."""
+    """Return an Allow statement of named actions on named resources."""
     return iam.PolicyStatement(actions=list(actions), resources=list(resources))
 
 
 @dataclass(frozen=True)
 class DataGrants:
-    """What the data stack keeps, and statements on it."""
+    """The data stack's resources, and statements that allow access to them."""
 
     key: kms.IKey
     tasks_table: dynamodb.ITable
@@ -31,19 +31,19 @@ class DataGrants:
     polaris_secret_arn: str
 
     def tasks(self, *more: str) -> list[iam.PolicyStatement]:
-        """Read and write tasks."""
+        """Allow reading and writing tasks, and the actions `more` on their table."""
         return [allow([*_TASK_WRITES, *more], self.tasks_table.table_arn), self._key_for_tables()]
 
     def idempotency(self) -> iam.PolicyStatement:
-        """Read and write idempotency records."""
+        """Allow reading and writing idempotency records."""
         return allow(_TASK_WRITES, self.idempotency_table.table_arn)
 
     def due(self) -> iam.PolicyStatement:
-        """Ask what is due."""
+        """Allow querying the due index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{DUE_INDEX}")
 
     def plans(self) -> list[iam.PolicyStatement]:
-        """Write and read plans and receipts; never delete them."""
+        """Allow reading and writing plans and receipts, not deleting them."""
         return [
             allow(["s3:GetObject", "s3:PutObject"], f"{self.plan_bucket_arn}/*"),
             allow(["s3:ListBucket"], self.plan_bucket_arn),
@@ -51,7 +51,7 @@ class DataGrants:
         ]
 
     def read_plans(self) -> list[iam.PolicyStatement]:
-        """Read plans."""
+        """Allow reading plans."""
         return [
             allow(["s3:GetObject"], f"{self.plan_bucket_arn}/*"),
             allow(["s3:ListBucket"], self.plan_bucket_arn),
@@ -59,14 +59,14 @@ class DataGrants:
         ]
 
     def polaris(self) -> list[iam.PolicyStatement]:
-        """Read the credentials of the service's principal."""
+        """Allow reading the credentials of the service's principal in Polaris."""
         return [
             allow(["secretsmanager:GetSecretValue"], self.polaris_secret_arn),
             use_through(self.key, "secretsmanager", "Decrypt"),
         ]
 
     def purge(self) -> list[iam.PolicyStatement]:
-        """What an engine needs besides vended credentials, which are no one's role (DESIGN §5, two identities)."""
+        """Allow what an engine needs besides vended credentials, which alone give access to a table's files."""
         return [*self.tasks(), *self.plans(), *self.polaris()]
 
     def _key_for_tables(self) -> iam.PolicyStatement:

@@ -1,4 +1,4 @@
-"""Acknowledging a cdk-nag finding, always with the reason it is no fault here."""
+"""Acknowledges cdk-nag findings, each with the reason why it is no fault here."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from constructs import IConstruct
 
 
 def acknowledge(construct: IConstruct, **reasons: str) -> None:
-    """Acknowledge AwsSolutions rules on a construct and what is below it: `acknowledge(bucket, S1="…")`."""
+    """Acknowledge AwsSolutions rules on a construct and its children: `acknowledge(bucket, S1="…")`."""
     for rule, reason in reasons.items():
         acknowledge_finding(construct, rule, reason)
 
 
 def acknowledge_finding(construct: IConstruct, rule: str, reason: str) -> None:
-    """Acknowledge one finding of a rule that has several, like `IAM5[Resource::*]`."""
+    """Acknowledge one finding of a rule that has several, such as `IAM5[Resource::*]`."""
     Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason))
 
 
 def acknowledge_below(construct: IConstruct, arn: str, suffix: str, reason: str) -> None:
-    """Acknowledge statements on everything below one ARN, like a bucket's objects; the ARN is a CDK token."""
+    """Acknowledge statements on everything below one ARN, such as a bucket's objects; the ARN is a CDK token."""
     acknowledge_finding(
         construct, f"IAM5[Resource::{_as_nag_writes(Stack.of(construct).resolve(arn))}{suffix}]", reason
     )
@@ -31,4 +31,4 @@ def _as_nag_writes(intrinsic: dict[str, Any]) -> str:
         case {"Fn::GetAtt": [str(logical_id), str(attribute)]}:
             return f"<{logical_id}.{attribute}>"
         case _:
-            raise ValueError(f"{intrinsic} is neither an attribute nor an import")
+            raise ValueError(f"{intrinsic} is neither Fn::GetAtt nor Fn::ImportValue")

@@ -1,4 +1,4 @@
-"""What each function may do, as statements: named actions on named resources, nothing else."""
+"""The permissions of each function as policy statements, with named actions on named resources."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from infra.constructs.spark import SparkApplication
 
 @dataclass(frozen=True)
 class Grants:
-    """The resources that statements name."""
+    """The resources that the statements name."""
 
     data: DataGrants
     spark: SparkApplication
@@ -21,7 +21,7 @@ class Grants:
 
 
 def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
-    """The statements of one function's role; KeyError for a function that nobody thought about."""
+    """Return the statements of a function's role; raise KeyError for a function without an entry here."""
     return _BY_FUNCTION[function_name](grants)
 
 
@@ -37,7 +37,7 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
 
 
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
-    """A purge, and the maintenance of both tables: a removal deletes rows while it checks the head."""
+    """Allow a purge, and maintenance of both tables, which deletes items on a condition on the head item."""
     data = grants.data
     return [
         *data.purge(),
@@ -86,7 +86,7 @@ def _cancel_job(grants: Grants) -> iam.PolicyStatement:
 
 
 def _end_jobs(grants: Grants) -> list[iam.PolicyStatement]:
-    """Those of a lost or interrupted attempt, whether their ids were stored or not."""
+    """Allow finding and cancelling the job runs of a lost attempt, also those whose ids were not stored."""
     list_them = allow(["emr-serverless:ListJobRuns"], grants.spark.application_arn)
     return [list_them, _watch_job(grants), _cancel_job(grants)]
 

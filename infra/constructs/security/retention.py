@@ -1,4 +1,4 @@
-"""Days to the retention that CloudWatch Logs offers."""
+"""The retention times that CloudWatch Logs offers."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ _OFFERED: Final = {
 
 
 def retention(days: int) -> logs.RetentionDays:
-    """The retention of that many days; ValueError names the possible ones."""
+    """Return the retention of `days` days; raise ValueError that lists the possible numbers for any other."""
     if days not in _OFFERED:
         raise ValueError(f"delegation:log-retention-days is {days}; CloudWatch Logs offers {sorted(_OFFERED)}")
     return _OFFERED[days]

@@ -1,4 +1,4 @@
-"""The schedule that calls a function at a fixed rate (EventBridge Scheduler; moto's rules never fire)."""
+"""A schedule that calls a function at a fixed rate, as an EventBridge rule does; moto's rules never fire."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Clock:
-    """Calls `function` every `interval_seconds`, the first time after one interval; a late call is not made up for."""
+    """Calls `function` every `interval_seconds`, first after one interval; a missed call is not repeated."""
 
     def __init__(self, function: LocalFunction, *, interval_seconds: float, region: str, account: str) -> None:
         self._function = function
@@ -25,13 +25,13 @@ class Clock:
         self._thread: threading.Thread | None = None
 
     def start(self) -> Self:
-        """Begin to count."""
+        """Start the schedule in a thread."""
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Call no more, and wait for a call under way. Repeats safely."""
+        """Stop the schedule and wait for a running call; may be called again."""
         self._stopping.set()
         if self._thread:
             self._thread.join()
@@ -48,7 +48,7 @@ class Clock:
                 LOG.warning("%s failed, see %s", self._function.spec.name, self._function.log)
 
     def _event(self, now: datetime) -> dict[str, object]:
-        """The event of a schedule (EventBridge user guide, "Scheduled events")."""
+        """Return the event of a schedule (EventBridge user guide, "Scheduled events")."""
         return {
             "version": "0",
             "id": str(uuid.uuid4()),

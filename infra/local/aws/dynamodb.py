@@ -1,7 +1,7 @@
-"""DynamoDB for one machine: Amazon's own DynamoDB Local, fetched once with Maven into the user's cache folder.
+"""DynamoDB for one machine: Amazon's DynamoDB Local, fetched once with Maven into the user's cache folder.
 
-moto's DynamoDB loses acknowledged writes under threads, so claims about concurrency are made against this one; where
-Java 17 or Maven are missing `UnavailableError` says so and the stack falls back on moto's, serialised (moto_app.py).
+moto's DynamoDB loses acknowledged writes under threads, so tests of concurrency use this one. If Java 17 or Maven is
+missing, `UnavailableError` is raised and the stack uses moto's, one request at a time (moto_app.py).
 """
 
 import contextlib
@@ -28,13 +28,13 @@ _START_ATTEMPTS = 3
 
 
 def cache_folder() -> Path:
-    """Where this project keeps what it fetched: `polaris-delegation` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Return the folder for fetched files: `polaris-delegation` in `$XDG_CACHE_HOME` or `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "polaris-delegation"
 
 
 def java() -> str:
-    """The path of a Java 17 or later; raises `UnavailableError` with what is missing."""
+    """Return the path of a Java 17 or later; raise `UnavailableError` if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     found = found or shutil.which("java")
@@ -50,9 +50,9 @@ def java() -> str:
 
 
 def fetch() -> Path:
-    """The folder with DynamoDB Local's jars, fetched unless it is in the cache; safe from several processes at once.
+    """Return the folder with DynamoDB Local's jars, fetched unless cached; several processes may call it at once.
 
-    Raises `UnavailableError` if Maven is missing or cannot fetch.
+    Raises `UnavailableError` if Maven is missing or cannot fetch them.
     """
     version = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
     root = cache_folder() / "dynamodb-local"
@@ -73,7 +73,7 @@ def fetch() -> Path:
 
 
 def _copy_jars(maven: str, work: Path, jars: Path) -> None:
-    # A copy of the project file, because Maven may write beside the original.
+    # Maven may write next to the project file, so it gets a copy.
     pom = shutil.copy(POM, work / "pom.xml")
     command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
     try:
@@ -81,9 +81,9 @@ def _copy_jars(maven: str, work: Path, jars: Path) -> None:
     except subprocess.TimeoutExpired as exc:
         raise UnavailableError(f"Maven did not fetch DynamoDB Local within {_FETCH_TIMEOUT_SECONDS} s") from exc
     if done.returncode != 0 or not jars.is_dir():
-        said = [line for line in done.stdout.splitlines() if "ERROR" in line] or ["it gave no reason"]
-        raise UnavailableError(f"Maven could not fetch DynamoDB Local: {said[0]}")
-    # SQLite's native library is looked up by its plain name.
+        errors = [line for line in done.stdout.splitlines() if "ERROR" in line] or ["Maven printed no error"]
+        raise UnavailableError(f"Maven could not fetch DynamoDB Local: {errors[0]}")
+    # SQLite's native library is loaded by its name without a version.
     for library in jars.glob("libsqlite4java-*"):
         plain = re.sub(r"-\d[\d.]*(\.\w+)$", r"\1", library.name)
         if plain != library.name:
@@ -98,7 +98,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 class DynamoDbLocal:
-    """One DynamoDB Local in memory; any access key and region see the same tables."""
+    """One DynamoDB Local in memory, with the same tables for every access key and region."""
 
     def __init__(self, *, log: Path, heap_mb: int = 512) -> None:
         self._log = log
@@ -113,20 +113,20 @@ class DynamoDbLocal:
 
     @property
     def running(self) -> bool:
-        """Whether the server is up."""
+        """Whether the server runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Fetch if need be, start on a free port and wait until it answers (about 3 s).
+        """Fetch it if necessary, start it on a free port and wait until it answers (about 3 s).
 
-        Raises `UnavailableError` if Java or Maven are missing, `CannotStartError` if it does not come up.
+        Raises `UnavailableError` if Java or Maven is missing, `CannotStartError` if it does not start.
         """
         program, jars = java(), fetch()
         for attempt in range(1, _START_ATTEMPTS + 1):
             try:
                 self._launch(program, jars)
             except CannotStartError:
-                # The free port may have been taken between looking and listening.
+                # Another process may have bound the port since it was found to be free.
                 if attempt == _START_ATTEMPTS:
                     raise
             else:
@@ -134,7 +134,7 @@ class DynamoDbLocal:
         return self
 
     def stop(self) -> None:
-        """End the server; its tables are gone. Repeats safely."""
+        """End the server, which deletes its tables; may be called again."""
         if self._process:
             self._process.stop()
             self._process = None
@@ -153,5 +153,5 @@ class DynamoDbLocal:
         self._process = process
 
     def _answers(self) -> bool:
-        # Unsigned, so the answer is a 400: that is an answer.
+        # The request is unsigned, so a ready server answers 400.
         return answers(self._port, "POST", headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"})

@@ -1,8 +1,8 @@
-"""moto's server as a WSGI application that keeps its promises under threads.
+"""moto's server as a WSGI application that is correct under threads.
 
-moto loses acknowledged DynamoDB writes when requests overlap, and starts two executions of one name; a lock around each
-of the two cures that. Never lock everything: a Lambda call of a running state machine is open while the function it
-runs makes calls of its own.
+When requests overlap, moto loses acknowledged DynamoDB writes and starts two executions of one name; a lock for each of
+the two prevents that. One lock for all requests would deadlock: a state machine's call of a Lambda is open while the
+function makes calls itself.
 """
 
 import os
@@ -21,7 +21,7 @@ _START_TIMEOUT_SECONDS = 60
 
 
 class Serialised:
-    """Passes every request on; those that `targets` begins (header `X-Amz-Target`) one at a time."""
+    """Forwards requests; those whose `X-Amz-Target` begins with one of `targets` run one at a time."""
 
     def __init__(self, app: "WSGIApplication", targets: Iterable[str]) -> None:
         self._app = app
@@ -38,8 +38,8 @@ class Serialised:
 
 
 def application() -> "WSGIApplication":
-    """moto's server for every service this project uses."""
-    # Imported here: it takes a second and only the process that serves needs it.
+    """Return moto's server for every service that this project uses."""
+    # Imported here because it takes a second, and only the process that serves needs it.
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
 
     return Serialised(
@@ -48,7 +48,7 @@ def application() -> "WSGIApplication":
 
 
 def serve(port: int) -> None:
-    """Serve on the loopback interface until ended."""
+    """Serve on the loopback interface until the process ends."""
     from werkzeug.serving import run_simple  # noqa: PLC0415
 
     # moto's in-memory tables need no credentials, but its code asks for some.
@@ -59,7 +59,7 @@ def serve(port: int) -> None:
 
 
 class MotoDynamoDb:
-    """moto's DynamoDB, serialised, in a process of its own (it never gives memory back)."""
+    """moto's DynamoDB, one request at a time, in a separate process because it never frees memory."""
 
     def __init__(self, *, log: Path) -> None:
         self._log = log
@@ -81,7 +81,7 @@ class MotoDynamoDb:
         return self
 
     def stop(self) -> None:
-        """End the server; its tables are gone. Repeats safely."""
+        """End the server, which deletes its tables; may be called again."""
         if self._process:
             self._process.stop()
             self._process = None

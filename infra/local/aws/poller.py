@@ -1,7 +1,7 @@
-"""The SQS → Lambda event source mapping: long polling, partial failures, several batches at once.
+"""An event source mapping from SQS to Lambda: long polling, partial failures, several batches at once.
 
-moto's own mapping fires when a message is sent and ignores `batchItemFailures`. Source: AWS Lambda developer guide,
-"Using Lambda with Amazon SQS" (event, error handling). The dead-letter queue is the queue's own redrive policy.
+moto's mapping invokes the function when a message is sent and ignores `batchItemFailures`. Source: AWS Lambda developer
+guide, "Using Lambda with Amazon SQS". The queue's redrive policy moves failed messages to the dead-letter queue.
 """
 
 import json
@@ -22,7 +22,7 @@ _PAUSE_AFTER_ERROR_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """An event source mapping: which queue, and how it is read."""
+    """The settings of an event source mapping."""
 
     queue_url: str
     queue_arn: str
@@ -45,13 +45,13 @@ class Poller:
         self._thread: threading.Thread | None = None
 
     def start(self) -> Self:
-        """Begin to poll."""
+        """Start polling in a thread."""
         self._thread = threading.Thread(target=self._poll, name="poller", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Stop polling, and wait for the calls under way. Repeats safely."""
+        """Stop polling and wait for running calls; may be called again."""
         self._stopping.set()
         if self._thread:
             self._thread.join()
@@ -94,10 +94,10 @@ class Poller:
                 ]
                 self._sqs.delete_message_batch(QueueUrl=self._mapping.queue_url, Entries=entries)
         except LocalStackError as exc:
-            # Throttled or shut down: the messages come back when their visibility time-out ends.
+            # Throttled or shut down: SQS delivers the messages again when their visibility time-out ends.
             LOG.warning("%s", exc)
         except (BotoCoreError, ClientError) as exc:
-            # Delivered but not deleted: they will be delivered again, as SQS' at-least-once allows.
+            # The function handled the messages; SQS delivers them again, which at-least-once delivery allows.
             LOG.warning("deleting from %s failed: %s", self._mapping.queue_arn, exc)
         finally:
             self._slots.release()
@@ -124,9 +124,9 @@ class Poller:
 
 
 def failures(invocation: Invocation, delivered: set[str]) -> set[str]:
-    """Which of the delivered messages stay in the queue (`ReportBatchItemFailures`).
+    """Return the ids of the delivered messages that stay in the queue (`ReportBatchItemFailures`).
 
-    An error, an answer that is not one, an id that is empty or was not delivered: all of them stay.
+    All of them stay after an error, a malformed answer, or an id that is empty or was not delivered.
     """
     if invocation.error:
         return delivered

@@ -1,6 +1,6 @@
-"""AWS for one machine: moto's server in this process, Step Functions executed for real, Lambda run by our own pool.
+"""AWS for one machine: moto's server in this process, with executed state machines and Lambda run by `LambdaPool`.
 
-moto keeps its state in module globals and Step Functions calls back to the port that MOTO_PORT names: one per process.
+A process can run only one: moto keeps its state in module globals, and Step Functions calls the port in MOTO_PORT.
 """
 
 import logging
@@ -28,7 +28,7 @@ from infra.local.lambdas.functions import (
 from infra.local.processes.programs import LOOPBACK
 
 LOG = logging.getLogger(__name__)
-# What every region's Lambda of moto is an instance of; its `invoke` is ours while the server runs.
+# The class of moto's Lambda in every region; while the server runs, `invoke` is replaced.
 _BACKEND: Any = LambdaSimpleBackend
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -57,7 +57,7 @@ class _TooManyRequests(JsonRESTError):
 
 class _QuietMotoHandler(MotoRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing: a request line may name an object, and there are thousands of them."""
+        """Log nothing, because there are thousands of requests, and a request line may name an object."""
 
 
 class MotoAws:
@@ -76,24 +76,24 @@ class MotoAws:
         return f"http://{LOOPBACK}:{self._port}"
 
     def start(self) -> Self:
-        """Listen and serve in threads of this process; raises `CannotStartError` if the port is taken."""
+        """Serve in threads of this process; raises `CannotStartError` if the port is in use."""
         try:
             self._server = make_server(
                 LOOPBACK, self._port, application(), threaded=True, request_handler=_QuietMotoHandler
             )
         except (OSError, SystemExit) as exc:
-            # werkzeug prints its advice and exits when a port is taken.
+            # If the port is in use, werkzeug prints advice and exits.
             raise CannotStartError("AWS (moto)", f"port {self._port} cannot be used") from exc
         self._port = self._server.server_port
         self._configure()
         self._thread = threading.Thread(target=self._server.serve_forever, name="moto", daemon=True)
         self._thread.start()
-        # boto3's default session completes itself lazily and not under a lock; running state machines share it.
+        # State machines share boto3's default session, whose lazy initialization is not thread-safe; this completes it.
         boto3.client("lambda", endpoint_url=self.url, region_name=REGION).close()
         return self
 
     def stop(self) -> None:
-        """Stop serving; all state is gone with the process. Repeats safely."""
+        """Stop serving; may be called again."""
         if self._server and self._thread:
             self._server.shutdown()
             self._thread.join()
@@ -104,7 +104,7 @@ class MotoAws:
             default_user_config.update(self._replaced["config"])
 
     def client(self, service: str) -> Any:
-        """A boto3 client for this server; moto asks for credentials but not which."""
+        """Return a boto3 client for this server; moto accepts any credentials."""
         return boto3.session.Session().client(  # type: ignore[call-overload]
             service,
             endpoint_url=self.url,
@@ -117,7 +117,7 @@ class MotoAws:
         os.environ["MOTO_PORT"] = str(self._port)
         self._replaced = {
             "invoke": LambdaSimpleBackend.invoke,
-            "waiting": moto_waiting.mend(),
+            "waiting": moto_waiting.correct_wait_times(),
             "config": {name: default_user_config[name] for name in ("stepfunctions", "lambda")},
         }
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
@@ -147,7 +147,7 @@ class MotoAws:
 
 
 def _invoke(lambdas: LambdaPool, function_name: str, payload: bytes) -> Invocation:
-    """Call the pool and raise what Lambda's API answers (Lambda API reference, "Invoke", errors)."""
+    """Invoke the function; raise the errors of Lambda's API (Lambda API reference, "Invoke")."""
     try:
         return lambdas.invoke(_name(function_name), payload)
     except FunctionUnknownError as exc:
@@ -159,6 +159,6 @@ def _invoke(lambdas: LambdaPool, function_name: str, payload: bytes) -> Invocati
 
 
 def _name(name_or_arn: str) -> str:
-    """A function's name from its name, partial ARN or ARN, qualified or not."""
+    """Return a function's name from its name, partial ARN or ARN, qualified or not."""
     parts = name_or_arn.split(":")
     return parts[parts.index("function") + 1] if "function" in parts[:-1] else parts[0]

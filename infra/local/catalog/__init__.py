@@ -1,1 +1,1 @@
-"""A small Iceberg REST catalog that stands in for Polaris on one machine."""
+"""A small Iceberg REST catalog that replaces Polaris on one machine."""

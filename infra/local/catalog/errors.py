@@ -1,4 +1,4 @@
-"""The refusals of the catalog, as Polaris words them (Iceberg REST specification, ErrorModel)."""
+"""The catalog's error answers, with the messages of Polaris (Iceberg REST specification, ErrorModel)."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from infra.local.errors import LocalStackError
 
 
 class RestError(LocalStackError):
-    """An answer other than success: `status` and the `type` of Iceberg's exception."""
+    """An error answer: the HTTP `status` and the `type` of Iceberg's exception."""
 
     code = "LOCAL_CATALOG"
 
@@ -43,5 +43,5 @@ def forbidden(principal: str, operation: str) -> RestError:
     return RestError(403, "ForbiddenException", f"Principal '{principal}' is not authorized for op {operation}")
 
 
-def location_gone(location: str) -> RestError:
+def location_missing(location: str) -> RestError:
     return RestError(400, "NotFoundException", f"Location does not exist: {location}")

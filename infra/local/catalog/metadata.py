@@ -1,7 +1,7 @@
-"""Table metadata as JSON objects: creating it, checking a commit's requirements, applying its updates.
+"""Creates table metadata as JSON objects, checks a commit's requirements and applies its updates.
 
-Values pass through untouched, so that 64-bit ids and fields this code does not know stay as the client wrote them.
-Iceberg table specification (table metadata) and REST specification (TableUpdate, TableRequirement).
+Values are not converted, so 64-bit ids and unknown fields stay as the client wrote them.
+Iceberg Table Spec, Table Metadata; Iceberg REST specification, TableUpdate and TableRequirement.
 """
 
 import copy
@@ -22,7 +22,7 @@ DEFAULT_PREVIOUS_VERSIONS = 100
 
 
 def new_metadata(request: Mapping[str, Any], location: str, *, now_ms: int) -> JsonObject:
-    """The metadata of a table created by `request` (CreateTableRequest): fresh field ids, no snapshot."""
+    """Return the metadata of a table for a CreateTableRequest, with newly assigned field ids and no snapshot."""
     properties = dict(request.get("properties") or {})
     version = int(properties.pop("format-version", DEFAULT_FORMAT_VERSION))
     schema, fresh = with_fresh_ids(request["schema"])
@@ -54,7 +54,7 @@ def new_metadata(request: Mapping[str, Any], location: str, *, now_ms: int) -> J
 
 
 def with_fresh_ids(schema: Mapping[str, Any]) -> tuple[JsonObject, dict[int, int]]:
-    """`schema` numbered from 1, a struct's own fields before what is nested in them, and the map from old id to new."""
+    """Return `schema` numbered from 1, a struct's fields before their nested ones, and the map of old to new ids."""
     fresh: dict[int, int] = {}
 
     def number(old: int) -> int:
@@ -82,7 +82,7 @@ def _with_sources(fields: Iterable[Mapping[str, Any]], fresh: Mapping[int, int])
 
 
 def empty_metadata(location: str) -> JsonObject:
-    """What a staged table's first commit (assert-create) is applied to."""
+    """Return the metadata that a staged table's first commit (assert-create) is applied to."""
     return {
         "format-version": 2,
         "location": location,
@@ -102,7 +102,7 @@ def empty_metadata(location: str) -> JsonObject:
 
 
 def check(requirements: Iterable[Mapping[str, Any]], base: Mapping[str, Any] | None) -> None:
-    """Raises RestError 409 CommitFailedException for a requirement that `base` (None: no such table) does not meet."""
+    """Raise RestError 409 CommitFailedException for a requirement that `base` (None for no table) does not meet."""
     for requirement in requirements:
         kind = requirement["type"]
         if kind == "assert-create":
@@ -121,7 +121,7 @@ def check(requirements: Iterable[Mapping[str, Any]], base: Mapping[str, Any] | N
             raise commit_failed(f"Requirement failed: {kind}")
 
 
-# requirement -> the field of the metadata it speaks of; its own field is named like itself, without `assert-`
+# requirement -> the metadata field it checks; the requirement's field has its name without `assert-`
 _ASSERTED = {
     "assert-current-schema-id": "current-schema-id",
     "assert-last-assigned-field-id": "last-column-id",
@@ -134,7 +134,7 @@ _ASSERTED = {
 def apply(
     updates: Iterable[Mapping[str, Any]], base: JsonObject, *, now_ms: int, previous_location: str | None
 ) -> JsonObject:
-    """`base` with `updates` applied; `base` stays as it is. Raises RestError 400 for an update that cannot be."""
+    """Return a copy of `base` with `updates` applied; raise RestError 400 for an invalid update."""
     metadata = copy.deepcopy(base)
     added: set[int] = set()
     metadata["last-updated-ms"] = now_ms
@@ -157,7 +157,7 @@ def apply(
 
 
 def _mirror_for_version_1(metadata: JsonObject) -> None:
-    """Version 1 readers look at these two, which later versions replaced by lists."""
+    """Set the two fields that version 1 readers use; later versions replaced them by lists."""
     metadata["schema"] = _by_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
     metadata["partition-spec"] = _by_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])["fields"]
 
@@ -206,11 +206,11 @@ def _set_ref(metadata: JsonObject, update: Mapping[str, Any], added: set[int]) -
 
 
 def _remove_snapshots(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-    gone = {int(snapshot_id) for snapshot_id in update["snapshot-ids"]}
+    removed = {int(snapshot_id) for snapshot_id in update["snapshot-ids"]}
     for name in ("snapshots", "snapshot-log", "statistics", "partition-statistics"):
         if name in metadata:
-            metadata[name] = [entry for entry in metadata[name] if entry["snapshot-id"] not in gone]
-    for name in [name for name, ref in metadata.get("refs", {}).items() if ref["snapshot-id"] in gone]:
+            metadata[name] = [entry for entry in metadata[name] if entry["snapshot-id"] not in removed]
+    for name in [name for name, ref in metadata.get("refs", {}).items() if ref["snapshot-id"] in removed]:
         _remove_ref(metadata, {"ref-name": name})
 
 
@@ -226,7 +226,7 @@ def _add_schema(metadata: JsonObject, update: Mapping[str, Any]) -> None:
 
 
 def _field_ids(value: object) -> list[int]:
-    """Every field id in a schema: of fields, list elements, map keys and values; [0] for none."""
+    """Return every id in a schema: of fields, list elements, map keys and values; the first one is 0."""
     ids = [0]
     if isinstance(value, dict):
         ids += [value[name] for name in ("id", "element-id", "key-id", "value-id") if isinstance(value.get(name), int)]
@@ -251,9 +251,9 @@ def _add_sort_order(metadata: JsonObject, update: Mapping[str, Any]) -> None:
 
 
 def _add(known: list[JsonObject], id_name: str, value: Mapping[str, Any]) -> JsonObject:
-    """Add under its own id, or a new one when another object has that; an equal object is added once.
+    """Add an object under its id, or under a new one if another object has that; do not add an equal object again.
 
-    The one added last is moved to the end, where -1 of the following `set-…` update finds it.
+    The added or equal object is moved to the end of the list, where -1 in the following `set-…` update refers to it.
     """
     content = {name: part for name, part in value.items() if name != id_name}
     for entry in known:
@@ -261,9 +261,9 @@ def _add(known: list[JsonObject], id_name: str, value: Mapping[str, Any]) -> Jso
             known.remove(entry)
             known.append(entry)
             return entry
-    taken = {entry[id_name] for entry in known}
+    used = {entry[id_name] for entry in known}
     own = value.get(id_name)
-    added = {**value, id_name: own if own is not None and own >= 0 and own not in taken else max(taken, default=-1) + 1}
+    added = {**value, id_name: own if own is not None and own >= 0 and own not in used else max(used, default=-1) + 1}
     known.append(added)
     return added
 
@@ -307,9 +307,9 @@ def _replace_statistics(list_name: str, part: str) -> Callable[[JsonObject, Mapp
 
 def _remove(list_name: str, id_name: str, wanted: str) -> Callable[[JsonObject, Mapping[str, Any]], None]:
     def remove(metadata: JsonObject, update: Mapping[str, Any]) -> None:
-        gone = update[wanted]
-        gone = set(gone) if isinstance(gone, list) else {gone}
-        metadata[list_name] = [entry for entry in metadata.get(list_name, []) if entry[id_name] not in gone]
+        removed = update[wanted]
+        removed = set(removed) if isinstance(removed, list) else {removed}
+        metadata[list_name] = [entry for entry in metadata.get(list_name, []) if entry[id_name] not in removed]
 
     return remove
 

@@ -1,4 +1,4 @@
-"""Who may do what: principals with catalog-wide privileges, and their OAuth2 tokens (Polaris' own token broker)."""
+"""Principals with catalog-wide privileges, and their OAuth2 tokens, as issued by Polaris' internal token broker."""
 
 import hmac
 import secrets
@@ -17,7 +17,7 @@ SCOPE_PREFIX = "PRINCIPAL_ROLE:"
 
 
 class Privilege(Enum):
-    """The privileges of Polaris that this catalog tells apart."""
+    """The privileges of Polaris that this catalog distinguishes."""
 
     NAMESPACE_LIST = "NAMESPACE_LIST"
     NAMESPACE_CREATE = "NAMESPACE_CREATE"
@@ -63,7 +63,7 @@ class _Token:
 
 
 class Principals:
-    """The principals, their grants and live tokens; safe under threads. A revoked grant bites at the next request."""
+    """The principals, their grants and valid tokens; thread-safe. A revoked grant applies from the next request on."""
 
     def __init__(
         self, principals: Iterable[LocalPrincipal], *, clock: Callable[[], datetime], token_lifetime: timedelta
@@ -76,7 +76,7 @@ class Principals:
         self._lock = threading.Lock()
 
     def token(self, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
-        """(status, body) for a request to the token endpoint (RFC 6749 §4.4, §5.2)."""
+        """Return (status, body) for a request to the token endpoint (RFC 6749, Sections 4.4 and 5.2)."""
         if form.get("grant_type") != "client_credentials":
             return 400, {"error": "unsupported_grant_type"}
         principal = self._by_id.get(form.get("client_id", ""))
@@ -95,13 +95,13 @@ class Principals:
         return 200, {"access_token": token, "token_type": "bearer", "expires_in": lifetime, "scope": form["scope"]}
 
     def of_token(self, token: str) -> LocalPrincipal | None:
-        """The principal that holds `token`, None when it is unknown or expired."""
+        """Return the principal that `token` was issued to, None if it is unknown or expired."""
         with self._lock:
             held = self._tokens.get(token)
         return self._by_id[held.client_id] if held is not None and self._clock() < held.expires_at else None
 
     def revoke_tokens(self) -> None:
-        """Forget every token, as a restart of Polaris with a fresh key pair does."""
+        """Invalidate every token, as a restart of Polaris with a new key pair does."""
         with self._lock:
             self._tokens.clear()
 
@@ -114,11 +114,11 @@ class Principals:
             self._granted[name].discard(privilege)
 
     def has(self, principal: LocalPrincipal, *privileges: Privilege) -> bool:
-        """Whether `principal` holds any of `privileges`."""
+        """Return whether `principal` has any of `privileges`."""
         with self._lock:
             return not self._granted[principal.name].isdisjoint(privileges)
 
     def require(self, principal: LocalPrincipal, operation: str, *privileges: Privilege) -> None:
-        """Raises RestError 403 unless `principal` holds any of `privileges`; `operation` is Polaris' name for it."""
+        """Raise RestError 403 unless `principal` has any of `privileges`; `operation` is Polaris' operation name."""
         if not self.has(principal, *privileges):
             raise forbidden(principal.name, operation)

@@ -1,13 +1,14 @@
-"""The HTTP face of the catalog: routes of the Iceberg REST specification under `/api/catalog`, as in Polaris."""
+"""The catalog's HTTP server: routes of the Iceberg REST specification under `/api/catalog`, as in Polaris."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote_plus
 
 from werkzeug.wrappers import Request, Response
 
+from delegation.timestamps import utc_now
 from infra.local.catalog.errors import RestError, bad_request
 from infra.local.catalog.principals import LocalPrincipal, Principals, Privilege
 from infra.local.catalog.state import CatalogState, Namespace
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 BASE_PATH = "/api/catalog"
 SEPARATOR = "\x1f"
-# What /v1/config lists; like Polaris', the list leaves the credentials endpoint out.
+# The endpoints in /v1/config; as in Polaris, the credentials endpoint is not listed.
 ENDPOINTS = (
     "GET /v1/{prefix}/namespaces",
     "POST /v1/{prefix}/namespaces",
@@ -43,15 +44,11 @@ ENDPOINTS = (
 )
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class LocalCatalog:
-    """One catalog named `name` whose tables lie below `location` (an existing bucket) unless they say otherwise.
+    """One catalog named `name`, in memory; its tables are stored below `location` (an existing bucket) by default.
 
-    `s3` and `sts` are administrator's clients of the emulated AWS; `s3_endpoint` is what clients of the catalog are
-    told: the S3 front that shares `keys`. State lives in memory. `principals` lets tests grant and revoke.
+    `s3` and `sts` are clients of the emulated AWS with administrator's keys. Clients of the catalog get `s3_endpoint`,
+    the S3 front that shares `keys`. Tests grant and revoke privileges through `principals`.
     """
 
     def __init__(
@@ -84,7 +81,7 @@ class LocalCatalog:
 
     @property
     def url(self) -> str:
-        """What Iceberg clients take as `uri`."""
+        """The `uri` for Iceberg clients."""
         return self._server.url + BASE_PATH
 
     def start(self) -> Self:
@@ -101,14 +98,14 @@ class LocalCatalog:
         except RestError as error:
             response = _json(error.status, error.body())
         except (KeyError, TypeError, ValueError) as error:
-            # A body of another shape than the specification's; the text names the field, which is all that helps.
+            # The body does not conform to the specification; the error's text names the field.
             response = _json(400, bad_request(f"Malformed request: {type(error).__name__} {error}").body())
         if request_id := request.headers.get("X-Request-ID"):
             response.headers["X-Request-ID"] = request_id
         return response(environ, start_response)
 
     def _answer(self, request: Request) -> Response:
-        # The raw path, because a decoded one no longer tells a slash in a name from one between names.
+        # The raw path, because decoding makes a slash in a name look like one between names.
         path = str(request.environ["REQUEST_URI"]).partition("?")[0]
         version, *parts = [unquote_plus(part) for part in path.removeprefix(f"{BASE_PATH}/").split("/")]
         if version != "v1" or not parts or not path.startswith(f"{BASE_PATH}/"):
@@ -216,7 +213,7 @@ class LocalCatalog:
             case ["POST"]:
                 return _json(200, self._tables.commit(who, name, _body(request)))
             case ["DELETE"]:
-                # pyiceberg writes the value capitalised.
+                # pyiceberg sends "True" or "False".
                 purge = request.args.get("purgeRequested", "false").lower() == "true"
                 self._tables.drop(who, name, purge=purge)
                 return Response(b"", 204)
@@ -231,7 +228,7 @@ class LocalCatalog:
 def _body(request: Request) -> dict[str, Any]:
     body = json.loads(request.get_data())
     if not isinstance(body, dict):
-        raise bad_request("The body is no JSON object")
+        raise bad_request("The body is not a JSON object")
     return body
 
 

@@ -1,4 +1,4 @@
-"""The names the catalog knows: namespaces and tables, in memory behind one lock."""
+"""The catalog's namespaces and tables, in memory under one lock."""
 
 import threading
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ TableKey = tuple[Namespace, str]
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A table: its current metadata file and its identity."""
+    """A table: its current metadata file and its UUID."""
 
     metadata_location: str
     table_uuid: str
@@ -30,7 +30,7 @@ def dotted(namespace: Namespace, name: str = "") -> str:
 
 
 class CatalogState:
-    """Every method is atomic and raises RestError."""
+    """The namespaces and tables; every method is atomic and may raise RestError."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class CatalogState:
             return dict(self._require_namespace(namespace))
 
     def update_namespace(self, namespace: Namespace, removals: list[str], updates: Mapping[str, str]) -> list[str]:
-        """Returns the removals that were not there."""
+        """Return the removals that were not set."""
         with self._lock:
             properties = self._require_namespace(namespace)
             missing = [name for name in removals if name not in properties]
@@ -90,7 +90,7 @@ class CatalogState:
             return self._require_table(name)
 
     def add(self, name: TableKey, entry: CatalogEntry) -> None:
-        """A new table; 404 without its namespace, 409 when the name is taken."""
+        """Add a table; raise 404 if its namespace does not exist, 409 if the name does."""
         with self._lock:
             self._require_namespace(name[0])
             if name in self._tables:
@@ -98,7 +98,7 @@ class CatalogState:
             self._tables[name] = entry
 
     def swap(self, name: TableKey, old: CatalogEntry, new: CatalogEntry) -> None:
-        """Point the table to new metadata if it still has the old; 409 CommitFailedException otherwise."""
+        """Replace the table's entry if it still is `old`; raise 409 CommitFailedException otherwise."""
         with self._lock:
             if self._require_table(name) != old:
                 raise commit_failed(f"The table changed during the commit: {dotted(*name)}")
@@ -110,7 +110,7 @@ class CatalogState:
             self._tables[destination] = self._tables.pop(source)
 
     def check_rename(self, source: TableKey, destination: TableKey) -> None:
-        """Raises what `rename` would."""
+        """Raise what `rename` would raise."""
         with self._lock:
             self._check_rename(source, destination)
 
@@ -131,7 +131,7 @@ class CatalogState:
         return self._namespaces[namespace]
 
     def _require_table(self, name: TableKey) -> CatalogEntry:
-        # Also without its namespace: Spark looks for `ns.table.files` that way and wants to hear of the table.
+        # Also if the namespace does not exist: Spark queries `ns.table.files` so and expects NoSuchTableException.
         if name not in self._tables:
             raise no_such_table(dotted(*name))
         return self._tables[name]

@@ -1,4 +1,4 @@
-"""Metadata files in S3, read and written as the administrator; and the credentials the catalog vends."""
+"""Metadata files in S3, read and written with the administrator's keys, and vended credentials."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from infra.local.catalog.errors import bad_request, location_gone
+from infra.local.catalog.errors import bad_request, location_missing
 from infra.local.catalog.metadata import JsonObject
 from infra.local.s3.vended_keys import VendedKey, VendedKeys
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sts import STSClient
 
-# moto keeps resources by account, and the keys of an assumed role belong to the account in its ARN: moto's default one.
+# moto stores resources by account, and keys of an assumed role belong to the account in its ARN: moto's default one.
 ROLE_ARN = "arn:aws:iam::123456789012:role/polaris-vending"
 _STS_SHORTEST = timedelta(minutes=15)
 _STS_LONGEST = timedelta(hours=12)
-_GONE = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
+_MISSING = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
 _GZIP = b"\x1f\x8b"
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """(bucket, key) of an s3 URI, the key taken literally; RestError 400 for any other scheme."""
+    """Return (bucket, key) of an s3 URI without decoding the key; raise RestError 400 for any other scheme."""
     scheme, separator, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if not separator or scheme not in {"s3", "s3a", "s3n"} or not bucket:
@@ -43,19 +43,19 @@ class MetadataFiles:
         self._s3 = s3
 
     def read(self, location: str) -> JsonObject:
-        """The metadata at `location`, integers exact; RestError 400 NotFoundException when the file is gone."""
+        """Return the metadata at `location`; raise RestError 400 NotFoundException if the file is missing."""
         bucket, key = split_uri(location)
         try:
             content = self._s3.get_object(Bucket=bucket, Key=key)["Body"].read()
         except ClientError as error:
-            if error.response["Error"]["Code"] in _GONE:
-                raise location_gone(location) from error
+            if error.response["Error"]["Code"] in _MISSING:
+                raise location_missing(location) from error
             raise
         metadata: JsonObject = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
         return metadata
 
     def write(self, metadata: JsonObject, version: int) -> str:
-        """Write `metadata` as a new file of the table and return its location."""
+        """Write `metadata` to a new file of the table and return its location."""
         properties = metadata.get("properties", {})
         folder = properties.get("write.metadata.path") or f"{metadata['location']}/metadata"
         content = json.dumps(metadata).encode()
@@ -73,7 +73,7 @@ class MetadataFiles:
 
 
 def version_of(location: str) -> int:
-    """The number in front of a metadata file's name; 0 for a file named otherwise (a registered one)."""
+    """Return the number that a metadata file's name begins with, 0 for another name (of a registered file)."""
     number = location.rsplit("/", 1)[-1].partition("-")[0]
     return int(number) if number.isascii() and number.isdigit() else 0
 
@@ -85,9 +85,9 @@ class _Vended:
 
 
 class CredentialVendor:
-    """Vends keys of the emulated STS, bounded by the registry; cached and shared between principals, as in Polaris.
+    """Vends keys of the emulated STS, registered with their prefixes; cached across principals, as in Polaris.
 
-    `lifetime` may be shorter than STS allows: the registry is what expires a key here.
+    `lifetime` may be shorter than STS allows, because the registry expires the keys.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class CredentialVendor:
         self._cache: dict[tuple[tuple[str, ...], bool], _Vended] = {}
 
     def vend(self, locations: Sequence[str], *, writable: bool) -> dict[str, str]:
-        """The `config` of a StorageCredential for everything below `locations`."""
+        """Return the `config` of a StorageCredential for everything below `locations`."""
         with self._lock:
             now = self._clock()
             held = self._cache.get((tuple(locations), writable))
@@ -138,7 +138,7 @@ class CredentialVendor:
 
 
 def _policy(prefixes: Sequence[tuple[str, str]], *, writable: bool) -> dict[str, Any]:
-    """The session policy Polaris sends to STS; an emulator ignores it, a real one would hold the key to it."""
+    """Return the session policy that Polaris sends to STS; moto ignores it, the S3 front enforces the same bounds."""
     objects = ["s3:GetObject", "s3:GetObjectVersion"] + (["s3:PutObject", "s3:DeleteObject"] if writable else [])
     buckets = sorted({bucket for bucket, _ in prefixes})
     listing: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""What the catalog does with tables: create, register, load, commit, drop, rename, vend; raises RestError."""
+"""The catalog's operations on tables, which raise RestError."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ CREATE_PROPERTY_LOCATION = "location"
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """One catalog: its name (also the prefix of its paths), where its tables go, how clients reach their files."""
+    """One catalog: its name (also the prefix of its paths), its tables' location, and its clients' S3 settings."""
 
     name: str
     location: str
@@ -28,7 +28,7 @@ class Warehouse:
 
 
 class LocalTables:
-    """Tables of one catalog, on behalf of a principal whose privileges are checked as Polaris does."""
+    """The tables of one catalog; each operation checks the principal's privileges as Polaris does."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LocalTables:
         self._principals = principals
 
     def create(self, who: LocalPrincipal, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
-        """LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
+        """Return LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
         properties = self._state.namespace(name[0])
         self._principals.require(who, "CREATE_TABLE_DIRECT", Privilege.TABLE_CREATE)
         namespace_location = properties.get(CREATE_PROPERTY_LOCATION) or self._under(self._warehouse.location, *name[0])
@@ -85,11 +85,11 @@ class LocalTables:
         self.load(who, name, vend=False)
 
     def credentials(self, who: LocalPrincipal, name: TableKey) -> JsonObject:
-        """LoadCredentialsResponse, for clients that refresh."""
+        """Return LoadCredentialsResponse, for clients that refresh credentials."""
         return {"storage-credentials": self.load(who, name, vend=True)["storage-credentials"]}
 
     def commit(self, who: LocalPrincipal, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
-        """CommitTableResponse; a commit that loses a race is 409 CommitFailedException and leaves no file."""
+        """Return CommitTableResponse; a concurrent commit causes 409 CommitFailedException and leaves no file."""
         requirements: Sequence[Mapping[str, Any]] = request.get("requirements") or []
         updates: Sequence[Mapping[str, Any]] = request.get("updates") or []
         creates = any(requirement["type"] == "assert-create" for requirement in requirements)
@@ -115,7 +115,7 @@ class LocalTables:
         return {"metadata-location": written, "metadata": metadata}
 
     def drop(self, who: LocalPrincipal, name: TableKey, *, purge: bool) -> None:
-        """Forget the table; Polaris as delivered refuses to purge its files, and so does this."""
+        """Remove the table's name; like Polaris with its default settings, refuse to purge its files."""
         self._state.get(name)
         self._principals.require(who, "DROP_TABLE_WITHOUT_PURGE", Privilege.TABLE_DROP)
         if purge:
@@ -128,7 +128,7 @@ class LocalTables:
         self._state.drop(name)
 
     def rename(self, who: LocalPrincipal, source: TableKey, destination: TableKey) -> None:
-        # Polaris answers 404 and 409 before it looks at privileges.
+        # Polaris answers 404 and 409 before it checks privileges.
         self._state.check_rename(source, destination)
         self._principals.require(who, "RENAME_TABLE", Privilege.TABLE_DROP)
         self._principals.require(who, "RENAME_TABLE", Privilege.TABLE_CREATE)
@@ -155,8 +155,8 @@ class LocalTables:
         return result
 
     def _vend(self, who: LocalPrincipal, name: TableKey, metadata: JsonObject) -> JsonObject:
-        """One StorageCredential: its prefix is the location alone, its policy covers the write paths too."""
-        # Read-only keys for who may not write, without a word: as Polaris.
+        """Return a StorageCredential: its prefix is the location, its policy covers the write paths too."""
+        # Like Polaris, return read-only keys to a principal that may not write.
         writable = self._principals.has(who, Privilege.TABLE_WRITE_DATA)
         if not writable and not self._principals.has(who, Privilege.TABLE_READ_DATA):
             raise forbidden(who.name, f"LOAD_TABLE_WITH_READ_DELEGATION on {dotted(*name)}")

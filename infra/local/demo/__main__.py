@@ -1,9 +1,9 @@
-"""`make demo`: two real Iceberg tables purged through every part of the system on this machine, and the proof.
+"""`make demo`: purge two real Iceberg tables through every part of the system on this machine, and check the result.
 
     python -m infra.local.demo [--state-dir .local]
 
-Brings a stack up, has one table purged in a synchronous call (inline engine) and one in the background (Spark), then
-lists the bucket itself. Writes STATE_DIR/demo.json; the exit status is 1 if anything is off.
+It starts a stack, purges one table in a synchronous call (inline engine) and one in the background (Spark engine), then
+lists the bucket. It writes STATE_DIR/demo.json; the exit status is 1 if a result is unexpected.
 """
 
 import argparse
@@ -44,12 +44,12 @@ from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
 
 REPORT = "demo.json"
-_PATIENCE_SECONDS = 300.0
+_TIMEOUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A table as it was before anything was purged."""
+class WrittenTable:
+    """A table before the purges: its name, its location and its objects."""
 
     name: str
     location: str
@@ -57,7 +57,7 @@ class Made:
 
 
 class Demo:
-    """The demo against a running stack; every method that takes a while shows that it does."""
+    """The demo on a running stack, with its progress on the console."""
 
     def __init__(self, stack_file: Path, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         connection = Connection(stack_file)
@@ -71,7 +71,7 @@ class Demo:
         self._bucket = Bucket(self._stack)
 
     def run(self, started: float) -> Report:
-        """All of it; raises DelegationError when a purge does not come about."""
+        """Write the tables, purge two of them and return the report; raises DelegationError if a purge fails."""
         self._catalog.create_namespace(NAMESPACE)
         orders, events, customers = (self._create(recipe) for recipe in (ORDERS, EVENTS, CUSTOMERS))
         rows = demo_tables.rows_of(self._catalog, customers.name)
@@ -89,61 +89,61 @@ class Demo:
         self._show(report, customers)
         return report
 
-    def _create(self, recipe: Recipe) -> Made:
+    def _create(self, recipe: Recipe) -> WrittenTable:
         name = f"{NAMESPACE}.{recipe.name}"
         with self._console.status(f"Writing {name} …") as status:
             table = demo_tables.create(self._catalog, recipe, lambda step: status.update(f"Writing {name}: {step} …"))
-            made = Made(recipe.name, table.location(), self._bucket.keys(table.location()))
+            written = WrittenTable(recipe.name, table.location(), self._bucket.keys(table.location()))
         rows = f"{table.scan().count():,} rows"
-        told = f"{rows}, {len(table.snapshots())} snapshots, tag {demo_tables.TAG}, {len(made.objects)} objects"
-        self._done(Text.assemble((name, "bold"), f": {told}"))
-        return made
+        counts = f"{rows}, {len(table.snapshots())} snapshots, tag {demo_tables.TAG}, {len(written.objects)} objects"
+        self._done(Text.assemble((name, "bold"), f": {counts}"))
+        return written
 
-    def _purge_synchronously(self, made: Made) -> Purged:
-        """Through the executor that Polaris would call: purge first, drop second, one call."""
+    def _purge_synchronously(self, table: WrittenTable) -> Purged:
+        """Purge, then drop, with the one call of the executor that Polaris would make."""
         executor = DelegatedTaskExecutor(self._service, self._polaris, self._stack.realm)
         started = self._clock()
-        name = f"{NAMESPACE}.{made.name}"
+        name = f"{NAMESPACE}.{table.name}"
         with self._console.status(f"Purging {name} in one synchronous call …"):
-            outcome = executor.execute_purge_task(self._identifier(made))
-        purged = self._purged(made, INLINE, outcome.delegation_task_id, started)
+            outcome = executor.execute_purge_task(self._identifier(table))
+        purged = self._purged(table, INLINE, outcome.delegation_task_id, started)
         self._done(Text.assemble((name, "bold"), f": purged and dropped in one call, {duration_text(purged.seconds)}"))
         return purged
 
-    def _purge_in_the_background(self, made: Made) -> Purged:
-        """Submitted, then followed like any task, then dropped by its owner."""
+    def _purge_in_the_background(self, table: WrittenTable) -> Purged:
+        """Submit a purge, follow its task, then drop the table as its owner."""
         started = self._clock()
-        identifier = self._identifier(made)
+        identifier = self._identifier(table)
         purge = PurgeRequest(realm=self._stack.realm, identifier=identifier, requested_at=datetime.now(UTC))
         task_id = self._service.submit(purge.request()).delegation_task_id
         watch = TaskWatch()
-        # `transient`: the history below says it all once the task is over.
+        # `transient`, because the history below shows the same once the task has ended.
         with Live(watch, console=self._console, refresh_per_second=10, transient=True):
-            for view in self._service.follow(task_id, interval_seconds=0.5, timeout_seconds=_PATIENCE_SECONDS):
+            for view in self._service.follow(task_id, interval_seconds=0.5, timeout_seconds=_TIMEOUT_SECONDS):
                 watch.show(view)
         if not view.is_terminal:
             raise TaskNotDone(task_id, view.status)
         if view.succeeded:
             self._polaris.drop_table(identifier)
-        purged = self._purged(made, SPARK, task_id, started)
-        told = f": {view.status} in the background, {duration_text(purged.seconds)}"
-        self._done(Text.assemble((f"{NAMESPACE}.{made.name}", "bold"), told))
+        purged = self._purged(table, SPARK, task_id, started)
+        outcome = f": {view.status} in the background, {duration_text(purged.seconds)}"
+        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), outcome))
         return purged
 
-    def _purged(self, made: Made, engine: str, task_id: str, started: float) -> Purged:
+    def _purged(self, table: WrittenTable, engine: str, task_id: str, started: float) -> Purged:
         return Purged(
-            name=made.name,
+            name=table.name,
             expected_engine=engine,
-            files_before=len(made.objects),
-            objects_left=len(self._bucket.keys(made.location)),
+            files_before=len(table.objects),
+            objects_left=len(self._bucket.keys(table.location)),
             seconds=self._clock() - started,
             history=versions_of(self._tasks, task_id),
         )
 
-    def _identifier(self, made: Made) -> TableIdentifier:
-        return TableIdentifier(self._stack.warehouse, (NAMESPACE,), made.name)
+    def _identifier(self, table: WrittenTable) -> TableIdentifier:
+        return TableIdentifier(self._stack.warehouse, (NAMESPACE,), table.name)
 
-    def _show(self, report: Report, sibling: Made) -> None:
+    def _show(self, report: Report, sibling: WrittenTable) -> None:
         for purged in report.tables:
             title = Text.assemble((f"{NAMESPACE}.{purged.name}", "bold"), f"  task {purged.last.task_id}")
             self._console.print()
@@ -161,7 +161,7 @@ class Demo:
 def running_stack(
     state_dir: Path, console: Console, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[LocalStack]:
-    """A stack of the demo's own in `state_dir`, ended on the way out, also by SIGTERM."""
+    """Start a stack in `state_dir`, and stop it at the end, also after SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logs = state_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -175,15 +175,15 @@ def running_stack(
         console.print(Text.assemble(("✓ ", "bold green"), f"The whole system is up on this machine ({took})"))
         yield stack
     finally:
-        with console.status("Ending the stack …"):
+        with console.status("Stopping the stack …"):
             stack.stop()
 
 
 def main() -> int:
-    """Run the demo; 0 if everything is as it should be."""
+    """Run the demo; return 0 if every result is as expected."""
     parser = argparse.ArgumentParser(description="Purge two real tables through every part of the system.")
     parser.add_argument(
-        "--state-dir", type=Path, default=Path(".local"), help="where stack.json, logs and demo.json go"
+        "--state-dir", type=Path, default=Path(".local"), help="folder for stack.json, logs and demo.json"
     )
     state_dir: Path = parser.parse_args().state_dir
     console = Console(highlight=False)
@@ -204,10 +204,12 @@ def main() -> int:
     for problem in problems:
         console.print(Text.assemble(("✗ ", "bold red"), problem))
     verdict = (
-        Text("Something is off.", style="bold red") if problems else Text("All as it should be.", style="bold green")
+        Text("Some results are unexpected.", style="bold red")
+        if problems
+        else Text("All results are as expected.", style="bold green")
     )
-    told = f" {duration_text(report.seconds)} in all; {state_dir / REPORT} has the figures."
-    console.print(Text.assemble(verdict, told))
+    summary = f" {duration_text(report.seconds)} in all; the figures are in {state_dir / REPORT}."
+    console.print(Text.assemble(verdict, summary))
     return 1 if problems else 0
 
 

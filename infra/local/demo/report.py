@@ -1,4 +1,4 @@
-"""What the demo found out, what of it is off, and how it is shown; pure, but for writing the file."""
+"""The demo's results: their checks, demo.json, and the tables on the terminal."""
 
 import json
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from delegation.cli.watching import duration_text
 from delegation.wire.tasks import TaskRecord
 
 LIFE: Final = ("SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS")
-"""The versions of a purge that nothing went wrong with."""
+"""The statuses of a purge without a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """One purged table; `expected_engine` is the one that its size calls for, `seconds` from request to drop."""
+    """One purged table; `expected_engine` follows from its size, `seconds` is the time from request to drop."""
 
     name: str
     expected_engine: str
@@ -32,7 +32,7 @@ class Purged:
         return self.history[-1]
 
     def document(self) -> dict[str, Any]:
-        """One element of demo.json's `tables`."""
+        """Return the table's element of `tables` in demo.json."""
         return {
             "name": self.name,
             "engine": self.last.engine,
@@ -46,7 +46,7 @@ class Purged:
         }
 
     def problems(self) -> list[str]:
-        """What is not as it should be."""
+        """Return a line for every result that differs from what is expected."""
         found = []
         statuses = tuple(view.status for view in self.history)
         if statuses != LIFE:
@@ -64,7 +64,7 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything the demo looked at in the end; `catalog` are the tables that are left in it, `seconds` the whole."""
+    """All results; `catalog` lists the remaining tables, `seconds` is the duration of the demo."""
 
     tables: Sequence[Purged]
     sibling: str
@@ -78,7 +78,7 @@ class Report:
         return self.sibling_rows_same and self.sibling_objects_same
 
     def document(self) -> dict[str, Any]:
-        """demo.json."""
+        """Return the content of demo.json."""
         return {
             "tables": [table.document() for table in self.tables],
             "sibling_intact": self.sibling_intact,
@@ -86,12 +86,12 @@ class Report:
         }
 
     def problems(self) -> list[str]:
-        """Everything that is off; the demo has succeeded if this is empty."""
+        """Return a line for every unexpected result; the demo has succeeded if there is none."""
         found = [problem for table in self.tables for problem in table.problems()]
         if not self.sibling_rows_same:
-            found.append(f"{self.sibling}: its rows are not what they were")
+            found.append(f"{self.sibling}: its rows have changed")
         if not self.sibling_objects_same:
-            found.append(f"{self.sibling}: its objects are not what they were")
+            found.append(f"{self.sibling}: its objects have changed")
         if list(self.catalog) != [self.sibling]:
             found.append(f"the catalog lists {', '.join(self.catalog) or 'nothing'} instead of {self.sibling} alone")
         return found
@@ -101,7 +101,7 @@ class Report:
         path.write_text(json.dumps(self.document(), indent=2) + "\n", encoding="utf-8")
 
     def objects_table(self, sibling_objects: int) -> Table:
-        """What the bucket held and holds."""
+        """Return a table of the bucket's objects before and after."""
         table = Table(title="The bucket, listed object by object", title_justify="left", title_style="bold", box=None)
         table.add_column("table")
         for column in ("objects before", "deleted", "left"):
@@ -123,6 +123,6 @@ class Report:
         return table
 
     def catalog_line(self) -> Text:
-        """What the catalog still lists."""
+        """Return a line with the tables that the catalog still lists."""
         names = [Text(name, style="bold") for name in self.catalog] or [Text("nothing")]
         return Text.assemble("The catalog now lists ", Text(", ").join(names), ".")

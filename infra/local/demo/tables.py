@@ -1,4 +1,4 @@
-"""The demo's three tables: real Iceberg tables made with pyiceberg through the catalog, files on the stack's S3."""
+"""The demo's three Iceberg tables, which pyiceberg writes through the catalog to the stack's S3."""
 
 import warnings
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from infra.local.aws.server import REGION
 
 NAMESPACE: Final = "shop"
 INLINE_MAX_FILES: Final = 60
-"""The stack's limit during the demo: `orders` stays below it, `events` goes beyond."""
+"""The stack's limit during the demo: `orders` has fewer files, `events` more."""
 TAG: Final = "end-of-quarter"
 _START: Final = date(2026, 7, 1)
 _REGIONS: Final = ("emea", "amer", "apac")
@@ -36,7 +36,7 @@ _ARROW: Final = pa.schema([("id", pa.int64()), ("region", pa.string()), ("day", 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One table: `appends` snapshots, each with every region on each of `days` days."""
+    """The size of a table: `appends` snapshots, each with every region on each of `days` days."""
 
     name: str
     appends: int
@@ -51,9 +51,9 @@ RECIPES: Final = (ORDERS, EVENTS, CUSTOMERS)
 
 
 def connect(stack: Stack) -> RestCatalog:
-    """pyiceberg as the table-owning user of the stack."""
+    """Return pyiceberg's catalog, connected as the stack's owner of tables."""
     with warnings.catch_warnings():
-        # pyiceberg announces that one day it will want the token URL spelt out, which is what we do.
+        # pyiceberg warns that the token URL will become mandatory, although it is given here.
         warnings.simplefilter("ignore", DeprecationWarning)
         return RestCatalog(
             stack.warehouse,
@@ -69,7 +69,7 @@ def connect(stack: Stack) -> RestCatalog:
 
 
 def create(catalog: RestCatalog, recipe: Recipe, progress: Callable[[str], None]) -> Table:
-    """A partitioned table with several snapshots, a tag on the first, and deletes that rewrote files of a later one."""
+    """Create a partitioned table with several snapshots, a tag on the first, and a delete that rewrote files."""
     spec = PartitionSpec(
         PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="region"),
         PartitionField(source_id=3, field_id=1001, transform=IdentityTransform(), name="day"),
@@ -82,7 +82,7 @@ def create(catalog: RestCatalog, recipe: Recipe, progress: Callable[[str], None]
             tagged = table.current_snapshot()
             if tagged is not None:
                 table.manage_snapshots().create_tag(tagged.snapshot_id, TAG).commit()
-    # Some rows of one region go: pyiceberg rewrites the files that held them (copy on write).
+    # Deletes some rows of one region: pyiceberg rewrites their files (copy on write).
     table.delete(f"region = '{_REGIONS[0]}' AND amount >= 50.0")
     progress(f"snapshot {recipe.appends + 1} of {recipe.appends + 1}")
     refreshed: Table = table.refresh()
@@ -106,13 +106,13 @@ def _rows(recipe: Recipe, append: int) -> pa.Table:
 
 
 def rows_of(catalog: RestCatalog, name: str) -> list[dict[str, Any]]:
-    """Every row of a table in the order of its ids, read through the catalog and from the object store."""
+    """Read every row of a table through the catalog, ordered by id."""
     table = catalog.load_table((NAMESPACE, name))
     return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
 
 
 class Bucket:
-    """The object store itself, listed with keys that are nobody's vended ones."""
+    """The object store, listed with an administrator's keys."""
 
     def __init__(self, stack: Stack) -> None:
         self._s3 = boto3.client(
@@ -124,7 +124,7 @@ class Bucket:
         )
 
     def keys(self, location: str) -> frozenset[str]:
-        """All objects below a table's location."""
+        """Return the keys of all objects below a table's location."""
         where = urlsplit(location)
         pages = self._s3.get_paginator("list_objects_v2").paginate(
             Bucket=where.netloc, Prefix=f"{where.path.strip('/')}/"

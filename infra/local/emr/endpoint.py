@@ -1,6 +1,6 @@
-"""An EMR Serverless endpoint for one machine: the five calls of its REST-JSON API that this service makes.
+"""EMR Serverless for one machine: the five operations of its REST API that this service calls.
 
-Shapes: EMR Serverless API reference (StartJobRun, GetJobRun, CancelJobRun, ListJobRuns, GetApplication).
+EMR Serverless API reference: StartJobRun, GetJobRun, CancelJobRun, ListJobRuns, GetApplication.
 """
 
 import json
@@ -35,7 +35,7 @@ _ERRORS = {
 
 
 class EmrServerlessEndpoint:
-    """One application that is always started; `.url` is the endpoint for `AWS_ENDPOINT_URL_EMR_SERVERLESS`."""
+    """One application that is always STARTED; `.url` is the value for `AWS_ENDPOINT_URL_EMR_SERVERLESS`."""
 
     def __init__(
         self, jobs: LocalSparkJobs, *, region: str, account: str, application_id: str = "00local0spark0app"
@@ -58,7 +58,7 @@ class EmrServerlessEndpoint:
         return self
 
     def stop(self) -> None:
-        """Stop serving and end every job run. Repeats safely."""
+        """Stop serving and end every job run; may be called again."""
         self._server.stop()
         self._jobs.stop()
 
@@ -75,7 +75,7 @@ class EmrServerlessEndpoint:
     def _answer(self, request: Request) -> dict[str, Any]:
         path = _PATH.fullmatch(request.path)
         if path is None:
-            raise JobRequestError(f"{request.method} {request.path} is not a call that this endpoint knows")
+            raise JobRequestError(f"{request.method} {request.path} is not an operation of this endpoint")
         if path["application"] != self.application_id:
             raise JobNotFoundError(f"Application {path['application']} does not exist")
         match (request.method, bool(path["runs"]), path["run"]):
@@ -92,7 +92,7 @@ class EmrServerlessEndpoint:
                 run = self._jobs.cancel(run_id)
                 return {"applicationId": self.application_id, "jobRunId": run.id}
             case _:
-                raise JobRequestError(f"{request.method} {request.path} is not a call that this endpoint knows")
+                raise JobRequestError(f"{request.method} {request.path} is not an operation of this endpoint")
 
     def _list(self, request: Request) -> dict[str, Any]:
         size, start = request.args.get("maxResults", 50, type=int), request.args.get("nextToken", 0, type=int)

@@ -1,6 +1,6 @@
-"""Job runs of EMR Serverless as `spark-submit` on this machine, each in a process group of its own.
+"""Job runs of EMR Serverless as `spark-submit` on this machine, each in a separate process group.
 
-States and rules: EMR Serverless API reference ("JobRun", "StartJobRun", "CancelJobRun"); user guide, "Job run states".
+EMR Serverless API reference, "JobRun", "StartJobRun", "CancelJobRun"; EMR Serverless user guide, "Job run states".
 """
 
 import contextlib
@@ -24,27 +24,27 @@ from infra.local.processes.programs import LOOPBACK, TetheredProcess, import_pat
 
 TERMINAL = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
 _DRIVER_ENVIRONMENT = ("spark.emr-serverless.driverEnv.", "spark.yarn.appMasterEnv.")
-# These describe EMR's image, not this machine: the interpreter in an archive, the size of workers.
+# Not used here because they describe EMR: the interpreter in an archive, the size of workers.
 _EMR_ONLY_VARIABLES = frozenset({"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAVA_HOME"})
 _EMR_ONLY_SETTINGS = ("spark.emr-serverless.", "spark.archives", "spark.executor.", "spark.dynamicAllocation.")
 _VALUE_OPTIONS = frozenset({"--conf", "-c"})
 
 
 class JobNotFoundError(LocalStackError):
-    """No job run of that id (`ResourceNotFoundException`)."""
+    """No job run has that id (`ResourceNotFoundException`)."""
 
 
 class JobConflictError(LocalStackError):
-    """The client token was used for another request (`ConflictException`)."""
+    """The client token belongs to another request (`ConflictException`)."""
 
 
 class JobRequestError(LocalStackError):
-    """The request cannot be honoured (`ValidationException`)."""
+    """The request is not valid (`ValidationException`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What `StartJobRun` asks for; two equal requests with one client token are one job run."""
+    """A `StartJobRun` request; equal requests with one client token are one job run."""
 
     client_token: str
     execution_role: str
@@ -57,7 +57,7 @@ class JobRequest:
 
 @dataclass(slots=True)
 class LocalJobRun:
-    """A job run; changed by its own thread and by cancelling, under the lock of `LocalSparkJobs`."""
+    """A job run; its thread and `cancel` change it under the lock of `LocalSparkJobs`."""
 
     id: str
     request: JobRequest
@@ -72,14 +72,14 @@ class LocalJobRun:
 
 @dataclass(frozen=True, slots=True)
 class SparkCommand:
-    """`sparkSubmitParameters` taken apart: what goes on the command line and what into the driver's environment."""
+    """Parsed `sparkSubmitParameters`: command line options, and variables of the driver."""
 
     options: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def parse(cls, parameters: str) -> "SparkCommand":
-        """Raises `JobRequestError` for parameters that are not shell words or options without a value."""
+        """Parse the parameters; raise `JobRequestError` if they are not shell words or an option has no value."""
         try:
             words = shlex.split(parameters)
         except ValueError as exc:
@@ -98,11 +98,11 @@ class SparkCommand:
                     raise JobRequestError(f"sparkSubmitParameters: {word} has no value")
                 value = words[at]
                 at += 1
-            _sort_setting(value, options, environment)
+            _add_setting(value, options, environment)
         return cls(tuple(options), MappingProxyType(environment))
 
 
-def _sort_setting(setting: str, options: list[str], environment: dict[str, str]) -> None:
+def _add_setting(setting: str, options: list[str], environment: dict[str, str]) -> None:
     key, equals, value = setting.partition("=")
     if not equals:
         raise JobRequestError(f"sparkSubmitParameters: --conf {key} has no value")
@@ -118,10 +118,11 @@ def _sort_setting(setting: str, options: list[str], environment: dict[str, str])
 
 
 class LocalSparkJobs:
-    """Runs jobs, `concurrency` at once; the others wait as PENDING.
+    """Runs jobs, `concurrency` at once; the others are PENDING.
 
-    `environment` is added to every job's, as EMR adds region and role credentials; `download(bucket, key, to)` fetches
-    an entry point that is an `s3://` URI. `minute_seconds` is how long a minute of the execution time-out lasts.
+    `environment` is added to the variables of every job, as EMR adds region and role credentials. `download(bucket,
+    key, to)` fetches an entry point with an `s3://` URI. `minute_seconds` is the length of a minute of the execution
+    time-out.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class LocalSparkJobs:
     def start(self, request: JobRequest) -> LocalJobRun:
         """Start a job run, or return the one that this client token started.
 
-        Raises `JobConflictError` if the token was used for another request, `JobRequestError` for bad parameters.
+        Raises `JobConflictError` if the token belongs to another request, `JobRequestError` for invalid parameters.
         """
         command = SparkCommand.parse(request.spark_parameters)
         if request.timeout_minutes < 1:
@@ -166,7 +167,7 @@ class LocalSparkJobs:
         return run
 
     def get(self, run_id: str) -> LocalJobRun:
-        """The job run; raises `JobNotFoundError`."""
+        """Return the job run; raise `JobNotFoundError`."""
         with self._lock:
             try:
                 return self._runs[run_id]
@@ -174,23 +175,23 @@ class LocalSparkJobs:
                 raise JobNotFoundError(f"Job run {run_id} does not exist") from None
 
     def list(self, states: Sequence[str] = ()) -> "list[LocalJobRun]":
-        """Job runs in any of `states` (all if none is named), the newest first."""
+        """Return the job runs in any of `states` (all if empty), the newest first."""
         with self._lock:
             runs = [run for run in self._runs.values() if not states or run.state in states]
         return sorted(runs, key=lambda run: run.created_at, reverse=True)
 
     def cancel(self, run_id: str) -> LocalJobRun:
-        """Ask a job run to end; raises `JobNotFoundError`, `JobRequestError` if it has ended already."""
+        """Request the end of a job run; raises `JobNotFoundError`, `JobRequestError` if it has ended already."""
         run = self.get(run_id)
         with self._lock:
             if run.state in TERMINAL:
                 raise JobRequestError(f"Job run {run_id} is in terminal state {run.state}")
-            self._move(run, "CANCELLING", "The job run is being cancelled")
+            self._set_state(run, "CANCELLING", "The job run is being cancelled")
         run.cancel_requested.set()
         return run
 
     def stop(self) -> None:
-        """Cancel every job run and wait until their processes are gone. Repeats safely."""
+        """Cancel every job run and wait until their processes have ended; may be called again."""
         runs = self.list()
         for run in runs:
             with contextlib.suppress(JobRequestError):
@@ -204,11 +205,11 @@ class LocalSparkJobs:
         except (OSError, LocalStackError) as exc:
             state, details = "FAILED", f"Job failed to start: {exc}"
         with self._lock:
-            self._move(run, state, details)
+            self._set_state(run, state, details)
         run.ended.set()
 
     def _wait_for_a_slot(self, run: LocalJobRun, command: SparkCommand) -> tuple[str, str]:
-        self._progress(run, "PENDING")
+        self._advance(run, "PENDING")
         while not self._slots.acquire(timeout=0.2):
             if run.cancel_requested.is_set():
                 return "CANCELLED", "The job run was cancelled before it started"
@@ -218,7 +219,7 @@ class LocalSparkJobs:
             self._slots.release()
 
     def _submit(self, run: LocalJobRun, command: SparkCommand) -> tuple[str, str]:
-        self._progress(run, "SCHEDULED")
+        self._advance(run, "SCHEDULED")
         folder = self._log_folder / run.id
         folder.mkdir(parents=True)
         entry_point = self._entry_point(run.request.entry_point, folder)
@@ -227,7 +228,7 @@ class LocalSparkJobs:
         argv = [
             str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
             *("--master", self._master, "--name", run.request.name or run.id),
-            # Quick to start on a small machine; what the job asks for itself comes later and wins.
+            # For a quick start on a small machine; the job's settings follow and override these.
             *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=4"),
             *("--conf", f"spark.driver.bindAddress={LOOPBACK}", "--conf", f"spark.driver.host={LOOPBACK}"),
@@ -238,7 +239,7 @@ class LocalSparkJobs:
         process = TetheredProcess.start(
             argv, env=self._job_environment(command), log=folder / "stdout", errors=folder / "stderr"
         )
-        self._progress(run, "RUNNING")
+        self._advance(run, "RUNNING")
         return self._watch(run, process)
 
     def _watch(self, run: LocalJobRun, process: TetheredProcess) -> tuple[str, str]:
@@ -253,7 +254,7 @@ class LocalSparkJobs:
         status = process.wait()
         if status == 0:
             return "SUCCESS", ""
-        # The log's own words stay in the log: they may quote anything.
+        # The log may contain anything, so the details do not quote it.
         return "FAILED", f"Job failed, please check complete logs in {process.log.parent}. ExitCode: {status}"
 
     def _entry_point(self, uri: str, folder: Path) -> str:
@@ -283,14 +284,14 @@ class LocalSparkJobs:
             **command.environment,
         }
 
-    def _progress(self, run: LocalJobRun, state: str) -> None:
-        """Move on, unless the job run is being cancelled: that state shows until it ends."""
+    def _advance(self, run: LocalJobRun, state: str) -> None:
+        """Set the state, unless the job run is CANCELLING, which it stays until it ends."""
         with self._lock:
             if run.state != "CANCELLING":
-                self._move(run, state, "")
+                self._set_state(run, state, "")
 
     @staticmethod
-    def _move(run: LocalJobRun, state: str, details: str) -> None:
+    def _set_state(run: LocalJobRun, state: str, details: str) -> None:
         run.state, run.details, run.updated_at = state, details, datetime.now(UTC)
         if state == "RUNNING":
             run.started_at = run.updated_at

@@ -1,4 +1,4 @@
-"""What API Gateway does between a request and a Lambda: events, the authorizer's verdict, answers. Pure functions.
+"""API Gateway's processing between a request and a Lambda: events, the authorizer's verdict, answers; without I/O.
 
 Sources: API Gateway developer guide, "Lambda proxy integrations" (input and output format, REST API), "Use API Gateway
 Lambda authorizers" (input of a REQUEST authorizer, output), "Gateway response types", "mutual TLS" (`clientCert`).
@@ -21,14 +21,14 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from infra.gateway_answers import ANSWERS
 
 STAGE = "live"
-# Headers of a Lambda's answer that API Gateway keeps for itself and hands on under another name
-# (developer guide, "Amazon API Gateway important notes").
+# Headers of a Lambda's answer that API Gateway renames (API Gateway developer guide, "Amazon API Gateway important
+# notes").
 _REMAPPED = frozenset({"connection", "content-length", "date", "server", "transfer-encoding", "www-authenticate"})
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One HTTP request; `target` is the request line's, `certificate` the client's as DER."""
+    """One HTTP request; `target` is that of the request line, `certificate` the client's in DER."""
 
     method: str
     target: str
@@ -42,7 +42,7 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One HTTP answer."""
+    """One HTTP response."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -60,25 +60,25 @@ class LocalApiGateway:
     api_id: str = "local00api"
 
     def route(self, request: ApiRequest) -> str | None:
-        """The path behind the base path ("/" at least), or None if no mapping of the domain fits."""
+        """Return the path after the base path ("/" at least), or None if the domain has no such mapping."""
         path = unquote(urlsplit(request.target).path)
         if path == self.base_path:
             return "/"
         return path.removeprefix(self.base_path) if path.startswith(f"{self.base_path}/") else None
 
     def proxy_event(self, request: ApiRequest, route: str, authorizer: Mapping[str, str]) -> dict[str, Any]:
-        """The event of the Lambda proxy integration, payload format 1.0."""
+        """Return the event of the Lambda proxy integration, payload format 1.0."""
         text, encoded = _body(request.body)
         event = self._common(request, route)
         event["requestContext"]["authorizer"] = dict(authorizer)
         return {**event, "body": text, "isBase64Encoded": encoded}
 
     def authorizer_event(self, request: ApiRequest, route: str) -> dict[str, Any]:
-        """The event of a REQUEST authorizer; it never sees the body."""
+        """Return the event of a REQUEST authorizer, which does not contain the body."""
         return {"type": "REQUEST", "methodArn": self.method_arn(request, route), **self._common(request, route)}
 
     def method_arn(self, request: ApiRequest, route: str) -> str:
-        """What a policy of the authorizer must allow."""
+        """Return the ARN that the authorizer's policy must allow."""
         api = f"arn:aws:execute-api:{self.region}:{self.account}:{self.api_id}"
         return f"{api}/{STAGE}/{request.method}{route}"
 
@@ -128,7 +128,7 @@ class LocalApiGateway:
 
 
 def client_cert(certificate: bytes) -> dict[str, Any]:
-    """`requestContext.identity.clientCert` for a DER certificate."""
+    """Return `requestContext.identity.clientCert` for a DER certificate."""
     parsed = x509.load_der_x509_certificate(certificate)
     serial = f"{parsed.serial_number:x}"
     serial = serial.zfill(len(serial) + len(serial) % 2)
@@ -145,7 +145,7 @@ def client_cert(certificate: bytes) -> dict[str, Any]:
 
 
 def verdict(error: str | None, payload: bytes, method_arn: str) -> "dict[str, str] | Response":
-    """What an authorizer's answer means: the context for the integration, or the answer to a caller who is refused."""
+    """Return the context for the integration if the authorizer admits the caller, otherwise the refusal."""
     answer = json.loads(payload)
     if error:
         refused = isinstance(answer, dict) and answer.get("errorMessage") == "Unauthorized"
@@ -167,7 +167,7 @@ def verdict(error: str | None, payload: bytes, method_arn: str) -> "dict[str, st
 
 
 def integration_response(error: str | None, payload: bytes, request_id: str) -> Response:
-    """The HTTP answer for what the integration's Lambda returned; its body byte for byte."""
+    """Return the HTTP response for the integration's result, with its body byte for byte."""
     answer = json.loads(payload)
     if error or not isinstance(answer, dict):
         return MALFORMED
@@ -189,7 +189,7 @@ def integration_response(error: str | None, payload: bytes, request_id: str) -> 
 
 
 def gateway_response(kind: str, status: int, error_type: str, message: str) -> Response:
-    """An answer of API Gateway's own, of one of its response types; status and message are what it says by default."""
+    """Return API Gateway's answer of a response type; `status` and `message` are API Gateway's defaults."""
     answer = ANSWERS[kind]
     body = {"error_code": answer.error_code, "message": answer.message or message}
     headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error_type, **answer.headers}
@@ -197,7 +197,7 @@ def gateway_response(kind: str, status: int, error_type: str, message: str) -> R
 
 
 def bad_request(message: str) -> Response:
-    """The answer to what is no request that API Gateway takes."""
+    """Return the answer to a request that API Gateway does not accept."""
     return gateway_response("DEFAULT_4XX", 400, "BadRequestException", message)
 
 
@@ -214,7 +214,7 @@ AUTHORIZER_FAILURE = gateway_response(
 )
 MALFORMED = gateway_response("DEFAULT_5XX", 502, "InternalServerErrorException", "Internal server error")
 TIMED_OUT = gateway_response("INTEGRATION_TIMEOUT", 504, "InternalServerErrorException", "Endpoint request timed out")
-# The domain answers here, not the API: nobody could have changed its words.
+# The domain answers here, not the API, so gateway responses do not apply.
 NO_MAPPING = Response(
     403, (("Content-Type", "application/json"), ("x-amzn-ErrorType", "ForbiddenException")), b'{"message":"Forbidden"}'
 )
@@ -248,7 +248,7 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _distinguished_name(name: x509.Name) -> str:
-    # In the certificate's own order, as API Gateway gives it; `rfc4514_string` of a whole name turns it round.
+    # In the certificate's order, as API Gateway writes it; `rfc4514_string` of a whole name reverses it.
     return ",".join(rdn.rfc4514_string() for rdn in name.rdns)
 
 

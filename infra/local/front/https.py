@@ -1,6 +1,6 @@
-"""The HTTPS front door: mutual TLS, then what API Gateway does with a request (apigateway.py).
+"""The HTTPS front: mutual TLS, then the request processing of API Gateway (apigateway.py).
 
-A client without a certificate, or with one of another authority, does not get past the TLS handshake.
+The TLS handshake refuses a client without a certificate or with one of another authority.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from infra.local.lambdas.functions import LocalFunction, PayloadTooLargeError, T
 from infra.local.processes.programs import LOOPBACK
 
 LOG = logging.getLogger(__name__)
-# API Gateway quotas: payload size; time-out of an integration with a REST API.
+# API Gateway developer guide, "Quotas": payload size; integration time-out of a REST API.
 REQUEST_LIMIT_BYTES = 10 * 1024 * 1024
 INTEGRATION_TIMEOUT_SECONDS = 29.0
 _HANDSHAKE_TIMEOUT_SECONDS = 10.0
@@ -33,12 +33,12 @@ _CONNECTIONS = 128
 
 
 class _BadRequestError(LocalStackError):
-    """The request is not HTTP that API Gateway would take; the text is for the answer."""
+    """API Gateway would not accept the request; the message is for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the server's certificate and key, and the authority that client certificates must come from."""
+    """PEM files: the server's certificate and key, and the authority that must have issued client certificates."""
 
     certificate: Path
     key: Path
@@ -62,7 +62,7 @@ class Front:
         self._authorizer = authorizer
         self._gateway = gateway
         self._timeout = integration_timeout_seconds
-        # An answer of 504 leaves its invocation running, so there are more threads than connections.
+        # An invocation continues after a 504, so there are more threads than connections.
         self._calls = ThreadPoolExecutor(2 * _CONNECTIONS, thread_name_prefix="front")
         self._thread: threading.Thread | None = None
         try:
@@ -72,7 +72,7 @@ class Front:
 
     @property
     def url(self) -> str:
-        """The API's base URL as callers use it, base path included."""
+        """The API's base URL for callers, including the base path."""
         return f"https://{LOOPBACK}:{self._server.server_address[1]}{self._gateway.base_path}"
 
     def start(self) -> Self:
@@ -82,7 +82,7 @@ class Front:
         return self
 
     def stop(self) -> None:
-        """Close the port and every connection. Repeats safely."""
+        """Close the port and every connection; may be called again."""
         if self._thread:
             self._server.shutdown()
             self._thread.join()
@@ -91,7 +91,7 @@ class Front:
         self._calls.shutdown(wait=False)
 
     def answer(self, request: ApiRequest) -> Response:
-        """What API Gateway answers: routing, authorizer (never cached), integration."""
+        """Answer as API Gateway does: route, call the authorizer (never cached), call the integration."""
         route = self._gateway.route(request)
         if route is None:
             return apigateway.NO_MAPPING
@@ -120,14 +120,14 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tls.client_authority))
     context.load_cert_chain(tls.certificate, tls.key)
     context.verify_mode = ssl.CERT_REQUIRED
-    # In TLS 1.3 a client learns only after its handshake that it was refused; 1.2 refuses within it, and is what
-    # API Gateway's security policy for mutual TLS names.
+    # In TLS 1.3 a client learns of the refusal only after its handshake, in 1.2 within it; 1.2 is also the version of
+    # the security policy TLS_1_2 of API Gateway.
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 class _TlsServer(socketserver.ThreadingTCPServer):
-    """One thread per connection; the handshake happens there, so a silent client holds up nobody."""
+    """One thread per connection, which also does the handshake, so a silent client delays no other."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -159,7 +159,7 @@ class _TlsServer(socketserver.ThreadingTCPServer):
             connection.close()
 
     def close(self) -> None:
-        """Close the listening port and wake the threads of open connections."""
+        """Close the listening port, and shut down open connections so that their threads end."""
         self.server_close()
         with self._lock:
             for connection in self._open:
@@ -175,7 +175,7 @@ class _HttpsHandler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _TlsServer
     connection: ssl.SSLSocket
-    # What a body may be sent as; anything else is refused before it is read.
+    # The accepted transfer codings; any other is refused before the body is read.
     _CODINGS: ClassVar = frozenset({"", "chunked"})
 
     def handle_one_request(self) -> None:
@@ -210,10 +210,10 @@ class _HttpsHandler(BaseHTTPRequestHandler):
         self._send(self.server.answer(request), close=False)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class' name
-        """Say nothing: the functions log what they did, a request line is not ours to keep."""
+        """Log nothing; the functions log their work, and a request line may contain what must not be logged."""
 
     def _read_body(self) -> bytes | None:
-        """The request's body, or None if it is larger than API Gateway takes."""
+        """Return the request's body, or None if it is larger than API Gateway accepts."""
         coding = (self.headers.get("Transfer-Encoding") or "").lower()
         if coding not in self._CODINGS:
             raise _BadRequestError(f"transfer coding {coding!r} is not supported")
@@ -246,11 +246,11 @@ class _HttpsHandler(BaseHTTPRequestHandler):
     def _read(self, size: int) -> bytes:
         body = self.rfile.read(size)
         if len(body) < size:
-            raise ConnectionError("the client went away within its request")
+            raise ConnectionError("the client closed the connection within its request")
         return body
 
     def _drain(self, size: int) -> None:
-        # Read what the client insists on sending (within reason), or it sees a reset instead of the answer.
+        # Read the body, up to a limit; otherwise a client that still sends gets a reset instead of the answer.
         remaining = min(size, 8 * REQUEST_LIMIT_BYTES)
         while remaining > 0 and (part := self.rfile.read(min(remaining, 1 << 20))):
             remaining -= len(part)

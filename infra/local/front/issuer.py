@@ -1,6 +1,6 @@
-"""An OAuth2 token issuer of the stack's own: client credentials in, RS256 tokens out, its key published as a JWKS.
+"""The stack's OAuth2 token issuer: issues RS256 tokens for client credentials and publishes its key as a JWKS.
 
-RFC 6749 §4.4 and §5, RFC 7517 (JWKS), RFC 8414 / OpenID Connect Discovery. Served where the caller mounts or starts it.
+RFC 6749, Sections 4.4 and 5; RFC 7517; RFC 8414; OpenID Connect Discovery.
 """
 
 import hmac
@@ -27,7 +27,7 @@ SCOPE = "execute_tasks"
 
 @dataclass(frozen=True, slots=True)
 class OAuth2Client:
-    """A caller of the delegation service and the scopes it may ask for."""
+    """A caller of the delegation service and the scopes that it may request."""
 
     client_id: str
     client_secret: SecretStr
@@ -35,9 +35,9 @@ class OAuth2Client:
 
 
 class TokenIssuer:
-    """Issues access tokens of `lifetime_seconds` to `clients`; the key pair lives as long as the object.
+    """Issues access tokens that `clients` can use for `lifetime_seconds`, signed with a key pair made at construction.
 
-    `audience` is put into the tokens when given; Polaris' own tokens carry none.
+    If `audience` is given, the tokens contain it; those of Polaris contain none.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TokenIssuer:
 
     @property
     def issuer(self) -> str:
-        """The `iss` of the tokens, which is the base URL of this server."""
+        """The `iss` of the tokens: the base URL of this server."""
         return self._server.url
 
     @property
@@ -76,7 +76,7 @@ class TokenIssuer:
         self._server.stop()
 
     def issue(self, client_id: str, scope: str, *, now: int | None = None, **claims: Any) -> str:
-        """A signed token; tests pass `now` and `claims` to make expired or otherwise wrong ones."""
+        """Return a signed token; tests pass `now` and `claims` to get expired or otherwise invalid ones."""
         issued = int(time.time()) if now is None else now
         payload: dict[str, Any] = {
             "iss": self.issuer,
@@ -93,7 +93,7 @@ class TokenIssuer:
 
     def jwks(self) -> dict[str, Any]:
         key: dict[str, Any] = json.loads(RSAAlgorithm.to_jwk(self._key.public_key()))
-        # PyJWT adds key_ops, which RFC 7517 §4.3 wants left out beside `use`.
+        # PyJWT adds key_ops, which RFC 7517, Section 4.3 advises against together with `use`.
         public = {name: key[name] for name in ("kty", "n", "e")}
         return {"keys": [{**public, "use": "sig", "alg": "RS256", "kid": self._key_id}]}
 
@@ -140,5 +140,5 @@ class TokenIssuer:
 
 
 def _json(status: int, body: Mapping[str, Any]) -> Response:
-    # RFC 6749 §5.1: a token must not be kept by a cache.
+    # RFC 6749, Section 5.1: caches must not store a token.
     return Response(json.dumps(body), status, {"Cache-Control": "no-store"}, content_type="application/json")

@@ -1,4 +1,4 @@
-"""A private certificate authority in a directory, for mutual TLS on one machine (delegation-service.txt §8.2)."""
+"""A private CA for mutual TLS on one machine (Delegation Service proposal, Transport-Level Authentication)."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ from infra.local.processes.programs import LOOPBACK
 ORGANIZATION = "Polaris Delegation Service local stack"
 SERVER_NAMES = ("localhost", LOOPBACK)
 _LIFETIME = timedelta(days=365)
-# A clock that is a little behind must still accept what was just issued.
+# A machine whose clock is slow must accept a new certificate.
 _BACKDATED = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """PEM files of a certificate and its private key; the key file is readable by its owner only."""
+    """PEM files of a certificate and its private key; only the owner can read the key file."""
 
     cert: Path
     key: Path
 
 
 class CertificateAuthority:
-    """Issues certificates; its own are `ca.pem` and `ca.key` in `directory`."""
+    """Issues certificates into `directory`, which also has the authority's `ca.pem` and `ca.key`."""
 
     def __init__(self, files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self.files = files
@@ -39,7 +39,7 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, directory: Path, *, name: str = "Local CA", now: datetime | None = None) -> Self:
-        """A new authority; files of a former one in `directory` are replaced."""
+        """Create an authority; replace the files of a former one in `directory`."""
         directory.mkdir(parents=True, exist_ok=True)
         key = _new_key()
         subject = _subject(name)
@@ -57,18 +57,18 @@ class CertificateAuthority:
 
     @property
     def subject(self) -> str:
-        """The authority's distinguished name (RFC 4514), which is the issuer of what it issues."""
+        """The authority's distinguished name (RFC 4514), the issuer of its certificates."""
         return self._certificate.subject.rfc4514_string()
 
     def issue_server(
         self, *, name: str = "server", hosts: Sequence[str] = SERVER_NAMES, now: datetime | None = None
     ) -> KeyPair:
-        """A server certificate for `hosts` (DNS names and IP addresses), as `{name}.pem` and `{name}.key`."""
+        """Issue a server certificate for `hosts` (DNS names, IP addresses) as `{name}.pem` and `{name}.key`."""
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         return self._issue(name, hosts[0], ExtendedKeyUsageOID.SERVER_AUTH, names, now)
 
     def issue_client(self, common_name: str, *, name: str = "client", now: datetime | None = None) -> KeyPair:
-        """A client certificate for the identity `common_name`, as `{name}.pem` and `{name}.key`."""
+        """Issue a client certificate for the identity `common_name` as `{name}.pem` and `{name}.key`."""
         return self._issue(name, common_name, ExtendedKeyUsageOID.CLIENT_AUTH, None, now)
 
     def _issue(
@@ -94,7 +94,7 @@ class CertificateAuthority:
 
 
 def subject_of(certificate: Path) -> str:
-    """The distinguished name (RFC 4514) in a PEM certificate."""
+    """Return the distinguished name (RFC 4514) in a PEM certificate."""
     return x509.load_pem_x509_certificate(certificate.read_bytes()).subject.rfc4514_string()
 
 
@@ -149,7 +149,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _write(files: KeyPair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
     files.cert.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    # Created with its mode, so that the key is at no moment readable by others.
+    # Created with its mode, so that other users can never read the key.
     files.key.unlink(missing_ok=True)
     files.key.touch(mode=0o600, exist_ok=False)
     files.key.write_bytes(

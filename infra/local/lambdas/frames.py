@@ -1,4 +1,4 @@
-"""How the stack and its Lambda workers talk: frames (four bytes of big-endian length, the bytes) over a socket pair."""
+"""Frames between the stack and its Lambda workers over a socket pair: a four-byte big-endian length, then the bytes."""
 
 import socket
 import struct
@@ -8,12 +8,12 @@ _LENGTH = struct.Struct(">I")
 
 
 def send(channel: socket.socket, *frames: bytes) -> None:
-    """Send frames; raises `OSError` if the other end is gone."""
+    """Send frames; raises `OSError` if the other end is closed."""
     channel.sendall(b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames))
 
 
 def receive(channel: socket.socket, *, deadline: float | None = None) -> bytes:
-    """The next frame; raises `EOFError` if the other end is gone, `TimeoutError` at `deadline` (`time.monotonic`)."""
+    """Return the next frame; raise `EOFError` if the other end is closed, `TimeoutError` at `deadline` (monotonic)."""
     (length,) = _LENGTH.unpack(_exactly(channel, _LENGTH.size, deadline))
     return _exactly(channel, length, deadline)
 

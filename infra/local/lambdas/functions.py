@@ -1,7 +1,7 @@
-"""AWS Lambda for one machine: every function in worker processes of its own, several at once, reused while warm.
+"""AWS Lambda for one machine: each function runs in separate worker processes, several at once, reused while warm.
 
-A worker sees only the environment given for its function, is killed at the function's time-out, and dies with this
-process. Nothing is ever forked from this (threaded) process: workers are programs of their own (worker.py).
+A worker gets only the environment of its function, is killed at the function's time-out, and ends with this process.
+Workers are started as programs (worker.py), never forked from this process, which has threads.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from infra.local.errors import LocalStackError
 from infra.local.lambdas import frames as wire
 from infra.local.processes.programs import import_path
 
-# Lambda's own quotas (Lambda developer guide, "Lambda quotas": invocation payload, synchronous).
+# Lambda developer guide, "Lambda quotas": invocation payload, synchronous.
 PAYLOAD_LIMIT_BYTES = 6 * 1024 * 1024
 INIT_TIMEOUT_SECONDS = 60.0
-# AWS throttles at once; here a start-up burst on two cores is no reason to refuse anybody.
+# AWS throttles at once; here a burst of starts on two cores may take long.
 QUEUE_TIMEOUT_SECONDS = 60.0
 
 
@@ -37,16 +37,16 @@ class FunctionUnknownError(LocalStackError):
 
 
 class PayloadTooLargeError(LocalStackError):
-    """The invocation is larger than Lambda takes (413 `RequestTooLargeException`)."""
+    """The invocation is larger than Lambda accepts (413 `RequestTooLargeException`)."""
 
 
 class TooManyRequestsError(LocalStackError):
-    """Every worker the concurrency limit allows was busy for too long (429 `TooManyRequestsException`)."""
+    """All workers that the concurrency limit allows were busy for too long (429 `TooManyRequestsException`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSpec:
-    """A function as deployed; `handler` is "package.module.attribute" and `environment` all of its variables."""
+    """A function as deployed; `handler` is "package.module.attribute", `environment` all of its variables."""
 
     name: str
     handler: str
@@ -58,7 +58,7 @@ class FunctionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What came of one invocation: the payload as JSON text and, if the function failed, `error` ("Unhandled")."""
+    """The result of one invocation: the payload as JSON text, and `error` ("Unhandled") if the function failed."""
 
     request_id: str
     payload: bytes = field(repr=False)
@@ -66,7 +66,7 @@ class Invocation:
 
 
 class _Worker:
-    """One process of one function; used by one thread at a time."""
+    """One process of one function; only one thread at a time uses it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
         self._process = process
@@ -86,12 +86,12 @@ class _Worker:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL for the worker and what it started; whoever waits for its answer sees the end of the channel."""
+        """Send SIGKILL to the worker's process group; a thread that waits for its answer gets EOFError."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """Kill the worker and wait for it; its exit status. For the thread that uses it."""
+        """Kill the worker, wait for it and return its exit status; only for the thread that uses it."""
         self.kill()
         status = self._process.wait()
         self._channel.close()
@@ -117,7 +117,7 @@ class LocalFunction:
 
     @property
     def workers(self) -> int:
-        """How many workers there are, those still starting included."""
+        """The number of workers, including those that are starting."""
         return len(self._idle) + len(self._busy) + self._starting
 
     def warm(self) -> None:
@@ -127,14 +127,14 @@ class LocalFunction:
                 self._start_one()
 
     def invoke(self, payload: bytes) -> Invocation:
-        """Run the function once and wait for its answer.
+        """Run the function once and return its result.
 
         Raises `PayloadTooLargeError`, and `TooManyRequestsError` if no worker became free in time.
         """
         if len(payload) > PAYLOAD_LIMIT_BYTES:
             raise PayloadTooLargeError(f"{len(payload)} byte payload is too large for {self.spec.name}")
         request_id = str(uuid.uuid4())
-        worker = self._take()
+        worker = self._reserve()
         if isinstance(worker, bytes):
             return Invocation(request_id, worker, "Unhandled")
         started = time.monotonic()
@@ -176,7 +176,7 @@ class LocalFunction:
             status = self._discard(worker)
             how = f"signal: {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
             return self._sandbox_failure("Runtime.ExitError", f"Runtime exited with error: {how}", request_id)
-        self._give_back(worker)
+        self._release(worker)
         if len(result) > PAYLOAD_LIMIT_BYTES:
             message = f"Response payload size exceeded maximum allowed payload size ({PAYLOAD_LIMIT_BYTES} bytes)."
             return self._sandbox_failure("Function.ResponseSizeTooLarge", message, request_id)
@@ -188,8 +188,8 @@ class LocalFunction:
         payload = {"errorType": error_type, "errorMessage": f"RequestId: {request_id} Error: {message}"}
         return Invocation(request_id, json.dumps(payload).encode(), "Unhandled")
 
-    def _take(self) -> "_Worker | bytes":
-        """A free worker, started if need be, or the error with which starting one failed."""
+    def _reserve(self) -> "_Worker | bytes":
+        """Return a free worker, started if necessary, or the error payload of a failed start."""
         deadline = time.monotonic() + QUEUE_TIMEOUT_SECONDS
         with self._changed:
             self._waiting += 1
@@ -198,7 +198,7 @@ class LocalFunction:
                     if self._closed:
                         raise FunctionUnknownError(f"{self.spec.name} is shut down")
                     while self._idle:
-                        # The last one used is the warmest; one that died while idle is forgotten.
+                        # The worker used last is the warmest; one that ended while idle is dropped.
                         worker = self._idle.pop()
                         if worker.alive():
                             self._busy.add(worker)
@@ -213,7 +213,7 @@ class LocalFunction:
             finally:
                 self._waiting -= 1
 
-    def _give_back(self, worker: _Worker) -> None:
+    def _release(self, worker: _Worker) -> None:
         with self._changed:
             self._busy.discard(worker)
             if not self._closed:
@@ -243,7 +243,7 @@ class LocalFunction:
         try:
             error, payload = worker.receive(time.monotonic() + INIT_TIMEOUT_SECONDS)
         except (EOFError, OSError):
-            message = f"no worker came up within {INIT_TIMEOUT_SECONDS:.0f} s; see {self.log.name}"
+            message = f"no worker started within {INIT_TIMEOUT_SECONDS:.0f} s; see {self.log.name}"
             failure = {"errorType": "Runtime.InitError", "errorMessage": message}
             error, payload = b"Unhandled", json.dumps(failure).encode()
         if error:
@@ -256,7 +256,7 @@ class LocalFunction:
         with self._changed:
             self._starting -= 1
             if worker is None:
-                # Told to one waiter; a warm-up that fails has nobody to tell but the log.
+                # One waiting caller gets the error; without one it is only in the log.
                 if self._waiting > len(self._failed_starts):
                     self._failed_starts.append(failure)
             elif not self._closed:
@@ -282,7 +282,7 @@ class LocalFunction:
         return _Worker(process, ours)
 
     def _environment(self) -> dict[str, str]:
-        """The function's variables and those that Lambda itself sets ("Defined runtime environment variables")."""
+        """Return the function's variables and those that Lambda sets ("Defined runtime environment variables")."""
         given = dict(self.spec.environment)
         extra_path = given.pop("PYTHONPATH", "")
         return {
@@ -318,11 +318,11 @@ class LambdaPool:
         self._spawner = ThreadPoolExecutor(1, thread_name_prefix="lambda-spawner")
 
     def arn(self, name: str) -> str:
-        """The ARN that the function of that name has or will have."""
+        """Return the ARN of the function of that name, which need not exist yet."""
         return f"arn:aws:lambda:{self._region}:{self._account}:function:{name}"
 
     def add(self, spec: FunctionSpec) -> LocalFunction:
-        """Deploy a function; its first worker starts with its first invocation, or `warm()`."""
+        """Deploy a function; its first worker starts with the first invocation or with `warm()`."""
         function = LocalFunction(
             spec,
             arn=self.arn(spec.name),
@@ -333,18 +333,18 @@ class LambdaPool:
         return function
 
     def function(self, name: str) -> LocalFunction:
-        """The function of that name; raises `FunctionUnknownError`."""
+        """Return the function of that name; raise `FunctionUnknownError`."""
         try:
             return self._functions[name]
         except KeyError:
             raise FunctionUnknownError(f"Function not found: {name}") from None
 
     def invoke(self, name: str, payload: bytes) -> Invocation:
-        """Run a function and wait; raises what `function` and `Function.invoke` raise."""
+        """Run a function and return its result; raises as `function` and `LocalFunction.invoke` do."""
         return self.function(name).invoke(payload)
 
     def stop(self) -> None:
-        """End every worker of every function. Repeats safely."""
+        """End every worker of every function; may be called again."""
         for function in self._functions.values():
             function.close()
         self._spawner.shutdown()

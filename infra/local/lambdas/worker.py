@@ -1,8 +1,8 @@
 """One warm Lambda execution environment: `python -m infra.local.lambdas.worker FD`, FD one end of a socket pair.
 
-It imports the handler that `_HANDLER` names ("package.module.attribute"), says so, then takes one invocation after the
-other. Results and errors have the shapes of AWS' Python runtime interface client
-(aws/aws-lambda-python-runtime-interface-client, `bootstrap.py`). It ends when its parent does.
+It imports the handler that `_HANDLER` names ("package.module.attribute"), reports the import, then runs one invocation
+after the other. Results and errors have the form of AWS' Python runtime interface client
+(aws/aws-lambda-python-runtime-interface-client, `bootstrap.py`). It ends with its parent.
 """
 
 import importlib
@@ -28,7 +28,7 @@ LambdaHandler = Callable[[Any, "LambdaContext"], Any]
 
 @dataclass(frozen=True, slots=True)
 class LambdaContext:
-    """What AWS' Python runtime passes as second argument (Lambda developer guide, "Python context object")."""
+    """The second argument of a handler (Lambda developer guide, "Python context object")."""
 
     aws_request_id: str
     invoked_function_arn: str
@@ -44,7 +44,7 @@ class LambdaContext:
     tenant_id: None = None
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until this invocation is killed, never negative."""
+        """Return the milliseconds until this invocation is killed, at least 0."""
         return max(0, self.deadline_ms - time.time_ns() // 1_000_000)
 
 
@@ -62,14 +62,14 @@ def _context(invocation: dict[str, Any]) -> LambdaContext:
 
 
 def _encode(value: object) -> object:
-    # AWS' client does the same: boto3's DynamoDB resource hands out decimals.
+    # As AWS' client does, because boto3's DynamoDB resource returns decimals.
     if isinstance(value, Decimal):
         return float(value)
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _failure(error_type: str, message: str, request_id: str, trace: list[str]) -> bytes:
-    """An error as Lambda's Invoke returns it; also written to the log, as the real runtime does."""
+    """Return an error in the form of Lambda's Invoke; also log it, as the real runtime does."""
     sys.stdout.write(f"[ERROR] {error_type}: {message}\n{''.join(trace)}\n")
     payload = {"errorMessage": message, "errorType": error_type, "requestId": request_id, "stackTrace": trace}
     return json.dumps(payload).encode()
@@ -82,7 +82,7 @@ def _load(name: str) -> LambdaHandler:
 
 
 def _run(handler: LambdaHandler, invocation: dict[str, Any], event: bytes) -> tuple[bytes, bytes]:
-    """Run the handler once: what went wrong ("" for nothing) and the payload."""
+    """Run the handler once; return the kind of error (empty for none) and the payload."""
     request_id = invocation["request_id"]
     try:
         result = handler(json.loads(event), _context(invocation))
@@ -101,7 +101,7 @@ def _read(channel: socket.socket, inbox: "queue.SimpleQueue[tuple[bytes, bytes]]
         while True:
             inbox.put((wire.receive(channel), wire.receive(channel)))
     except EOFError:
-        # The parent is gone: whatever the handler is doing ends, as when AWS reclaims an environment.
+        # The parent has ended, so the handler ends too, as when AWS reclaims an environment.
         os._exit(0)
 
 

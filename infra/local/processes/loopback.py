@@ -1,4 +1,4 @@
-"""A server on a loopback port, served by threads of this process."""
+"""An HTTP server on a loopback port that runs in threads of this process."""
 
 import threading
 from http.server import HTTPServer
@@ -8,7 +8,7 @@ from infra.local.processes.programs import LOOPBACK
 
 
 class LoopbackServer:
-    """Starts and stops a server whose port was bound when it was made, so `url` is known before `start`."""
+    """Starts and stops a server; its port is bound at construction, so `url` is known before `start`."""
 
     def __init__(self, server: HTTPServer) -> None:
         self._server = server
@@ -16,7 +16,7 @@ class LoopbackServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The server's base URL."""
         return f"http://{LOOPBACK}:{self._server.server_port}"
 
     def start(self) -> Self:
@@ -26,7 +26,7 @@ class LoopbackServer:
         return self
 
     def stop(self) -> None:
-        """Stop serving and close the port; repeats safely."""
+        """Stop serving and close the port; may be called again."""
         if self._thread is not None:
             self._server.shutdown()
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Programs of the local stack: they never outlive the process that started them."""
+"""Runs the local stack's programs, which end with the process that started them."""
 
 import contextlib
 import http.client
@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on right now."""
+    """Return a TCP port of the loopback interface that is free at the moment."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 def answers(port: int, method: str = "GET", path: str = "/", headers: Mapping[str, str] = MappingProxyType({})) -> bool:
-    """Whether an HTTP server on a loopback port answers, whatever it answers."""
+    """Return whether an HTTP server on a loopback port answers, with any status."""
     with contextlib.closing(http.client.HTTPConnection(LOOPBACK, port, timeout=5)) as connection:
         try:
             connection.request(method, path, headers=dict(headers))
@@ -41,12 +41,12 @@ def answers(port: int, method: str = "GET", path: str = "/", headers: Mapping[st
 
 
 def import_path() -> str:
-    """A PYTHONPATH with which another interpreter finds `delegation` and `infra`, installed or in a checkout."""
+    """Return a PYTHONPATH on which another interpreter finds `delegation` and `infra`."""
     return os.pathsep.join(str(Path(str(package.__file__)).parents[1]) for package in (delegation, infra))
 
 
 class TetheredProcess:
-    """A running program in a process group of its own, tied to this process by a pipe."""
+    """A program in a separate process group, which ends with this process (tether.py)."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", log: Path) -> None:
         self._popen = popen
@@ -61,7 +61,7 @@ class TetheredProcess:
         log: Path,
         errors: Path | None = None,
     ) -> Self:
-        """Start `argv` with exactly `env`; its output goes to `log`, its errors too unless `errors` names a file."""
+        """Start `argv` with exactly `env`; write its output to `log`, and stderr to `errors` if given."""
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-I", "-S", str(Path(tether.__file__)), *argv]
         with log.open("ab") as output, contextlib.ExitStack() as stack:
@@ -78,22 +78,22 @@ class TetheredProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the tether, which is the process group's id too."""
+        """The process id of the tether, which is also the process group's id."""
         return self._popen.pid
 
     def poll(self) -> int | None:
-        """The exit status, or None while the program runs."""
+        """Return the exit status, or None while the program runs."""
         return self._popen.poll()
 
     def wait(self, timeout_seconds: float | None = None) -> int:
-        """Wait for the program, then end what is left of its group; raises `subprocess.TimeoutExpired`."""
+        """Wait for the program, then kill the rest of its group; raises `subprocess.TimeoutExpired`."""
         status = self._popen.wait(timeout_seconds)
         self._signal(signal.SIGKILL)
         self._close()
         return status
 
     def stop(self, grace_seconds: float = 5.0) -> int:
-        """End the whole group: SIGTERM, after `grace_seconds` SIGKILL; repeats safely."""
+        """End the whole group with SIGTERM, after `grace_seconds` with SIGKILL; may be called again."""
         if self._popen.poll() is None:
             self._signal(signal.SIGTERM)
         try:
@@ -103,28 +103,28 @@ class TetheredProcess:
             return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL for the whole group, without waiting."""
+        """Send SIGKILL to the whole group, without waiting."""
         self._signal(signal.SIGKILL)
 
     def tail(self, lines: int = 5) -> str:
-        """The last lines that the program wrote, for an error message."""
+        """Return the last lines of the program's log, for an error message."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
     def wait_until(self, part: str, ready: Callable[[], bool], *, timeout_seconds: float) -> None:
-        """Ask `ready` until it says yes; raises `CannotStartError` with the program's last words otherwise."""
+        """Wait until `ready()` is true; raise `CannotStartError` if the program ends first or takes too long."""
         deadline = time.monotonic() + timeout_seconds
         while not ready():
             if (status := self.poll()) is not None:
                 self.stop()
-                raise CannotStartError(part, f"it ended with status {status}: {self.tail() or 'it said nothing'}")
+                raise CannotStartError(part, f"it ended with status {status}: {self.tail() or 'its log is empty'}")
             if time.monotonic() > deadline:
                 self.stop()
                 raise CannotStartError(part, f"no answer within {timeout_seconds:.0f} s; see {self.log}")
             time.sleep(0.05)
 
     def _signal(self, number: signal.Signals) -> None:
-        # A group whose last member is gone is what we want, not an error.
+        # The error means that the group has ended already.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, number)
 

@@ -1,8 +1,8 @@
-"""Run one program and end its whole process group as soon as the process that started this one is gone.
+"""Run one program, and end its whole process group when the process that started this one ends.
 
-Started as `python tether.py PROGRAM ARGUMENT…` in a session of its own with a pipe as standard input: the pipe's other
-end lives in the parent, so even `kill -9` of the parent closes it. Works on every POSIX system, whichever thread of the
-parent started it (Linux' PR_SET_PDEATHSIG alone fires when the starting *thread* ends). Standard library only.
+The parent starts `python tether.py PROGRAM ARGUMENT…` in a new session with a pipe as standard input. The parent holds
+the pipe's other end, so even `kill -9` of the parent closes it. This works on every POSIX system and for any thread of
+the parent; Linux' PR_SET_PDEATHSIG alone fires when the starting *thread* ends. Standard library only.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask Linux to kill the calling process when the thread that started it ends; elsewhere do nothing."""
+    """Have Linux kill the calling process when the thread that started it ends; do nothing on other systems."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -32,14 +32,14 @@ def _end_group_at_end_of_input() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _leave_it_to_the_program(signum: int, frame: FrameType | None) -> None:
-    """The group's members get the same signal; this process only waits for them."""
+def _ignore(signum: int, frame: FrameType | None) -> None:
+    """Ignore the signal, because the group's other members get it too and this process waits for them."""
 
 
 def main(argv: list[str]) -> int:
-    """Run `argv` and return its exit status, a signal as 128 + its number."""
-    signal.signal(signal.SIGTERM, _leave_it_to_the_program)
-    signal.signal(signal.SIGINT, _leave_it_to_the_program)
+    """Run `argv` and return its exit status, or 128 + the number of the signal that ended it."""
+    signal.signal(signal.SIGTERM, _ignore)
+    signal.signal(signal.SIGINT, _ignore)
     # No thread exists yet, so running Python between fork and exec is sound here.
     program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509
     threading.Thread(target=_end_group_at_end_of_input, daemon=True).start()

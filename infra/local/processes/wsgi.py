@@ -1,4 +1,4 @@
-"""A WSGI application on a loopback port, served by threads of this process."""
+"""A WSGI application on a loopback port that runs in threads of this process."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class _QuietHandler(WSGIRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Requests are not logged: their URLs and headers are the applications' own business."""
+        """Log nothing, because URLs and headers may contain what must not be logged."""
 
 
 class WsgiServer(LoopbackServer):

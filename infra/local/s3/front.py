@@ -1,8 +1,8 @@
-"""A thin reverse proxy in front of an S3 endpoint that holds vended keys to what they were vended for.
+"""A reverse proxy in front of an S3 endpoint that limits vended keys to their prefixes.
 
-Paths, queries, headers and bodies pass as they came, byte for byte; the signature is not checked. A key pair that was
-not vended passes as an administrator. It speaks HTTP/1.1 with keep-alive to the client and opens one connection per
-request to the store (moto closes its connections anyway).
+Paths, queries, headers and bodies are forwarded byte for byte; the signature is not checked. A key that was not vended
+is an administrator's and not limited. The proxy keeps client connections alive and opens one connection to the store
+for each request, because moto closes its connections anyway.
 """
 
 import contextlib
@@ -10,13 +10,14 @@ import http.client
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+from delegation.timestamps import utc_now
 from infra.local.processes.loopback import LoopbackServer
 from infra.local.processes.programs import LOOPBACK
 from infra.local.s3.requests import ACCESS_DENIED, MALFORMED, MultiDelete, Refusal, S3Request, identify
@@ -27,16 +28,12 @@ _UPSTREAM_TIMEOUT_SECONDS = 300
 # A request whose body is larger is refused by closing the connection instead of reading it.
 _DRAIN_LIMIT = 64 << 20
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect"})
-# Of the request's own body, which is no longer what is sent.
+# Headers that describe the request's body; they are dropped when another body is sent.
 _BODY_HEADERS = ("content-length", "content-md5", "x-amz-checksum-", "x-amz-sdk-checksum-algorithm")
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class S3Front(LoopbackServer):
-    """Serves on a loopback port; the port is bound at construction, so `url` is known before `start`."""
+    """The proxy on a loopback port."""
 
     def __init__(
         self,
@@ -46,12 +43,12 @@ class S3Front(LoopbackServer):
         port: int = 0,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """`upstream` is the store's endpoint URL, `keys` the registry that the catalog fills."""
+        """Bind the port; `upstream` is the store's endpoint URL, `keys` the registry that the catalog fills."""
         self._front = _Server((LOOPBACK, port), upstream, keys, clock)
         super().__init__(self._front)
 
     def stop(self) -> None:
-        """Stop serving, end open connections and close the port; repeats safely."""
+        """Stop serving, end open connections and close the port; may be called again."""
         super().stop()
         self._front.close_connections()
 
@@ -90,14 +87,14 @@ class _Server(ThreadingHTTPServer):
                 self._connections.discard(request)
 
     def close_connections(self) -> None:
-        """Wake the threads that wait for a next request on a kept-alive connection, so that they end."""
+        """Shut down kept-alive connections, so that the threads that wait for a next request end."""
         with self._lock:
             for connection in self._connections:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away mid-answer is its own business."""
+        """Ignore errors, because they are clients that close the connection during an answer."""
 
 
 class _S3Handler(BaseHTTPRequestHandler):
@@ -107,11 +104,11 @@ class _S3Handler(BaseHTTPRequestHandler):
     wbufsize = _BLOCK
 
     def handle_expect_100(self) -> bool:
-        # Answered once the request is known to be allowed, so that a refused upload is never sent.
+        # `_body` answers 100 once the request is allowed, so that a client never sends a refused upload.
         return True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the parent's name
-        """Requests are not logged: presigned URLs carry tokens."""
+        """Log nothing, because presigned URLs contain tokens."""
 
     def version_string(self) -> str:
         return "S3Front"
@@ -159,14 +156,14 @@ class _S3Handler(BaseHTTPRequestHandler):
             self._answer(answer.status, delete.answer(content) if answer.status == 200 else content)
 
     def _forward(self, target: str, body: bytes | None = None) -> None:
-        """Send the request as it came (or `body` in place of one already read) and stream the answer back."""
+        """Send the request unchanged, or with `body` if its body was read already, and stream the answer back."""
         with contextlib.closing(self.server.connect()) as upstream:
             self._relay(self._exchange(upstream, target, body))
 
     def _exchange(
         self, upstream: http.client.HTTPConnection, target: str, body: bytes | None
     ) -> http.client.HTTPResponse:
-        """One request to the store, up to the head of its answer; raises _StoreUnavailable."""
+        """Send a request to the store and return its answer's head; raises _StoreUnavailable."""
         try:
             self._send(upstream, target, body)
             return upstream.getresponse()
@@ -208,7 +205,7 @@ class _S3Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, refusal: Refusal) -> None:
         if self.headers.get("Expect", "").lower() == "100-continue":
-            # The client has sent no body and will not; what it does next is not certain enough to keep the connection.
+            # The client has sent no body; whether it still sends one is uncertain, so the connection is closed.
             self.close_connection = True
         elif int(self.headers.get("Content-Length") or 0) > _DRAIN_LIMIT:
             self.close_connection = True
@@ -229,7 +226,7 @@ class _S3Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _body(self, *, framed: bool = False) -> Iterator[bytes]:
-        """The request's body in blocks; `framed` keeps the chunk framing of a chunked one, trailers included."""
+        """Yield the request's body in blocks; `framed` keeps the framing of a chunked body, including trailers."""
         if self.headers.get("Expect", "").lower() == "100-continue":
             self.send_response_only(100)
             self.end_headers()
@@ -241,18 +238,18 @@ class _S3Handler(BaseHTTPRequestHandler):
         while left > 0:
             block = self.rfile.read(min(left, _BLOCK))
             if not block:
-                raise ConnectionError("the client went away in the middle of its body")
+                raise ConnectionError("the client closed the connection within its body")
             left -= len(block)
             yield block
 
 
 def _chunks(source: BufferedIOBase, *, framed: bool) -> Iterator[bytes]:
-    """A chunked body (RFC 9112 §7.1), with or without its framing."""
+    """Yield a chunked body (RFC 9112, Section 7.1), with or without its framing."""
     while True:
         line = source.readline(_BLOCK)
         size = int(line.partition(b";")[0], 16) if line.strip() else -1
         if size < 0:
-            raise ConnectionError("the client went away in the middle of its body")
+            raise ConnectionError("the client closed the connection within its body")
         data = source.read(size)
         if framed:
             yield line

@@ -1,4 +1,4 @@
-"""What an S3 request in path style asks for: pure functions of its line, headers and body (Amazon S3 API reference)."""
+"""Parses path-style S3 requests and determines the access that they need (Amazon S3 API Reference)."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error S3 would answer with."""
+    """An error answer of S3."""
 
     status: int
     code: str
@@ -41,7 +41,7 @@ MALFORMED = Refusal(400, "MalformedXML", "The XML you provided was not well-form
 
 @dataclass(frozen=True, slots=True)
 class S3Request:
-    """A request by its decoded parts; `key` is empty for the bucket itself."""
+    """The decoded parts of a request; `key` is empty for the bucket itself."""
 
     method: str
     bucket: str
@@ -51,7 +51,7 @@ class S3Request:
 
     @classmethod
     def parse(cls, method: str, target: str, headers: Mapping[str, str]) -> "S3Request":
-        """`target` is the raw one; only S3's own decoding is done, where `+` in a path stays a plus."""
+        """Parse the raw `target` with S3's decoding, which leaves `+` in a path unchanged."""
         path, _, query = target.partition("?")
         bucket, _, key = path.lstrip("/").partition("/")
         pairs = dict(parse_qsl(query, keep_blank_values=True))
@@ -63,7 +63,7 @@ class S3Request:
 
     @property
     def access_key_id(self) -> str | None:
-        """Of a signed header (versions 4 and 2) or a presigned URL; None for an anonymous request."""
+        """The key of a signed header (versions 4 and 2) or a presigned URL; None for an anonymous request."""
         authorization = self.headers.get("authorization", "")
         if found := _CREDENTIAL.search(authorization):
             return found.group(1)
@@ -77,14 +77,14 @@ class S3Request:
         return self.headers.get("x-amz-security-token") or self.query.get("X-Amz-Security-Token")
 
     def accesses(self) -> list[tuple[Access, str, str]]:
-        """Everything the request needs, as (access, bucket, key)."""
+        """Return every access that the request needs, as (access, bucket, key)."""
         if not self.key:
             return [self._bucket_access()]
         if self.method in {"GET", "HEAD"}:
             plain = not self.query.keys() & {"acl", "tagging", "versionId", "retention", "legal-hold", "uploadId"}
             return [(Access.READ if plain else Access.OTHER, self.bucket, self.key)]
         if self.method == "DELETE":
-            # Aborting an upload and deleting a version are permissions of their own, which Polaris does not vend.
+            # Aborting an upload and deleting a version need other permissions, which Polaris does not vend.
             return [(Access.DELETE if self.query.keys() <= {"x-id"} else Access.OTHER, self.bucket, self.key)]
         if self.method in {"PUT", "POST"} and self.query.keys() <= _UPLOADS:
             needed = [(Access.WRITE, self.bucket, self.key)]
@@ -104,7 +104,7 @@ class S3Request:
 
 
 def identify(request: S3Request, find: Callable[[str], VendedKey | None], now: datetime) -> VendedKey | Refusal | None:
-    """Whose request it is: a vended key, None for an administrator, or why it is nobody's."""
+    """Return the vended key that signed the request, None for an administrator's key, or a refusal."""
     if request.access_key_id is None:
         return ACCESS_DENIED
     vended = find(request.access_key_id)
@@ -121,8 +121,8 @@ class MultiDelete:
     """The body of a DeleteObjects request, split into the keys a vended key may delete and those it may not."""
 
     def __init__(self, body: bytes, bucket: str, vended: VendedKey) -> None:
-        """Raises ElementTree.ParseError for a body that is no XML."""
-        self._root = ElementTree.fromstring(body)  # noqa: S314 - from programs of this machine; bounded by S3's 1,000 keys
+        """Parse the body; raises ElementTree.ParseError if it is not XML."""
+        self._root = ElementTree.fromstring(body)  # noqa: S314 - from programs on this machine, at most 1,000 keys
         self._namespace = self._root.tag.partition("}")[0] + "}" if self._root.tag.startswith("{") else ""
         objects = self._root.findall(f"{self._namespace}Object")
         self.denied = []
@@ -141,7 +141,7 @@ class MultiDelete:
         return body
 
     def answer(self, upstream: bytes | None) -> bytes:
-        """The DeleteResult with an AccessDenied error for each denied key; `upstream` is the store's own, if asked."""
+        """Return DeleteResult with AccessDenied for each denied key; `upstream` is the store's result, if any."""
         errors = "".join(
             f"<Error><Key>{escape(key)}</Key><Code>{ACCESS_DENIED.code}</Code>"
             f"<Message>{ACCESS_DENIED.message}</Message></Error>"
@@ -153,5 +153,5 @@ class MultiDelete:
         head, closing, tail = upstream.rpartition(b"</DeleteResult>")
         if closing:
             return head + errors + closing + tail
-        # Nothing deleted or a quiet request: the store answered with an empty element.
+        # The store returned an empty element, because it deleted nothing or the request was quiet.
         return self.answer(None)

@@ -1,6 +1,6 @@
-"""Which storage keys the stand-in for Polaris vended, and what each may touch; shared by the catalog and the S3 front.
+"""The registry of vended storage keys and their bounds, which the catalog fills and the S3 front enforces.
 
-The emulated STS hands out keys whose session policy nothing enforces, so the policy is kept here and enforced there.
+It exists because the emulated STS does not enforce the session policies of its keys.
 """
 
 import hmac
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Access(Enum):
-    """What a request does to a key; the permissions in Polaris' vending policy, no more (AWS storage integration)."""
+    """The access that a request needs; all but OTHER are in the policy of Polaris' vended credentials."""
 
     READ = "s3:GetObject"
     WRITE = "s3:PutObject"
@@ -23,7 +23,7 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VendedKey:
-    """An access key and its bounds: objects below `prefixes`, (bucket, key prefix ending in "/"), to `expires_at`."""
+    """An access key for objects below `prefixes`, (bucket, key prefix ending in "/"), until `expires_at`."""
 
     access_key_id: str
     session_token: str = field(repr=False)
@@ -35,7 +35,7 @@ class VendedKey:
         return hmac.compare_digest(self.session_token.encode(), token.encode())
 
     def allows(self, access: Access, bucket: str, key: str) -> bool:
-        """Whether `access` to `key` (for LIST the requested prefix) is within bounds; expiry is asked separately."""
+        """Return whether `access` to `key` (for LIST the requested prefix) is within bounds; ignores the expiry."""
         if access is Access.OTHER:
             return False
         if access is Access.LOCATION:
@@ -47,7 +47,7 @@ class VendedKey:
 
 
 class VendedKeys:
-    """The registry; safe under threads. A key that is not in it belongs to an administrator."""
+    """The registry; thread-safe. A key that is not in it belongs to an administrator."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -63,8 +63,8 @@ def test_table_that_is_off_is_told(changes, said):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sibling_rows_same": False}, "its rows are not what they were"),
-        ({"sibling_objects_same": False}, "its objects are not what they were"),
+        ({"sibling_rows_same": False}, "its rows have changed"),
+        ({"sibling_objects_same": False}, "its objects have changed"),
         ({"catalog": []}, "lists nothing"),
         ({"catalog": ["customers", "orders"]}, "lists customers, orders"),
     ],

@@ -1,4 +1,4 @@
-"""moto waits until a moment of UTC, in whichever time zone the machine is."""
+"""moto waits until a time in UTC, in every time zone of the machine."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -21,25 +21,25 @@ def zone(request, monkeypatch):
 
 
 @pytest.fixture
-def mended():
-    undo = moto_waiting.mend()
+def corrected():
+    undo = moto_waiting.correct_wait_times()
     yield
     undo()
 
 
 @pytest.mark.parametrize(("left", "waits"), [(0.0, 0), (0.02, 1), (1.0, 1), (59.5, 60)])
-def test_the_wait_lasts_until_the_moment_and_never_less(zone, mended, left, waits):
+def test_the_wait_lasts_until_the_timestamp_and_never_less(zone, corrected, left, waits):
     moment = Timestamp._from_timestamp_string(timestamp="2026-11-21T12:00:00.000000Z")
-    # As moto reckons, which asks the clock on the wall.
-    on_the_wall = (DUE - timedelta(seconds=left)).astimezone().replace(tzinfo=None)
-    assert int((moment - on_the_wall).total_seconds()) == waits
+    # moto compares with local time.
+    now = (DUE - timedelta(seconds=left)).astimezone().replace(tzinfo=None)
+    assert int((moment - now).total_seconds()) == waits
 
 
-def test_text_that_is_no_timestamp_stays_none(mended):
+def test_text_that_is_not_a_timestamp_remains_none(corrected):
     assert Timestamp._from_timestamp_string(timestamp="tomorrow") is None
 
 
 def test_it_can_be_undone():
     before = vars(Timestamp)["_from_timestamp_string"]
-    moto_waiting.mend()()
+    moto_waiting.correct_wait_times()()
     assert vars(Timestamp)["_from_timestamp_string"] is before
