@@ -1,6 +1,6 @@
-"""`make drill`: workers and the state machine together on one DynamoDB, killed at random; figures on the last line.
+"""`make drill`: workers and the state machine on one DynamoDB, killed at random; totals on the last line.
 
-Exit status 0: nothing was violated; 1: something was, each violation on a line of its own; 2: this machine cannot.
+Exit status 0: no violations; 1: violations, one line each; 2: DynamoDB Local cannot run on this machine.
 """
 
 import argparse
@@ -21,16 +21,16 @@ from tests.drill.site import PROPERTIES, StateMachine, Store
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=500)
-    parser.add_argument("--seconds", type=float, default=60, help="for how long to kill")
+    parser.add_argument("--seconds", type=float, default=60, help="how long to kill processes")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument("--folder", type=Path, help="for logs, kept; else a temporary one")
-    parser.add_argument("--dynamodb", metavar="URL", help="a running DynamoDB Local; else one is started")
+    parser.add_argument("--folder", type=Path, help="a folder for logs that is kept; a temporary one by default")
+    parser.add_argument("--dynamodb", metavar="URL", help="a running DynamoDB Local; one is started by default")
     options = parser.parse_args()
     with contextlib.ExitStack() as cleanup:
         folder = options.folder or Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        # Every execution that fails is told of at length, and here they do.
+        # moto logs every failed execution at length, and here many fail.
         logging.basicConfig(filename=folder / "drill.log", format="%(asctime)s %(levelname)s %(name)s %(message)s")
         url = options.dynamodb
         if url is None:
@@ -53,8 +53,8 @@ def main() -> int:
         findings = drill.findings()
     for violation in findings.violations:
         sys.stdout.write(f"{violation}\n")
-    told = f"seed {options.seed}, {options.seconds:g} s: {drill.kills}, settled after {settled:.0f} s; {findings}"
-    sys.stdout.write(f"{told}\n")
+    totals = f"seed {options.seed}, {options.seconds:g} s: {drill.kills}, settled after {settled:.0f} s; {findings}"
+    sys.stdout.write(f"{totals}\n")
     return 1 if findings.violations else 0
 
 

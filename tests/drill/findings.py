@@ -1,4 +1,4 @@
-"""What a drill has to show, read off the task table and off what the work was seen to do."""
+"""Checks a drill's task table and its log of the work for violations."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from tests.drill.observed import END, START, Done, Line, Piece
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Figures, and every violation in words."""
+    """The totals of a drill, and a text for every violation."""
 
     tasks: int
     outcomes: int
@@ -29,15 +29,15 @@ class Findings:
     def __str__(self) -> str:
         return (
             f"{self.tasks} tasks, {self.outcomes} outcomes, {self.succeeded} with exactly one SUCCESS; "
-            f"{self.attempts} attempts, at most {self.most_attempts} of one task, {self.interrupted} cut off in their "
-            f"work, {self.duplicates} seen twice; {len(self.violations)} violations"
+            f"{self.attempts} attempts, at most {self.most_attempts} of one task, {self.interrupted} "
+            f"interrupted, {self.duplicates} begun twice; {len(self.violations)} violations"
         )
 
 
 def examine(
     tasks: TaskService, submitted: Sequence[Submitted[Piece, Done]], lines: Iterable[Line], *, kills: int
 ) -> Findings:
-    """Hold everything that is known against everything that was promised; `kills` is what was killed or stopped."""
+    """Check every submitted task against its history and the log; `kills` counts what was killed or stopped."""
     seen = list(lines)
     by_task: defaultdict[str, list[Line]] = defaultdict(list)
     for line in seen:
@@ -60,7 +60,7 @@ def examine(
     violations += [
         f"{entry.task_id}: still due" for entry in tasks._store.due(later, limit=1_000) if entry.task_id in ours
     ]
-    violations += [f"{task_id}: worked on and never submitted" for task_id in by_task.keys() - ours]
+    violations += [f"{task_id}: has work but was not submitted" for task_id in by_task.keys() - ours]
     starts = Counter((line.task_id, line.attempt) for line in seen if line.what == START)
     ends = {(line.task_id, line.attempt) for line in seen if line.what == END}
     return Findings(
@@ -83,18 +83,18 @@ def _rows(tasks: TaskService, task_id: str) -> list[Task]:
 
 
 def _history(head: Task, rows: Sequence[Task]) -> Iterator[str]:
-    """Gap-free, every arrow legal, ended once, and the head is the last of it."""
+    """Check that a history has no gap, only legal transitions and one SUCCESS, and ends with the head."""
     if head.status is not Status.SUCCESS:
         yield f"ended as {head.status} {head.error_code}"
     if [row.version for row in rows] != list(range(1, head.version + 1)):
-        yield f"versions {[row.version for row in rows]} under a head at {head.version}"
+        yield f"versions {[row.version for row in rows]} but the head has version {head.version}"
     if not rows or (rows[-1].status, rows[-1].attempt_count) != (head.status, head.attempt_count):
         yield "the head is not its last version"
     for before, after in itertools.pairwise(rows):
         if after.status not in ARROWS[before.status]:
             yield f"{before.status} became {after.status}"
-        taken = before.status in {Status.SUBMITTED, Status.RETRY_SCHEDULED} and after.status is not Status.FAILURE
-        if after.attempt_count != before.attempt_count + taken:
+        acquired = before.status in {Status.SUBMITTED, Status.RETRY_SCHEDULED} and after.status is not Status.FAILURE
+        if after.attempt_count != before.attempt_count + acquired:
             yield f"attempt {after.attempt_count} after {before.attempt_count} from {before.status} to {after.status}"
     successes = [row.version for row in rows if row.status is Status.SUCCESS]
     if len(successes) != 1:
@@ -102,25 +102,25 @@ def _history(head: Task, rows: Sequence[Task]) -> Iterator[str]:
 
 
 def _work(lines: Sequence[Line]) -> Iterator[str]:
-    """Each attempt begins once, in one process, and is over before the next one begins."""
+    """Check that each attempt begins once, runs in one process, and ends before the next one begins."""
     for attempt, starts in Counter(line.attempt for line in lines if line.what == START).items():
         if starts > 1:
-            yield f"attempt {attempt} was seen to begin {starts} times"
+            yield f"attempt {attempt} began {starts} times"
     processes = {(line.attempt, line.pid) for line in lines}
     if len(processes) != len({line.attempt for line in lines}):
-        yield f"an attempt was worked on by several processes: {sorted(processes)}"
+        yield f"more than one process ran an attempt: {sorted(processes)}"
     order = [line.attempt for line in lines]
     if order != sorted(order):
         yield f"attempts overlap: {order}"
 
 
 def _result(head: Task, submitted: Submitted[Piece, Done], lines: Sequence[Line]) -> Iterator[str]:
-    """What a caller is told is what was done, by the attempt that the record names."""
+    """Check that the caller gets the result of the attempt in the record, and that this attempt did the work."""
     if submitted.completion.poll() is None:
-        yield "its caller still waits"
+        yield "its completion has no outcome"
         return
     done = submitted.completion.wait()
     if done is None or done.attempt != head.attempt_count:
         yield f"the result {done} is not of attempt {head.attempt_count}"
     elif Line(head.task_id, done.attempt, done.pid, END) not in lines:
-        yield f"the result {done} was never seen to be reached"
+        yield f"the result {done} has no END line"

@@ -1,4 +1,4 @@
-"""Tasks submitted all the while, and processes and executions ended at random while they are worked on."""
+"""Submits tasks, and meanwhile ends processes and executions at random."""
 
 import contextlib
 import os
@@ -22,12 +22,12 @@ from tests.drill.site import StateMachine, Store, WorkerProcess
 from tests.integration.local.stack_process import descendants
 
 KILLS_A_SECOND = 1.5
-PATIENCE_SECONDS = 240
+TIMEOUT_SECONDS = 240
 FUNCTION = b"AWS_LAMBDA_FUNCTION_NAME="
 
 
 class Kills(Counter[str]):
-    """How much of what was ended."""
+    """The number of kills by kind."""
 
     def __str__(self) -> str:
         what = ", ".join(f"{count} {name}" for name, count in sorted(self.items()))
@@ -35,9 +35,9 @@ class Kills(Counter[str]):
 
 
 class Drill:
-    """Three workers (or more) and the state machine, on tasks that half of the clients tell the queue of.
+    """Workers and the state machine, on tasks of two clients, of which one sends dispatches to the queue.
 
-    Whom it hits next, when, and what each task is like follows from the dice; what the processes make of it does not.
+    `dice` determines the tasks, the victims and the times; how the processes react is not deterministic.
     """
 
     def __init__(self, store: Store, machine: StateMachine, dice: random.Random, *, tasks: int, workers: int) -> None:
@@ -58,10 +58,10 @@ class Drill:
 
     def __enter__(self) -> Self:
         self._workers = [self._worker() for _ in range(self._number)]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not all(worker.said() for worker in self._workers):
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not all(worker.log_entries() for worker in self._workers):
             if time.monotonic() > deadline:
-                raise RuntimeError("the workers do not come up")
+                raise RuntimeError(f"a worker did not start within {TIMEOUT_SECONDS} s")
             self._pause.wait(0.05)
         return self
 
@@ -70,18 +70,18 @@ class Drill:
             worker.kill()
 
     def kill_for(self, seconds: float) -> None:
-        """Kill at random times while tasks come in; executions in the first half only, they are missed the longest."""
+        """Kill at random times while tasks are submitted; executions only in the first half, as recovery takes long."""
         with ThreadPoolExecutor(1) as clients:
             submitting = clients.submit(self._submit_within, seconds * 0.9)
             began = time.monotonic()
             while (now := time.monotonic() - began) < seconds:
                 self._pause.wait(min(self._dice.expovariate(KILLS_A_SECOND), seconds - now))
-                self._strike(executions=now < seconds / 2)
+                self._kill_one(executions=now < seconds / 2)
             submitting.result()
 
     def settle(self) -> None:
-        """Wait for an outcome of every task; RuntimeError when there are none to be expected any more."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        """Wait for the outcome of every task; raise RuntimeError after TIMEOUT_SECONDS."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         waiting = list(self._submitted)
         while waiting := [each for each in waiting if each.completion.poll() is None]:
             if time.monotonic() > deadline:
@@ -89,12 +89,12 @@ class Drill:
             self._pause.wait(0.2)
 
     def findings(self) -> Findings:
-        """What came of it."""
+        """Return the totals and violations."""
         tasks = self._store.tasks()
         return examine(tasks, self._submitted, observed.read(self._store.log), kills=self.kills.total())
 
     def _submit_within(self, seconds: float) -> None:
-        """All tasks, evenly; now and then by both clients at once: the second attaches."""
+        """Submit all tasks at even intervals, every fifth one by both clients, so that the second attaches."""
         began = time.monotonic()
         for n, piece in enumerate(self._pieces):
             self._pause.wait(max(began + seconds * n / len(self._pieces) - time.monotonic(), 0))
@@ -106,16 +106,16 @@ class Drill:
     def _worker(self) -> WorkerProcess:
         return self._store.worker(f"worker-{next(self._names)}")
 
-    def _strike(self, *, executions: bool) -> None:
-        """End an execution, a worker or a function's process; mostly one that is at work."""
+    def _kill_one(self, *, executions: bool) -> None:
+        """End an execution, a worker or a function's process, preferably one that runs a task."""
         if executions and self._dice.random() < 0.2 and self._stop_execution():
             return
         busy = {line.pid: line.what for line in observed.read(self._store.log) if line.what in {START, END}}
         functions = dict(_functions(descendants(os.getpid())))
         workers = {worker.pid: at for at, worker in enumerate(self._workers)}
         processes = list(workers) if self._dice.random() < 0.5 or not functions else list(functions)
-        working = [pid for pid in processes if busy.get(pid) == START]
-        victim = self._dice.choice(working if working and self._dice.random() < 0.7 else processes)
+        running = [pid for pid in processes if busy.get(pid) == START]
+        victim = self._dice.choice(running if running and self._dice.random() < 0.7 else processes)
         if victim in functions:
             self.kills["functions"] += _kill(victim)
             return
@@ -127,7 +127,7 @@ class Drill:
         running = self._machine.running()
         if not running:
             return False
-        with contextlib.suppress(ClientError):  # it may have ended by itself meanwhile
+        with contextlib.suppress(ClientError):  # it may have ended meanwhile
             self._machine.states.stop_execution(executionArn=self._dice.choice(running))
             self.kills["executions"] += 1
             return True
@@ -135,7 +135,7 @@ class Drill:
 
 
 def _functions(pids: set[int]) -> Iterator[tuple[int, str]]:
-    """The workers of functions among these processes, with their function's name."""
+    """Yield the pids that are workers of functions, with the function's name."""
     for pid in sorted(pids):
         try:
             variables = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
@@ -147,7 +147,7 @@ def _functions(pids: set[int]) -> Iterator[tuple[int, str]]:
 
 
 def _kill(pid: int) -> bool:
-    """kill -9 for a process below this one; False when it was gone."""
+    """Send SIGKILL to a descendant of this process; return False if it has ended already."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

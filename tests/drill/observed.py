@@ -1,6 +1,6 @@
-"""Work that can be seen: each run appends what it does to a file, one line a write, whichever process it is in.
+"""A behavior whose runs append what they do to a file, one line in one write, in every process.
 
-Named by `DELEGATION_BEHAVIORS`; the file by DRILL_LOG, which every process of the drill gets.
+`DELEGATION_BEHAVIORS` names it; the variable DRILL_LOG, which every process of the drill gets, names the file.
 """
 
 import itertools
@@ -22,9 +22,9 @@ START, STEP, END = "start", "step", "end"
 
 
 class Piece(BaseModel):
-    """A task of the drill: so many steps, with a pause after each; with `until`, as many as it takes for that to exist.
+    """A task of the drill: `steps` steps with a pause after each; with `until`, steps until that file exists.
 
-    One that is `blind` asks nobody whether it may go on.
+    A `blind` task does not check its lease between steps.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Piece(BaseModel):
 
 
 class Done(BaseModel):
-    """Who did it."""
+    """The result: the attempt and the process that ran the task."""
 
     attempt: int
     pid: int
@@ -43,7 +43,7 @@ class Done(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Something that a run did; the file's order is the order in which it happened."""
+    """One event of a run; the lines are in the order of the events."""
 
     task_id: str
     attempt: int
@@ -51,7 +51,7 @@ class Line:
     what: str
 
 
-def tell(task_id: str, attempt: int, what: str) -> None:
+def append(task_id: str, attempt: int, what: str) -> None:
     line = json.dumps([task_id, attempt, os.getpid(), what]) + "\n"
     descriptor = os.open(os.environ[LOG], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -61,23 +61,23 @@ def tell(task_id: str, attempt: int, what: str) -> None:
 
 
 def read(path: Path) -> Iterator[Line]:
-    """All lines so far."""
+    """Yield the lines written so far."""
     for line in path.read_text().splitlines() if path.exists() else ():
         yield Line(*json.loads(line))
 
 
 def work(piece: Piece, run: Run) -> Done:
     task, pause = run.task, threading.Event()
-    tell(task.task_id, task.attempt_count, START)
+    append(task.task_id, task.attempt_count, START)
     for done in itertools.count():
         if done >= piece.steps if piece.until is None else piece.until.exists():
             break
         if not piece.blind:
             run.checkpoint()
-        tell(task.task_id, task.attempt_count, STEP)
+        append(task.task_id, task.attempt_count, STEP)
         pause.wait(piece.pause_seconds)
     run.checkpoint()
-    tell(task.task_id, task.attempt_count, END)
+    append(task.task_id, task.attempt_count, END)
     return Done(attempt=task.attempt_count, pid=os.getpid())
 
 
@@ -85,5 +85,5 @@ PIECE = Behavior("DRILL", Piece, work, result=Done, identify=lambda piece: piece
 
 
 def behaviors(_tasks: TaskService) -> Iterable[Behavior[Any, Any]]:
-    """For DELEGATION_BEHAVIORS."""
+    """Return the behavior, for DELEGATION_BEHAVIORS."""
     return [PIECE]

@@ -1,4 +1,4 @@
-"""Both drivers on one DynamoDB: the state machine as the local stack runs it, and `delegation worker` processes."""
+"""The state machine as the local stack runs it, and `delegation worker` processes, on one DynamoDB."""
 
 import contextlib
 import json
@@ -33,10 +33,10 @@ from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import import_path
 from tests.drill import observed
 
-NOT_DRIVEN = frozenset({"api", "authorizer"})
-"""Functions of requests, which nobody makes here."""
+REQUEST_FUNCTIONS = frozenset({"api", "authorizer"})
+"""The functions that serve requests, which a drill does not send."""
 STEP_SECONDS = 5
-"""Time-out of every function: a stopped execution's attempt is lost ten seconds after the next step's."""
+"""The time-out of every function; a stopped execution's attempt is lost ten seconds after the next step's."""
 PROPERTIES = {
     "delegation.task.lease.lost-timeout-duration": "6s",
     "delegation.task.lease.clock-drift-duration": "500ms",
@@ -45,8 +45,8 @@ PROPERTIES = {
     "delegation.retry.default.initial-backoff-duration": "100ms",
     "delegation.retry.default.max-backoff-duration": "1s",
 }
-_NOBODY = "http://127.0.0.1:9"
-"""Where nobody listens: for settings that have to be there and are not used."""
+_NO_SERVER = "http://127.0.0.1:9"
+"""An address without a server, for settings that are required but not used."""
 _COMMAND = (
     "from infra.local.processes.tether import die_with_parent; die_with_parent()\n"
     "from delegation.cli.main import build; build([])()"
@@ -54,7 +54,7 @@ _COMMAND = (
 
 
 class WorkerProcess:
-    """A `delegation worker`; `kill` is kill -9."""
+    """A `delegation worker`; `kill` sends SIGKILL."""
 
     def __init__(self, variables: Mapping[str, str], log: Path, *arguments: str) -> None:
         self.log = log
@@ -79,18 +79,18 @@ class WorkerProcess:
         self._popen.send_signal(number)
 
     def wait(self, timeout_seconds: float = 60) -> int:
-        """The exit status, once it has ended."""
+        """Wait until it has ended and return the exit status."""
         return self._popen.wait(timeout_seconds)
 
-    def said(self) -> list[dict[str, Any]]:
-        """What it logged."""
+    def log_entries(self) -> list[dict[str, Any]]:
+        """Return the entries of its log."""
         lines = self.log.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A task table in a running DynamoDB, and what a process needs to work on it."""
+    """A task table in a running DynamoDB, and the variables of processes that work on it."""
 
     url: str
     folder: Path
@@ -100,7 +100,7 @@ class Store:
 
     @property
     def log(self) -> Path:
-        """Where work is seen."""
+        """The file that the runs append to."""
         return self.folder / "observed.jsonl"
 
     def create_tables(self) -> Self:
@@ -109,19 +109,19 @@ class Store:
         return self
 
     def tasks(self, queue: Any = None) -> TaskService:
-        """Tasks as this process sees them: a client instance."""
+        """Return the service of a client, which is this process."""
         store = DynamoDbTaskStore(ConditionalTable(self._client()), self.tasks_table)
         policies = Policies.from_properties(self.properties)
         return TaskService(store, policies, queue or NoDispatchQueue(), clock=utc_now)
 
     def described(self, application_id: str = "none") -> Resources:
-        """The deployment, as the table of variables wants it."""
+        """Return the values for the functions' variables."""
         return Resources(
             realm="POLARIS",
             tasks_table=self.tasks_table,
             idempotency_table=self.idempotency_table,
             plan_bucket=resources.PLAN_BUCKET,
-            polaris_url=_NOBODY,
+            polaris_url=_NO_SERVER,
             polaris_secret_arn="arn:aws:secretsmanager:us-east-1:123456789012:secret:none",
             emr_application_id=application_id,
             emr_job_role_arn="arn:aws:iam::123456789012:role/none",
@@ -130,14 +130,14 @@ class Store:
             behaviors="tests.drill.observed:behaviors",
         )
 
-    def variables(self, aws_url: str = _NOBODY, **more: str) -> dict[str, str]:
-        """What a `delegation worker` gets: the variables of `run_inline`, addresses and keys."""
+    def variables(self, aws_url: str = _NO_SERVER, **more: str) -> dict[str, str]:
+        """Return a worker's variables: those of `run_inline`, addresses and keys."""
         endpoints = Endpoints(aws_url, self.url, aws_url, AwsKeys("local", "local")).environment()
         path = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": import_path(), observed.LOG: str(self.log)}
         return {**environment("run_inline", self.described()), **endpoints, **path, **more}
 
     def worker(self, name: str, *arguments: str, **more: str) -> WorkerProcess:
-        """One more worker process."""
+        """Start a worker process."""
         return WorkerProcess(self.variables(**more), self.folder / f"{name}.log", *arguments)
 
     def _client(self) -> Any:
@@ -152,7 +152,7 @@ class Store:
 
 
 class StateMachine:
-    """The other driver beside the workers: queue, dispatcher, state machine, sweeper; one per process."""
+    """Queue, dispatcher, state machine and sweeper, which run tasks besides the workers; one per process."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -193,25 +193,25 @@ class StateMachine:
         self._cleanup.close()
 
     def tasks(self) -> TaskService:
-        """Tasks of a client instance that tells the state machine."""
+        """Return the service of a client that dispatches to the state machine."""
         return self.store.tasks(SqsDispatchQueue(self.sqs, self.queue.url))
 
     def running(self) -> list[str]:
-        """ARNs of running executions."""
+        """Return the ARNs of running executions."""
         pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=self.arn, statusFilter="RUNNING")
         return [each["executionArn"] for page in pages for each in page["executions"]]
 
     def _deploy(self, lambdas: LambdaPool, emr: EmrServerlessEndpoint) -> None:
         described = self.store.described(emr.application_id)
-        told = {
+        addresses = {
             "DELEGATION_QUEUE_URL": self.queue.url,
             "DELEGATION_STATE_MACHINE_ARN": self.arn,
             "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr.url,
         }
         for name, function in FUNCTIONS.items():
-            if name in NOT_DRIVEN:
+            if name in REQUEST_FUNCTIONS:
                 continue
-            variables = {**self.store.variables(self.aws.url), **environment(name, described), **told}
+            variables = {**self.store.variables(self.aws.url), **environment(name, described), **addresses}
             lambdas.add(
                 FunctionSpec(
                     name=name,

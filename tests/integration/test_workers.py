@@ -1,7 +1,6 @@
-"""`delegation worker` as processes on one DynamoDB Local: killed, stopped, paused, hung.
+"""`delegation worker` processes on one DynamoDB Local are killed, stopped, paused and blocked.
 
-The drill is issue 4's "Must show" 3, beside the other driver: `make drill` is the whole of it, here it is smaller
-(DRILL_TASKS, DRILL_SECONDS).
+The first test is a small `make drill`; DRILL_TASKS and DRILL_SECONDS set its size.
 """
 
 import os
@@ -25,12 +24,12 @@ EXIT_FENCED = 3
 
 pytestmark = [
     pytest.mark.dynamodb_local,
-    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads processes from /proc"),
 ]
 
 
 class Site:
-    """A store, and the workers on it."""
+    """A task table, and the workers on it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store.create_tables()
@@ -71,12 +70,12 @@ class Site:
 @pytest.fixture
 def site(dynamodb_local, tmp_path):
     properties = {**PROPERTIES, "delegation.task.lease.lost-timeout-duration": "4s"}
-    made = Site(Store(dynamodb_local.url, tmp_path, properties))
-    yield made
-    made.end()
+    site = Site(Store(dynamodb_local.url, tmp_path, properties))
+    yield site
+    site.end()
 
 
-def test_workers_and_the_state_machine_killed_at_random_do_each_task_once(dynamodb_local, tmp_path):
+def test_each_task_succeeds_once_while_workers_and_the_state_machine_are_killed_at_random(dynamodb_local, tmp_path):
     tasks, seconds = os.environ.get("DRILL_TASKS", "40"), os.environ.get("DRILL_SECONDS", "10")
     done = subprocess.run(
         [
@@ -92,11 +91,11 @@ def test_workers_and_the_state_machine_killed_at_random_do_each_task_once(dynamo
     assert done.returncode == 0, done.stdout + done.stderr
     totals = done.stdout.splitlines()[-1]
     assert f"{tasks} tasks, {tasks} outcomes, {tasks} with exactly one SUCCESS" in totals
-    assert "0 seen twice; 0 violations" in totals
+    assert "0 begun twice; 0 violations" in totals
     assert re.search(r"[1-9]\d* kills", totals), totals
 
 
-def test_a_worker_told_to_stop_hands_its_task_over_and_ends_with_status_0(site):
+def test_a_worker_hands_its_task_over_on_sigterm_and_ends_with_status_0(site):
     task_id = site.submit("long", until=site.gate)
     first = site.worker("first")
     site.began(task_id, 1)
@@ -114,7 +113,7 @@ def test_a_worker_told_to_stop_hands_its_task_over_and_ends_with_status_0(site):
     assert second.wait() == 0
 
 
-def test_a_worker_paused_beyond_its_lease_does_nothing_more(site):
+def test_a_worker_paused_beyond_its_lease_does_no_more_work(site):
     task_id = site.submit("long", until=site.gate)
     first = site.worker("first")
     site.began(task_id, 1)
@@ -124,17 +123,17 @@ def test_a_worker_paused_beyond_its_lease_does_nothing_more(site):
     seen = len(site.lines(task_id, 1))
     first.signal(signal.SIGTERM)
     first.signal(signal.SIGCONT)
-    # Whether the work asks first or its process notices that the lease is over.
+    # Depends on whether the work or the process first finds that the lease has ended.
     assert first.wait() in {0, EXIT_FENCED}
     site.gate.touch()
     assert site.succeeded(task_id).attempt_count == 2
-    # One piece at most: what it was about to do when it was paused.
+    # At most the step that it was about to do when it was paused.
     assert len(site.lines(task_id, 1)) - seen <= 1
     assert {line.attempt for line in site.lines(task_id) if line.what == END} == {2}
     assert site.errors(task_id) == ["LOST"]
 
 
-def test_a_worker_whose_work_does_not_stop_ends_itself_before_another_begins(site):
+def test_a_worker_whose_work_does_not_stop_ends_its_process_before_the_next_attempt_begins(site):
     task_id = site.submit("blind", until=site.gate, blind=True)
     first = site.worker("first")
     site.began(task_id, 1)
@@ -146,12 +145,12 @@ def test_a_worker_whose_work_does_not_stop_ends_itself_before_another_begins(sit
     order = [line.attempt for line in site.lines(task_id)]
     assert order == sorted(order)
     assert [line.attempt for line in site.lines(task_id) if line.what == START] == [1, 2]
-    assert "ending this process" in {each["message"] for each in first.said()}
+    assert "ending this process" in {each["message"] for each in first.log_entries()}
     second.kill()
 
 
-def test_a_client_instance_submits_and_waits_and_a_service_instance_works(site, tmp_path):
-    """The code of docs/workers.md, as it stands there: one process submits, another one does it."""
+def test_a_client_submits_and_waits_while_a_worker_runs_the_task(site, tmp_path):
+    """Runs the code in docs/workers.md: one process submits a task, another one runs it."""
     declared, client = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "workers.md").read_text(), re.DOTALL)
     (tmp_path / "acme").mkdir()
     (tmp_path / "acme" / "tasks.py").write_text(declared)
@@ -167,8 +166,8 @@ def test_a_client_instance_submits_and_waits_and_a_service_instance_works(site, 
         (waiting,) = eventually(lambda: site.tasks._store.heads().tasks)
         assert (waiting.task_type, waiting.status, waiting.attempt_count) == ("SHOUT", Status.SUBMITTED, 0)
         site.worker("service", **variables)
-        told, _ = submits.communicate(timeout=60)
+        output, _ = submits.communicate(timeout=60)
     finally:
         submits.kill()
-    assert told == "text='PSST'\n"
+    assert output == "text='PSST'\n"
     assert site.tasks.get(waiting.task_id).attempt_count == 1

@@ -1,4 +1,4 @@
-"""The stack that all acceptance tests share, as a process of its own."""
+"""The stack that all acceptance tests share, as a separate process."""
 
 import contextlib
 import signal
@@ -18,9 +18,9 @@ RECORDING = Path(__file__).with_name("recording_stack.py")
 
 @pytest.fixture(scope="session")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A stack that looks again soon: what a person would wait minutes for takes seconds."""
+    """A stack with short intervals, so that retries and repeated dispatches take seconds."""
     if sys.platform != "linux":
-        pytest.skip("looks at processes through /proc")
+        pytest.skip("reads processes from /proc")
     folder = tmp_path_factory.mktemp("acceptance")
     recorded = folder / "recorded.jsonl"
     process = StackProcess(
@@ -31,17 +31,17 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         program=(str(RECORDING), str(recorded)),
     )
     try:
-        with contextlib.closing(World(process, recorded)) as made, ThreadPoolExecutor(1) as background:
+        with contextlib.closing(World(process, recorded)) as running, ThreadPoolExecutor(1) as background:
             if any("killed_job" in getattr(item, "fixturenames", ()) for item in request.session.items):
-                # The one long story begins at once, beside the tests that do not look at it.
-                made.killing = background.submit(kill_a_running_job, made)
-            yield made
+                # The longest scenario starts at once, in parallel with the tests that do not use it.
+                running.killing = background.submit(kill_a_running_job, running)
+            yield running
     finally:
         process.end(signal.SIGTERM)
 
 
 @pytest.fixture(scope="session")
 def killed_job(world: World) -> KilledJob:
-    """A Spark job that was killed, and its task followed to its end."""
+    """A Spark job that was killed, with the outcome of its task."""
     killed: KilledJob = world.killing.result()
     return killed

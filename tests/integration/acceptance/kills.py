@@ -1,4 +1,4 @@
-"""A purge by Spark whose job is killed half way, and what became of it; one for all tests that want to look."""
+"""A purge with the Spark engine whose job is killed, and its outcome; several tests share it."""
 
 import os
 import signal
@@ -9,17 +9,17 @@ from uuid import uuid4
 
 import httpx
 
-from tests.integration.acceptance.secret_search import Found
-from tests.integration.acceptance.world import SUBMIT, WIDE, Made, World, eventually
+from tests.integration.acceptance.secret_search import Trace
+from tests.integration.acceptance.world import SUBMIT, WIDE, StoredTable, World, eventually
 
 DRIVER = "org.apache.spark.deploy.SparkSubmit"
 
 
 @dataclass(frozen=True, slots=True)
 class KilledJob:
-    """The table, the answers to the request (repeated while the job ran), the task when killed and in the end."""
+    """The table, the answers to both equal requests, the task at three times, and the remaining objects."""
 
-    made: Made
+    table: StoredTable
     accepted: tuple[httpx.Response, ...]
     when_repeated: dict[str, Any]
     when_killed: dict[str, Any]
@@ -28,9 +28,9 @@ class KilledJob:
 
 
 def kill_a_running_job(world: World) -> KilledJob:
-    """Submit a table that is for Spark, kill -9 the driver's JVM once it deletes, wait for the outcome."""
-    made, key = world.table(WIDE), str(uuid4())
-    request = world.request(made)
+    """Submit a table for the Spark engine, kill the driver's JVM once it deletes, wait for the outcome."""
+    table, key = world.table(WIDE), str(uuid4())
+    request = world.request(table)
     first = world.post(SUBMIT, request, key)
     assert first.status_code == 202, first.text
     task_id = first.json()["delegation_task_id"]
@@ -38,12 +38,12 @@ def kill_a_running_job(world: World) -> KilledJob:
     eventually(lambda: world.processes(job, DRIVER))
     again = world.post(SUBMIT, request, key)
     when_repeated = world.task(task_id)
-    # Straight from the table: over HTTPS the moment could be missed.
+    # Read from the task table, because the state may last too short for HTTPS requests.
     eventually(lambda: world.tasks.get(task_id).effects_began_ts)
     commands = world.processes(job)
     (jvm,) = [pid for pid, line in commands.items() if DRIVER in line and Path(line.split()[0]).name == "java"]
     os.kill(jvm, signal.SIGKILL)
     when_killed = world.task(task_id)
-    world.seen += [Found(f"command line of process {pid}", line.encode()) for pid, line in commands.items()]
+    world.seen += [Trace(f"command line of process {pid}", line.encode()) for pid, line in commands.items()]
     outcome = world.outcome(task_id)
-    return KilledJob(made, (first, again), when_repeated, when_killed, outcome, world.left(made))
+    return KilledJob(table, (first, again), when_repeated, when_killed, outcome, world.left(table))

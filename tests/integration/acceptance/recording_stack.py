@@ -1,6 +1,6 @@
-"""`python recording_stack.py FILE …` is `delegation …` that also writes down each secret that its servers hand out.
+"""`python recording_stack.py FILE …` runs `delegation …` and records each secret that its servers return in FILE.
 
-One JSON string a line. FILE is for the test alone and lies outside of the stack's own folder; nothing else changes.
+Each line is one JSON string. FILE is outside the stack's folder; everything else is unchanged.
 """
 
 import json
@@ -19,7 +19,7 @@ VENDED = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 
 
 def record(owner: type, method: str, secrets_of: Callable[[Any], Iterable[str]], descriptor: int) -> None:
-    """Have `owner.method` write down the secrets of whatever it answers."""
+    """Have `owner.method` record the secrets in its results."""
     original = getattr(owner, method)
 
     def recording(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Looks for secrets by value in whatever a system leaves behind, also encoded, compressed or cut short."""
+"""Searches for secrets by value in everything that a system stores or logs, also encoded, compressed or truncated."""
 
 import base64
 import json
@@ -11,9 +11,9 @@ from urllib.parse import quote, quote_plus
 import zstandard
 
 FRAGMENT = 24
-"""A secret that was cut short is found by any of three pieces of this many characters."""
+"""The length of the three pieces by which a truncated secret is found."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_SHAPES = {
+_PATTERNS = {
     "a JSON web token": re.compile(rb"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"),
     "a bearer token": re.compile(rb"[Bb]earer [\w.~+/-]{20,}"),
     "a temporary access key id": re.compile(rb"\bASIA[A-Z0-9]{16}\b"),
@@ -21,38 +21,38 @@ _SHAPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Something that somebody can read; `place` says where it is."""
+class Trace:
+    """Something that a person or a process can read, at `place`."""
 
     place: str
     content: bytes = field(repr=False)
 
 
-class Needles:
-    """Secrets to look for; `hits` names places and never the secret itself."""
+class SecretSearch:
+    """A search for known secrets; `hits` returns places, never the secrets."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         secrets = sorted(set(secrets))
         assert secrets
-        assert all(len(secret) >= 16 for secret in secrets), "too short to be told from a coincidence"
+        assert all(len(secret) >= 16 for secret in secrets), "too short to be distinguished from a coincidence"
         written = sorted({form.encode() for secret in secrets for form in _forms(secret)}, key=len)
         self._pattern = re.compile(b"|".join(re.escape(form) for form in written))
 
-    def hits(self, found: Iterable[Found]) -> list[str]:
-        """Where a secret, a piece of one, or anything that has the shape of one is."""
+    def hits(self, found: Iterable[Trace]) -> list[str]:
+        """Return the places of secrets, of pieces of them, and of everything with the form of a secret."""
         return [hit for each in found for hit in self._hits(each)]
 
-    def _hits(self, found: Found) -> Iterator[str]:
+    def _hits(self, found: Trace) -> Iterator[str]:
         for content in (found.place.encode(), *layers(found.content)):
             if match := self._pattern.search(content):
                 yield f"{found.place}: a known secret at byte {match.start()}"
-            for shape, pattern in _SHAPES.items():
+            for kind, pattern in _PATTERNS.items():
                 if match := pattern.search(content):
-                    yield f"{found.place}: {shape} at byte {match.start()}"
+                    yield f"{found.place}: {kind} at byte {match.start()}"
 
 
 def layers(content: bytes) -> Iterator[bytes]:
-    """The content as it is and, if it is compressed, what is in it."""
+    """Yield the content and, if it is compressed, its decompressed content."""
     yield content
     try:
         if content.startswith(_GZIP):
@@ -64,12 +64,12 @@ def layers(content: bytes) -> Iterator[bytes]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """How the secret or a piece of it may have been written; base64 at each of its three alignments."""
+    """Yield the encodings of the secret and its pieces; base64 at each of its three alignments."""
     for piece in _pieces(secret):
         yield from (piece, json.dumps(piece)[1:-1], quote(piece, safe=""), quote_plus(piece))
     for ahead in range(3):
         encoded = base64.b64encode(b"\0" * ahead + secret.encode()).decode()
-        # The first and the last group also depend on what stands beside the secret.
+        # The first and the last group also depend on the bytes next to the secret.
         inner = encoded[4 if ahead else 0 : len(secret) // 3 * 4 - 4]
         yield from (inner, inner.translate(str.maketrans("+/", "-_")))
 

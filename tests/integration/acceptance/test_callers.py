@@ -1,4 +1,4 @@
-"""Issue 3, "Must show" 4: many callers, one purge."""
+"""Many callers that request one purge at the same time get one purge."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ CALLERS = 16
 
 
 def receipts(world, task_id):
-    """What finished runs left beside their plans."""
+    """Return the receipts of a task's plans."""
     s3 = world.aws("s3")
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket="delegation-plans", Prefix=f"{task_id}/")
     keys = [item["Key"] for page in pages for item in page.get("Contents", ()) if item["Key"].endswith("receipt.json")]
@@ -23,8 +23,8 @@ def receipts(world, task_id):
 
 @pytest.mark.parametrize("key", [str(uuid4()), None], ids=["one key", "no key"])
 def test_sixteen_callers_of_one_purge_get_one_purge(world, key):
-    made = world.table()
-    request = world.request(made)
+    table = world.table()
+    request = world.request(table)
     together = threading.Barrier(CALLERS, timeout=60)
 
     def call(_caller):
@@ -34,32 +34,32 @@ def test_sixteen_callers_of_one_purge_get_one_purge(world, key):
     with ThreadPoolExecutor(CALLERS) as threads:
         answers = list(threads.map(call, range(CALLERS)))
 
-    # Whoever was not told the outcome at once was told to come back, and nothing else.
+    # A caller that did not get the outcome at once got 409 and repeated the request.
     waits = [answer for each in answers for answer in each[:-1]]
     assert {answer.status_code for answer in waits} <= {409}
     last = [each[-1] for each in answers]
     assert [answer.status_code for answer in last] == [200] * CALLERS, {answer.text for answer in last}
     (body,) = {answer.content for answer in last}
-    told = json.loads(body)
-    task_id = told["delegation_task_id"]
+    document = json.loads(body)
+    task_id = document["delegation_task_id"]
     assert {answer.json()["delegation_task_id"] for answer in waits} <= {task_id}
 
     history = world.history(task_id)
     assert [view.status for view in history] == LIFE
     assert history[-1].attempt_count == 1
     (receipt,) = receipts(world, task_id)
-    deleted = {history[-1].files_deleted, told["execution_result"]["files_deleted"], receipt["files_deleted"]}
-    assert deleted == {len(made.objects)}
-    assert world.left(made) == frozenset()
-    assert [task.task_id for task in tasks_of(world, made)] == [task_id]
+    deleted = {history[-1].files_deleted, document["execution_result"]["files_deleted"], receipt["files_deleted"]}
+    assert deleted == {len(table.objects)}
+    assert world.left(table) == frozenset()
+    assert [task.task_id for task in tasks_of(world, table)] == [task_id]
 
 
-def tasks_of(world, made):
-    """The tasks of a table, among all that there are."""
+def tasks_of(world, table):
+    """Return the tasks of a table, out of all tasks."""
     found, cursor = [], None
     while True:
         page = world.tasks.heads(cursor=cursor)
-        found += [task for task in page.tasks if made.name in task.task_payload]
+        found += [task for task in page.tasks if table.name in task.task_payload]
         cursor = page.cursor
         if cursor is None:
             return found

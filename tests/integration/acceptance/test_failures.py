@@ -1,4 +1,4 @@
-"""Issue 3, "Must show" 5 and 6: what is killed is made up for."""
+"""A purge succeeds after its job or its execution was killed."""
 
 import os
 import signal
@@ -20,14 +20,14 @@ def test_a_killed_spark_job_is_retried_until_nothing_is_left(world, killed_job):
     statuses = [view.status for view in world.history(outcome["task_id"])]
     first = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED"]
     assert statuses == [*first, "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
-    # Once: neither back before the retry is due, nor left to the sweeper.
+    # One wait: the execution neither retried before the time nor left the retry to the sweeper.
     states = world.states_of(world.execution(outcome["task_id"], 1))
     assert (states.count("WaitUntilDue"), states.count("Acquire")) == (1, 2)
-    assert outcome["files_planned"] == len(killed_job.made.objects)
+    assert outcome["files_planned"] == len(killed_job.table.objects)
 
 
 @pytest.mark.spark
-def test_a_submission_repeated_while_its_task_runs_is_answered_with_the_same_bytes(killed_job):
+def test_a_submission_repeated_while_its_task_runs_gets_the_same_bytes(killed_job):
     first, again = killed_job.accepted
     assert (again.status_code, again.content) == (202, first.content)
     repeated = killed_job.when_repeated
@@ -40,15 +40,15 @@ def ended(found):
 
 
 def test_an_execution_killed_before_acquire_is_dispatched_again(world, killed_job):
-    # A worker that has served waits for more, and is who will be asked next.
+    # The worker that ran `acquire` is warm, so the next invocation goes to it.
     before = world.post(SUBMIT, world.request(world.table()))
     assert world.outcome(before.json()["delegation_task_id"])["status"] == "SUCCESS"
-    made = world.table()
+    table = world.table()
     warm = world.processes("AWS_LAMBDA_FUNCTION_NAME=acquire", "lambdas.worker")
     for pid in warm:
         os.kill(pid, signal.SIGSTOP)
     try:
-        accepted = world.post(SUBMIT, world.request(made))
+        accepted = world.post(SUBMIT, world.request(table))
         assert accepted.status_code == 202, accepted.text
         task_id = accepted.json()["delegation_task_id"]
         started = eventually(lambda: world.execution(task_id, 1))
@@ -56,16 +56,16 @@ def test_an_execution_killed_before_acquire_is_dispatched_again(world, killed_jo
         world.aws("stepfunctions").stop_execution(executionArn=started["executionArn"])
         stopped = world.task(task_id)
     finally:
-        # The call that it was handed never happens.
+        # The worker never runs the invocation that it received.
         for pid in warm:
             os.kill(pid, signal.SIGKILL)
     assert (stopped["status"], stopped["attempt_count"], stopped["dispatch_count"]) == ("SUBMITTED", 0, 1)
 
     outcome = world.outcome(task_id)
     assert (outcome["status"], outcome["attempt_count"], outcome["dispatch_count"]) == ("SUCCESS", 1, 2)
-    assert world.left(made) == frozenset()
+    assert world.left(table) == frozenset()
     killed = world.execution(task_id, 1)
-    # AWS tells of one that was stopped as ABORTED, the emulator as FAILED when the call under way fails after that.
+    # AWS reports a stopped execution as ABORTED; moto reports FAILED if its running call fails afterwards.
     assert killed["status"] in {"ABORTED", "FAILED"}
     assert world.states_of(killed) == ["Acquire"]
     assert eventually(lambda: ended(world.execution(task_id, 2))) == "SUCCEEDED"

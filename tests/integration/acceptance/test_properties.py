@@ -1,4 +1,4 @@
-"""Issue 5, "Must show" 7 and 8, from outside the running system: what properties do, and a plan run by its id."""
+"""The properties of a purge in requests to a running stack, and a purge by the id of a dry run's plan."""
 
 import gzip
 import json
@@ -19,34 +19,38 @@ pytestmark = pytest.mark.stack
         ({"uncovered": "keep"}, 403, "PROPERTY_NOT_ALLOWED"),
     ],
 )
-def test_a_property_that_cannot_be_is_told_on_both_endpoints(world, properties, status, code):
-    made = world.made(world.table().name)
+def test_an_invalid_or_forbidden_property_is_refused_by_both_endpoints(world, properties, status, code):
+    table = world.current_table(world.table().name)
     for path in (EXECUTE, SUBMIT):
-        answer = world.post(path, world.request(made, properties=properties))
+        answer = world.post(path, world.request(table, properties=properties))
         assert (answer.status_code, answer.json()["error_code"]) == (status, code)
         assert next(iter(properties)) in answer.json()["message"]
-    assert world.left(made) == made.objects
+    assert world.left(table) == table.objects
 
 
-def test_a_dry_run_and_then_just_that_plan(world):
-    made = world.table()
-    planned = world.post(EXECUTE, world.request(made, properties={"dry-run": "true", "deleteMarkerFiles": "true"}))
+def test_a_purge_runs_exactly_the_plan_of_a_dry_run(world):
+    table = world.table()
+    planned = world.post(EXECUTE, world.request(table, properties={"dry-run": "true", "deleteMarkerFiles": "true"}))
     assert planned.status_code == 200, planned.text
     assert planned.json()["execution_result"] == {"files_deleted": 0, "bytes_deleted": 0}
-    assert world.left(made) == made.objects
+    assert world.left(table) == table.objects
     dry = world.task(planned.json()["delegation_task_id"])
-    assert (dry["task_type"], dry["status"], dry["files_planned"]) == ("TABLE_PURGE_PLAN", "SUCCESS", len(made.objects))
+    assert (dry["task_type"], dry["status"], dry["files_planned"]) == (
+        "TABLE_PURGE_PLAN",
+        "SUCCESS",
+        len(table.objects),
+    )
     estimate = json.loads(dry["result_extended"])
-    assert sum(one["files"] for one in estimate["by_type"].values()) == len(made.objects)
+    assert sum(one["files"] for one in estimate["by_type"].values()) == len(table.objects)
     assert (estimate["currency"], estimate["prices_region"]) == ("USD", "us-east-1")
 
     (segment,) = dry["plan_segments"]
     properties = {"plan": segment["id"], "colour": "blue"}
-    accepted = world.post(SUBMIT, world.request(made, properties=properties))
+    accepted = world.post(SUBMIT, world.request(table, properties=properties))
     assert accepted.status_code == 202, accepted.text
     task = world.outcome(accepted.json()["delegation_task_id"])
     assert (task["status"], task["plan_segments"]) == ("SUCCESS", [segment])
-    assert world.left(made) == frozenset()
+    assert world.left(table) == frozenset()
 
     s3, bucket = world.aws("s3"), world.variable("run_inline", "DELEGATION_PLAN_BUCKET")
 
@@ -55,9 +59,9 @@ def test_a_dry_run_and_then_just_that_plan(world):
 
     receipt = json.loads(stored("receipt.json"))
     assert receipt["request"]["operation_parameters"]["properties"] == properties
-    assert (receipt["files_deleted"], receipt["files_failed"]) == (len(made.objects), 0)
+    assert (receipt["files_deleted"], receipt["files_failed"]) == (len(table.objects), 0)
     lines = [line for one in receipt_chunks(stored) for line in gzip.decompress(stored(one)).splitlines()]
-    assert {json.loads(line)["path"].partition("://")[2].partition("/")[2] for line in lines} == made.objects
+    assert {json.loads(line)["path"].partition("://")[2].partition("/")[2] for line in lines} == table.objects
 
 
 def receipt_chunks(stored):

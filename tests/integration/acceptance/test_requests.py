@@ -1,4 +1,4 @@
-"""Issue 3, "Must show" 3: what the HTTPS endpoint answers, seen from outside."""
+"""The answers of the HTTPS endpoint to requests from outside the stack."""
 
 import json
 import os
@@ -22,7 +22,7 @@ COMMANDS = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), 
 needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 
 
-def refusal(answer, status, error_code):
+def refusal_message(answer, status, error_code):
     assert answer.status_code == status, answer.text
     body = answer.json()
     assert body["error_code"] == error_code
@@ -31,34 +31,34 @@ def refusal(answer, status, error_code):
 
 
 def test_a_small_table_is_purged_while_the_caller_waits(world):
-    made = world.table()
-    answer = world.settled(world.request(made))[-1]
+    table = world.table()
+    answer = world.settled(world.request(table))[-1]
     assert answer.status_code == 200, answer.text
     body = answer.json()
     assert body["status"] == "COMPLETED_SUCCESS"
-    assert body["execution_result"]["files_deleted"] == len(made.objects)
-    assert world.left(made) == frozenset()
+    assert body["execution_result"]["files_deleted"] == len(table.objects)
+    assert world.left(table) == frozenset()
     task = world.task(body["delegation_task_id"])
     assert (task["status"], task["engine"], task["version"]) == ("SUCCESS", "inline", len(LIFE))
     assert [view.status for view in world.history(task["task_id"])] == LIFE
 
 
-def test_a_task_is_accepted_and_its_status_told_until_it_is_done(world):
-    made = world.table()
-    identity = {"table_identity": world.identity(made.name)}
-    answer = world.post(SUBMIT, {**world.request(made), "operation_parameters": identity})
+def test_a_task_is_accepted_and_its_status_can_be_queried_until_its_outcome(world):
+    table = world.table()
+    identity = {"table_identity": world.identity(table.name)}
+    answer = world.post(SUBMIT, {**world.request(table), "operation_parameters": identity})
     assert answer.status_code == 202, answer.text
     body = answer.json()
     assert body["status"] == "QUEUED"
     assert body["status_query_url"] == f"/delegation-service/api/v1/tasks/{body['delegation_task_id']}"
-    told = world.edge.get(httpx.URL(world.stack.edge_url).join(body["status_query_url"]))
-    assert told.json()["task_id"] == body["delegation_task_id"]
+    status = world.edge.get(httpx.URL(world.stack.edge_url).join(body["status_query_url"]))
+    assert status.json()["task_id"] == body["delegation_task_id"]
     assert world.outcome(body["delegation_task_id"])["status"] == "SUCCESS"
-    assert world.left(made) == frozenset()
+    assert world.left(table) == frozenset()
 
 
 def test_an_unknown_task_is_not_found(world):
-    refusal(world.edge.get(f"/v1/tasks/{uuid4()}"), 404, "TASK_NOT_FOUND")
+    refusal_message(world.edge.get(f"/v1/tasks/{uuid4()}"), 404, "TASK_NOT_FOUND")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_unknown_task_is_not_found(world):
     ],
 )
 @pytest.mark.parametrize("path", [EXECUTE, SUBMIT])
-def test_a_bad_body_is_refused_naming_the_field(world, place, value, path):
+def test_the_refusal_of_an_invalid_body_names_the_field(world, place, value, path):
     metadata = {"location": "s3://warehouse/lake/x", "table-uuid": str(uuid4()), "format-version": 2}
     loaded = {"metadata-location": "s3://warehouse/lake/x/metadata/1.json", "metadata": metadata, "config": {}}
     body = {
@@ -82,18 +82,18 @@ def test_a_bad_body_is_refused_naming_the_field(world, place, value, path):
     for step in steps:
         at = at[step]
     at[name] = value
-    assert place in refusal(world.post(path, body), 400, "INVALID_REQUEST")
+    assert place in refusal_message(world.post(path, body), 400, "INVALID_REQUEST")
 
 
-def test_a_repeated_request_is_answered_with_the_same_bytes_and_another_body_refused(world):
-    made, key = world.table(), str(uuid4())
-    request = world.request(made)
+def test_a_repeated_request_gets_the_same_bytes_and_another_body_is_refused(world):
+    table, key = world.table(), str(uuid4())
+    request = world.request(table)
     first = world.settled(request, key)[-1]
     assert first.status_code == 200, first.text
     replay = world.post(EXECUTE, request, key)
     assert (replay.status_code, replay.content) == (200, first.content)
-    other = world.request(made, properties={"reason": "another"})
-    refusal(world.post(EXECUTE, other, key), 422, "idempotency_key_conflict")
+    other = world.request(table, properties={"reason": "another"})
+    refusal_message(world.post(EXECUTE, other, key), 422, "idempotency_key_conflict")
     assert world.post(EXECUTE, request, key).content == first.content
 
 
@@ -106,7 +106,7 @@ def handshake(world, certificate):
         pass
 
 
-def test_without_a_certificate_of_the_authority_there_is_no_handshake(world, tmp_path):
+def test_the_handshake_refuses_a_client_without_a_certificate_of_the_authority(world, tmp_path):
     stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
     for certificate in (None, (stranger.cert, stranger.key)):
         with pytest.raises(ssl.SSLError, match="alert"):
@@ -114,7 +114,7 @@ def test_without_a_certificate_of_the_authority_there_is_no_handshake(world, tmp
     handshake(world, (world.stack.client_cert, world.stack.client_key))
 
 
-def test_without_a_token_nobody_is_let_in(world):
+def test_a_request_without_a_valid_token_is_unauthorized(world):
     with world.client(world.stack.client_settings().mutual_tls()) as client:
         for headers in ({}, {"Authorization": "Bearer nonsense"}):
             answer = client.get("/v1/config", headers=headers)
@@ -123,12 +123,12 @@ def test_without_a_token_nobody_is_let_in(world):
 
 
 def test_another_realm_is_refused(world):
-    made = world.table()
-    request = world.request(made)
+    table = world.table()
+    request = world.request(table)
     request["common_payload"]["realm_identifier"] = "ELSEWHERE"
     for path in (EXECUTE, SUBMIT):
-        refusal(world.post(path, request), 403, "REALM_MISMATCH")
-    assert world.left(made) == made.objects
+        refusal_message(world.post(path, request), 403, "REALM_MISMATCH")
+    assert world.left(table) == table.objects
 
 
 def run(script, world, **variables):
@@ -139,7 +139,7 @@ def run(script, world, **variables):
 
 @needs_curl
 def test_the_documented_curl_commands_purge_a_table(world):
-    made = world.table(name="orders")
+    table = world.table(name="orders")
     done = run("\n".join(COMMANDS), world)
     assert done.returncode == 0, done.stderr
     config, accepted, repeated, task = (json.loads(line) for line in done.stdout.splitlines())
@@ -147,11 +147,11 @@ def test_the_documented_curl_commands_purge_a_table(world):
     assert accepted == repeated
     assert accepted["status"] == "QUEUED"
     assert (task["task_id"], task["status"]) == (accepted["delegation_task_id"], "SUCCESS")
-    assert world.left(made) == frozenset()
+    assert world.left(table) == frozenset()
 
 
 @needs_curl
-def test_curl_without_the_certificate_gets_no_answer(world, tmp_path):
+def test_curl_without_the_client_certificate_gets_no_answer(world, tmp_path):
     stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
     script = 'curl -sS --cacert "$CA" "$@" "$URL/v1/config"'
     where = {"URL": world.stack.edge_url, "CA": str(world.stack.ca_cert)}

@@ -1,4 +1,4 @@
-"""A `delegation worker` beside a whole stack purges real tables: small ones itself, large ones as Spark jobs."""
+"""A `delegation worker` next to a stack purges real tables: small ones inline, large ones as Spark jobs."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ COMMAND = "from delegation.cli.main import build; build([])()"
 
 
 def variables(world, function):
-    """All of a function's, as one of its processes has them."""
+    """Return all variables of a function, from one of its processes."""
     (pid, *_) = eventually(lambda: world.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambdas.worker"))
     lines = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
     return dict(line.split("=", 1) for line in lines if line)
@@ -31,7 +31,7 @@ def variables(world, function):
 
 @pytest.fixture
 def worker(world, killed_job, tmp_path):
-    """A worker with the variables of the functions whose work it does, those of jobs included."""
+    """A worker with the variables of the functions that it replaces, including those of jobs."""
     given = {**variables(world, "start_job"), **variables(world, "api")}
     log = tmp_path / "worker.log"
     with log.open("ab") as output:
@@ -44,8 +44,8 @@ def worker(world, killed_job, tmp_path):
 
 
 @contextlib.contextmanager
-def sweeper_resting(world):
-    """So that what is due is the worker's and not the state machine's."""
+def sweeper_stopped(world):
+    """Stop the sweeper, so that the worker acquires due tasks and not the state machine."""
     sweepers = world.processes("AWS_LAMBDA_FUNCTION_NAME=sweeper", "lambdas.worker")
     for pid in sweepers:
         os.kill(pid, signal.SIGSTOP)
@@ -56,15 +56,15 @@ def sweeper_resting(world):
             os.kill(pid, signal.SIGCONT)
 
 
-def due(world, made):
-    """The table's purge, submitted by a client that tells no queue of it."""
-    metadata = made.loaded["metadata"]
+def due(world, table):
+    """Return the task of the table's purge, due now and without a dispatch."""
+    metadata = table.loaded["metadata"]
     purge = TablePurge(
         realm=world.stack.realm,
-        identifier=TableIdentifier(world.stack.warehouse, (NAMESPACE,), made.name),
+        identifier=TableIdentifier(world.stack.warehouse, (NAMESPACE,), table.name),
         table=TableState(
             table_uuid=metadata["table-uuid"],
-            metadata_location=made.loaded["metadata-location"],
+            metadata_location=table.loaded["metadata-location"],
             location=metadata["location"],
             format_version=metadata["format-version"],
         ),
@@ -90,16 +90,16 @@ LARGE = pytest.mark.skipif("WORKER_SPARK" not in os.environ, reason="one more Sp
     [pytest.param(SMALL, "inline", id="small"), pytest.param(WIDE, "spark", id="large", marks=LARGE)],
 )
 def test_a_worker_chooses_the_engine_as_the_state_machine_does(world, worker, recipe, engine):
-    made = world.table(recipe)
-    with sweeper_resting(world):
-        task_id = world.tasks.apply(Create(due(world, made))).task_id
-        held = eventually(lambda: world.tasks.get_version(task_id, 2))
-    assert held.lease_owner.startswith("worker:")
+    table = world.table(recipe)
+    with sweeper_stopped(world):
+        task_id = world.tasks.apply(Create(due(world, table))).task_id
+        acquired = eventually(lambda: world.tasks.get_version(task_id, 2))
+    assert acquired.lease_owner.startswith("worker:")
     outcome = world.outcome(task_id)
     assert (outcome["status"], outcome["engine"], outcome["attempt_count"]) == ("SUCCESS", engine, 1)
     assert outcome["dispatch_count"] == 0
     assert [view.status for view in world.history(task_id)] == LIFE
-    assert world.left(made) == frozenset()
+    assert world.left(table) == frozenset()
     assert world.execution(task_id, 1) is None
     if engine == "spark":
         assert world.tasks.get(task_id).job_run_id

@@ -1,4 +1,4 @@
-"""Everything that a stack leaves behind: stores, queues, histories, job runs, logs, command lines."""
+"""Reads everything that a stack stores or logs: stores, queues, histories, job runs, logs, command lines."""
 
 import json
 from collections.abc import Iterator
@@ -8,28 +8,28 @@ from typing import Any
 import boto3
 
 from infra.local.aws.server import REGION
-from tests.integration.acceptance.secret_search import Found
+from tests.integration.acceptance.secret_search import Trace
 from tests.integration.acceptance.world import World
 
-# Where the stack's own secrets live: its address book and the private keys of its certificates.
-_HOME = ("stack.json", "pki")
+# Excluded because they contain secrets by design: stack.json and the private keys of the certificates.
+_EXCLUDED = ("stack.json", "pki")
 
 
-def traces(world: World) -> Iterator[Found]:
-    """All of it; `place` begins with the kind of store."""
+def traces(world: World) -> Iterator[Trace]:
+    """Yield all traces; `place` begins with the kind of store."""
     yield from _tables(world)
     yield from _buckets(world.aws("s3"))
     yield from _executions(world.aws("stepfunctions"))
     yield from _queues(world.aws("sqs"))
     yield from _job_runs(world)
     yield from _files(world.process.state_dir)
-    yield Found("output of the stack", world.process.output.encode())
+    yield Trace("output of the stack", world.process.output.encode())
     yield from world.seen
     for pid, line in world.processes().items():
-        yield Found(f"command line of process {pid}", line.encode())
+        yield Trace(f"command line of process {pid}", line.encode())
 
 
-def _told(value: Any) -> bytes:
+def _as_json(value: Any) -> bytes:
     return json.dumps(value, default=_text, ensure_ascii=False).encode()
 
 
@@ -38,7 +38,7 @@ def _text(value: Any) -> str:
     return raw.decode("latin-1") if isinstance(raw, bytes) else str(raw)
 
 
-def _tables(world: World) -> Iterator[Found]:
+def _tables(world: World) -> Iterator[Trace]:
     client = boto3.client(
         "dynamodb",
         endpoint_url=world.stack.dynamodb_endpoint,
@@ -50,41 +50,41 @@ def _tables(world: World) -> Iterator[Found]:
         for table in page["TableNames"]:
             for rows in client.get_paginator("scan").paginate(TableName=table):
                 for row in rows["Items"]:
-                    yield Found(f"table {table}", _told(row))
+                    yield Trace(f"table {table}", _as_json(row))
 
 
-def _buckets(s3: Any) -> Iterator[Found]:
+def _buckets(s3: Any) -> Iterator[Trace]:
     for bucket in (each["Name"] for each in s3.list_buckets()["Buckets"]):
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
             for item in page.get("Contents", ()):
                 held = s3.get_object(Bucket=bucket, Key=item["Key"])
-                yield Found(f"object s3://{bucket}/{item['Key']}", held["Body"].read())
-                yield Found(f"attributes of s3://{bucket}/{item['Key']}", _told(held["Metadata"]))
+                yield Trace(f"object s3://{bucket}/{item['Key']}", held["Body"].read())
+                yield Trace(f"attributes of s3://{bucket}/{item['Key']}", _as_json(held["Metadata"]))
 
 
-def _executions(states: Any) -> Iterator[Found]:
+def _executions(states: Any) -> Iterator[Trace]:
     for machine in states.list_state_machines()["stateMachines"]:
         arn = machine["stateMachineArn"]
-        yield Found(f"state machine {arn}", _told(states.describe_state_machine(stateMachineArn=arn)))
+        yield Trace(f"state machine {arn}", _as_json(states.describe_state_machine(stateMachineArn=arn)))
         for page in states.get_paginator("list_executions").paginate(stateMachineArn=arn):
             for execution in page["executions"]:
                 which = {"executionArn": execution["executionArn"]}
-                yield Found(f"execution {execution['name']}", _told(states.describe_execution(**which)))
+                yield Trace(f"execution {execution['name']}", _as_json(states.describe_execution(**which)))
                 for events in states.get_paginator("get_execution_history").paginate(**which):
-                    yield Found(f"history of {execution['name']}", _told(events["events"]))
+                    yield Trace(f"history of {execution['name']}", _as_json(events["events"]))
 
 
-def _queues(sqs: Any) -> Iterator[Found]:
+def _queues(sqs: Any) -> Iterator[Trace]:
     for url in sqs.list_queues()["QueueUrls"]:
-        yield Found(f"queue {url}", _told(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])))
-        # Until none is left that is not held by somebody already.
+        yield Trace(f"queue {url}", _as_json(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])))
+        # Until only messages that another receiver has are left.
         while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
-                yield Found(f"message in {url}", _told(message))
+                yield Trace(f"message in {url}", _as_json(message))
 
 
-def _job_runs(world: World) -> Iterator[Found]:
-    """The endpoint of the job service is the functions' own: what they call is what is asked."""
+def _job_runs(world: World) -> Iterator[Trace]:
+    """Yield the job runs of the endpoint that the functions call."""
     client = boto3.client(
         "emr-serverless",
         endpoint_url=world.variable("start_job", "AWS_ENDPOINT_URL_EMR_SERVERLESS"),
@@ -95,13 +95,13 @@ def _job_runs(world: World) -> Iterator[Found]:
     application = world.variable("start_job", "DELEGATION_EMR_APPLICATION_ID")
     for page in client.get_paginator("list_job_runs").paginate(applicationId=application):
         for run in page["jobRuns"]:
-            yield Found(
-                f"job run {run['name']}", _told(client.get_job_run(applicationId=application, jobRunId=run["id"]))
+            yield Trace(
+                f"job run {run['name']}", _as_json(client.get_job_run(applicationId=application, jobRunId=run["id"]))
             )
 
 
-def _files(folder: Path) -> Iterator[Found]:
+def _files(folder: Path) -> Iterator[Trace]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if path.is_file() and name.parts[0] not in _HOME:
-            yield Found(f"file {name}", path.read_bytes())
+        if path.is_file() and name.parts[0] not in _EXCLUDED:
+            yield Trace(f"file {name}", path.read_bytes())

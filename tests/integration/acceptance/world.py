@@ -1,4 +1,4 @@
-"""What the acceptance tests act with: a stack seen from outside, and the tables that it is asked to purge."""
+"""A running stack for the acceptance tests, used from outside, and the tables to purge."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from delegation.wire.tasks import TaskRecord
 from infra.local.aws.server import REGION
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.tables import NAMESPACE, Bucket, Recipe
-from tests.integration.acceptance.secret_search import Found
+from tests.integration.acceptance.secret_search import Trace
 from tests.integration.local.stack_process import StackProcess, descendants
 
 LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
@@ -33,27 +33,27 @@ EXECUTE = "/v1/tasks/execute/synchronous"
 SUBMIT = "/v1/tasks"
 SMALL = Recipe("small", appends=1, days=1)
 WIDE = Recipe("wide", appends=2, days=40)
-"""More files than INLINE_MAX_FILES: for Spark."""
+"""More files than INLINE_MAX_FILES, so that the Spark engine purges it."""
 INLINE_MAX_FILES = 230
-"""Above the 200 files of the table with as many snapshots."""
-PATIENCE_SECONDS = 120.0
+"""More than the files of the table of many snapshots."""
+TIMEOUT_SECONDS = 120.0
 
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T | None], *, every_seconds: float = 0.02) -> T:
-    """The first answer of `look` that is neither None nor empty; fails when none comes."""
+def eventually(read: Callable[[], T | None], *, every_seconds: float = 0.02) -> T:
+    """Return the first result of `read` that is neither None nor empty; fail after TIMEOUT_SECONDS."""
     pause = threading.Event()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (answer := look()):
-        assert time.monotonic() < deadline, "nothing came of it"
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not (answer := read()):
+        assert time.monotonic() < deadline, f"no result within {TIMEOUT_SECONDS:.0f} s"
         pause.wait(every_seconds)
     return answer
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A table as it was before its purge; `loaded` is the catalog's LoadTableResult."""
+class StoredTable:
+    """A table before its purge; `loaded` is the catalog's LoadTableResult."""
 
     name: str
     loaded: dict[str, Any]
@@ -65,7 +65,7 @@ class Made:
 
 
 class World:
-    """One running stack. Every method acts from outside of it."""
+    """A running stack; every method uses it from outside."""
 
     def __init__(self, process: StackProcess, recorded: Path) -> None:
         process.ready()
@@ -77,7 +77,7 @@ class World:
         self.catalog.create_namespace(NAMESPACE)
         self.edge = self.client(self.stack.client_settings().mutual_tls())
         self.edge.headers["Authorization"] = f"Bearer {self.token()}"
-        self.seen: list[Found] = []
+        self.seen: list[Trace] = []
         self._recorded = recorded
         self._sent: list[str] = []
         self.killing: Future[Any] = Future()
@@ -86,12 +86,12 @@ class World:
         self.edge.close()
 
     def client(self, tls: Any) -> httpx.Client:
-        """A client of the edge without a token."""
+        """Return a client of the HTTPS front without a token."""
         limits = httpx.Limits(max_connections=64)
         return httpx.Client(base_url=self.stack.edge_url, verify=tls, timeout=60, limits=limits)
 
     def token(self) -> str:
-        """An access token for the edge."""
+        """Return an access token for the HTTPS front."""
         form = {
             "grant_type": "client_credentials",
             "client_id": self.stack.client_id,
@@ -101,7 +101,7 @@ class World:
         return httpx.post(self.stack.token_url, data=form).raise_for_status().json()["access_token"]
 
     def aws(self, service: str) -> Any:
-        """A client of the emulated AWS."""
+        """Return a client of the emulated AWS."""
         return boto3.client(
             service,
             endpoint_url=self.stack.s3_endpoint if service == "s3" else self.stack.aws_endpoint,
@@ -112,16 +112,16 @@ class World:
 
     # Tables
 
-    def table(self, recipe: Recipe = SMALL, *, name: str | None = None) -> Made:
-        """A partitioned table with snapshots, a tag and rewritten files."""
+    def table(self, recipe: Recipe = SMALL, *, name: str | None = None) -> StoredTable:
+        """Create a partitioned table with snapshots, a tag and rewritten files."""
         name = name or f"{recipe.name}_{uuid4().hex[:8]}"
         demo_tables.create(
             self.catalog, Recipe(name, recipe.appends, recipe.days, recipe.rows_per_file), lambda _step: None
         )
-        return self.made(name)
+        return self.current_table(name)
 
-    def table_of_many_snapshots(self, snapshots: int) -> Made:
-        """A table appended to that often, twenty times a commit."""
+    def table_of_many_snapshots(self, snapshots: int) -> StoredTable:
+        """Create a table with that many snapshots, twenty in each commit."""
         name = f"many_{uuid4().hex[:8]}"
         schema = Schema(NestedField(1, "id", LongType(), required=False))
         table = self.catalog.create_table((NAMESPACE, name), schema)
@@ -130,15 +130,15 @@ class World:
             with table.transaction() as transaction:
                 for _ in range(20):
                     transaction.append(pa.table({"id": [next(numbers)]}))
-        return self.made(name)
+        return self.current_table(name)
 
-    def made(self, name: str) -> Made:
-        """An existing table as it is now."""
+    def current_table(self, name: str) -> StoredTable:
+        """Return the current state of an existing table."""
         loaded = self.load(name)
-        return Made(name, loaded, self.bucket.keys(loaded["metadata"]["location"]))
+        return StoredTable(name, loaded, self.bucket.keys(loaded["metadata"]["location"]))
 
     def load(self, name: str, credential: str | None = None) -> dict[str, Any]:
-        """The complete LoadTableResult with vended credentials, for its owner or another principal (`id:secret`)."""
+        """Return the complete LoadTableResult with vended credentials, for the owner or another principal."""
         url = self.stack.polaris_url
         client_id, _, secret = (credential or self.stack.polaris_credential.get_secret_value()).partition(":")
         form = {"client_id": client_id, "client_secret": secret, "scope": self.stack.polaris_scope}
@@ -150,30 +150,30 @@ class World:
         table = f"{url}/v1/{quote(self.stack.warehouse)}/namespaces/{NAMESPACE}/tables/{name}"
         return httpx.get(table, headers=headers, timeout=30).raise_for_status().json()
 
-    def left(self, made: Made) -> frozenset[str]:
-        """The objects of a table that are still there."""
-        return self.bucket.keys(made.location)
+    def left(self, table: StoredTable) -> frozenset[str]:
+        """Return the remaining objects of a table."""
+        return self.bucket.keys(table.location)
 
     # Requests
 
-    def request(self, made: Made, **changes: Any) -> dict[str, Any]:
-        """The body that purges a table: all that the catalog said of it, credentials included."""
+    def request(self, table: StoredTable, **changes: Any) -> dict[str, Any]:
+        """Return the body of a purge request, with the complete LoadTableResult including credentials."""
         asked = datetime.now(UTC).isoformat()
         return {
             "common_payload": {
                 "operation_type": "TABLE_PURGE",
                 "realm_identifier": self.stack.realm,
                 "request_timestamp_utc": asked,
-                "polaris_correlation_id": f"acceptance-{made.name}",
+                "polaris_correlation_id": f"acceptance-{table.name}",
             },
-            "operation_parameters": {"table_identity": self.identity(made.name), **made.loaded, **changes},
+            "operation_parameters": {"table_identity": self.identity(table.name), **table.loaded, **changes},
         }
 
     def identity(self, name: str) -> dict[str, Any]:
         return {"catalog_name": self.stack.warehouse, "namespace_levels": [NAMESPACE], "table_name": name}
 
     def revended(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The same request after the catalog vended other credentials and moved its endpoint."""
+        """Return the request with other vended credentials and another S3 endpoint."""
         fresh = {
             "s3.access-key-id": f"FRESH{uuid4().hex[:15].upper()}",
             "s3.secret-access-key": uuid4().hex + uuid4().hex,
@@ -186,13 +186,13 @@ class World:
         return {**request, "operation_parameters": {**parameters, "config": config, "storage-credentials": credentials}}
 
     def post(self, path: str, document: Mapping[str, Any] | bytes, key: str | None = None) -> httpx.Response:
-        """One request."""
+        """Send one request."""
         content = document if isinstance(document, bytes) else json.dumps(document).encode()
         headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
         return self.edge.post(path, content=content, headers=headers)
 
     def settled(self, document: Mapping[str, Any], key: str | None = None) -> list[httpx.Response]:
-        """Every answer to a synchronous request that is repeated for as long as it is in progress."""
+        """Repeat a synchronous request while it is in progress; return all answers."""
         answers = [self.post(EXECUTE, document, key)]
         pause = threading.Event()
         while answers[-1].status_code == 409 and answers[-1].json()["error_code"] == "request_in_progress":
@@ -202,13 +202,13 @@ class World:
         return answers
 
     def task(self, task_id: str) -> dict[str, Any]:
-        """A task as the service tells it."""
+        """Return a task from the API."""
         answer = self.edge.get(f"/v1/tasks/{task_id}")
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def outcome(self, task_id: str) -> dict[str, Any]:
-        """The task once it is terminal."""
+        """Wait until the task is terminal and return it."""
 
         def terminal() -> dict[str, Any] | None:
             task = self.task(task_id)
@@ -217,11 +217,11 @@ class World:
         return eventually(terminal, every_seconds=0.2)
 
     def history(self, task_id: str) -> list[TaskRecord]:
-        """Every version of a task, as the table has it."""
+        """Return every version of a task from the task table."""
         return versions_of(self.tasks, task_id)
 
     def execution(self, task_id: str, n: int) -> dict[str, Any] | None:
-        """The execution of a dispatch, None when there is none."""
+        """Return the execution of the n-th dispatch, None if there is none."""
         states = self.aws("stepfunctions")
         (machine,) = states.list_state_machines()["stateMachines"]
         pages = states.get_paginator("list_executions").paginate(stateMachineArn=machine["stateMachineArn"])
@@ -229,7 +229,7 @@ class World:
         return found[0] if found else None
 
     def states_of(self, execution: Mapping[str, Any]) -> list[str]:
-        """The states that an execution has entered."""
+        """Return the states that an execution has entered."""
         pages = self.aws("stepfunctions").get_paginator("get_execution_history")
         events = [each for page in pages.paginate(executionArn=execution["executionArn"]) for each in page["events"]]
         return [each["stateEnteredEventDetails"]["name"] for each in events if "stateEnteredEventDetails" in each]
@@ -237,24 +237,24 @@ class World:
     # Processes and secrets
 
     def processes(self, *words: str) -> dict[int, str]:
-        """Processes of the stack, all whose command line or environment holds every one of `words`, with the former."""
+        """Return pid and command line of the stack's processes with all of `words` in command line or environment."""
         return dict(_processes(self.process.pid, words))
 
     def variable(self, function: str, name: str) -> str:
-        """A variable of a Lambda function, as one of its workers has it."""
+        """Return a variable of a Lambda function, from one of its workers."""
         (pid, *_) = eventually(lambda: self.processes(f"AWS_LAMBDA_FUNCTION_NAME={function}", "lambdas.worker"))
         variables = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
         return dict(each.split("=", 1) for each in variables if each)[name]
 
     def secrets(self) -> set[str]:
-        """Everything secret by value: what was vended, issued, sent along, and the clients' own secrets."""
+        """Return all secrets by value: vended and issued ones, those in requests, and the clients' secrets."""
         handed_out = [json.loads(line) for line in self._recorded.read_text().splitlines()]
         clients = (self.stack.client_secret, self.stack.polaris_credential)
         own = [secret.get_secret_value().rpartition(":")[2] for secret in clients]
         return {*handed_out, *self._sent, *own, self.service_credential().partition(":")[2]}
 
     def service_credential(self) -> str:
-        """`id:secret` of the service's own principal, from Secrets Manager."""
+        """Return `id:secret` of the service's principal from Secrets Manager."""
         manager = self.aws("secretsmanager")
         (listed,) = manager.list_secrets()["SecretList"]
         held = json.loads(manager.get_secret_value(SecretId=listed["ARN"])["SecretString"])

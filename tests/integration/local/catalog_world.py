@@ -1,4 +1,4 @@
-"""The stand-in catalog, the S3 front and moto in this process, for tests with pyiceberg and our own client."""
+"""The stand-in catalog, the S3 front and moto in this process, for tests with pyiceberg and our Polaris client."""
 
 import warnings
 from collections.abc import Iterator
@@ -101,14 +101,14 @@ class Stack:
 
 
 def running() -> Iterator[Stack]:
-    """A stack for as long as a module of tests runs."""
+    """Yield a stack for the tests of a module."""
     stack = Stack()
     yield stack
     stack.stop()
 
 
 def emptied(stack: Stack) -> Iterator[None]:
-    """A bucket for one test, and nothing of it left to the next."""
+    """Create the bucket for one test, and delete tables and objects afterwards."""
     stack.admin.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
     yield
     stack.clock.ahead = timedelta()
@@ -124,7 +124,7 @@ def emptied(stack: Stack) -> Iterator[None]:
 
 def connect(stack: Stack, who: str) -> RestCatalog:
     with warnings.catch_warnings():
-        # pyiceberg announces that it will want `oauth2-server-uri` one day.
+        # pyiceberg warns that `oauth2-server-uri` will become mandatory, although it is given here.
         warnings.simplefilter("ignore", DeprecationWarning)
         return RestCatalog(
             "lake",

@@ -1,4 +1,4 @@
-"""`delegation local up` as a process of its own, and the processes it starts."""
+"""`delegation local up` as a separate process, and the processes that it starts."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.local.processes.programs import import_path
 
-# The command group as the console script finds it, whether or not the package is installed.
+# The command group as the console script loads it, also if the package is not installed.
 _COMMAND = """
 from importlib.metadata import EntryPoint
 from delegation.cli.main import ENTRY_POINTS, build
@@ -22,12 +22,12 @@ _READY = ("Ready after ", '{"stack_json"')
 
 
 class StackProcess:
-    """A stack started from outside; `ready` waits until it says that it is."""
+    """A stack in a process; `ready` waits until the stack has reported that it is ready."""
 
     def __init__(
         self, state_dir: Path, *options: str, env: dict[str, str] | None = None, program: tuple[str, ...] | None = None
     ) -> None:
-        """`program` are the interpreter's arguments that stand for the `delegation` command."""
+        """Start it; `program` holds interpreter arguments that replace the `delegation` command."""
         self.state_dir = state_dir
         self.path = state_dir / "stack.json"
         self.output = ""
@@ -45,7 +45,7 @@ class StackProcess:
         return self._popen.pid
 
     def ready(self) -> dict[str, str]:
-        """stack.json, once the stack says that it is there."""
+        """Wait until the stack is ready and return stack.json."""
         while not any(line.startswith(_READY) for line in self.output.splitlines()):
             line = self._popen.stdout.readline()
             assert line, f"the stack has ended: {self.output}"
@@ -69,7 +69,7 @@ class StackProcess:
 
 
 def descendants(pid: int) -> set[int]:
-    """All processes below `pid`, whatever group or session they are in (Linux)."""
+    """Return all descendants of `pid`, in any process group or session (Linux)."""
     children: dict[int, set[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -86,7 +86,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def watch(pids: set[int]) -> list[int]:
-    """Descriptors of processes (Linux), safe against a pid that is used again."""
+    """Return descriptors of processes (Linux), which a reuse of the pid does not affect."""
     opened = []
     for pid in pids:
         try:
@@ -97,7 +97,7 @@ def watch(pids: set[int]) -> list[int]:
 
 
 def all_ended(watched: list[int], *, within_seconds: float) -> bool:
-    """Whether all of them have ended; closes the descriptors."""
+    """Return whether all processes ended in time; close the descriptors."""
     poll = select.poll()
     left = set(watched)
     for descriptor in watched:

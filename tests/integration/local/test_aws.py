@@ -1,4 +1,4 @@
-"""moto embedded: state machines are executed and call our own Lambda workers."""
+"""moto in this process executes state machines, which call the workers of `LambdaPool`."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -89,7 +89,7 @@ def test_a_state_machine_waits_chooses_and_calls_functions(states):
     assert outcome(states, execution) == ("SUCCEEDED", {"id": "t-1", "n": 3})
 
 
-def test_a_wait_until_a_moment_is_over_when_the_moment_is_there(states):
+def test_a_wait_until_a_timestamp_ends_at_the_timestamp(states):
     due = (datetime.now(UTC) + timedelta(seconds=1)).replace(microsecond=0)
     definition = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "TimestampPath": "$.due", "End": True}}}
     execution = start(states, "until", definition, {"due": f"{due:%Y-%m-%dT%H:%M:%S.%fZ}"})
@@ -99,7 +99,7 @@ def test_a_wait_until_a_moment_is_over_when_the_moment_is_there(states):
     assert left >= due
 
 
-def test_retry_and_catch_see_the_name_of_the_exception(states, tmp_path):
+def test_retry_and_catch_match_the_name_of_the_exception(states, tmp_path):
     definition = {
         "StartAt": "Flaky",
         "States": {
@@ -133,7 +133,7 @@ def test_retry_and_catch_see_the_name_of_the_exception(states, tmp_path):
     ("function", "event", "error"),
     [("hang", {"fifo": "/dev/null"}, "Sandbox.Timedout"), ("leave", {"status": 3}, "Runtime.ExitError")],
 )
-def test_a_lost_function_is_an_error_that_catch_all_catches(states, function, event, error):
+def test_states_all_catches_a_function_that_timed_out_or_exited(states, function, event, error):
     definition = {
         "StartAt": "Call",
         "States": {
@@ -150,7 +150,7 @@ def test_a_lost_function_is_an_error_that_catch_all_catches(states, function, ev
     assert (status, output["Error"]) == ("SUCCEEDED", error)
 
 
-def test_one_name_is_one_execution_however_many_start_it_at_once(states):
+def test_concurrent_starts_of_one_name_are_one_execution(states):
     definition = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
     machine = states.create_state_machine(name="once", definition=json.dumps(definition), roleArn=ROLE)[
         "stateMachineArn"
@@ -170,13 +170,13 @@ def test_one_name_is_one_execution_however_many_start_it_at_once(states):
         states.start_execution(stateMachineArn=machine, name="t-1", input="{}")
 
 
-def test_lambda_api_answers_errors_as_aws_does(aws):
+def test_the_lambda_api_returns_the_errors_of_aws(aws):
     client = aws.client("lambda")
     failed = client.invoke(FunctionName="fail", Payload=b'{"message": "no"}')
     assert failed["FunctionError"] == "Unhandled"
     assert json.loads(failed["Payload"].read())["errorType"] == "TableLockedError"
-    with pytest.raises(client.exceptions.ResourceNotFoundException, match="nobody"):
-        client.invoke(FunctionName="nobody", Payload=b"{}")
+    with pytest.raises(client.exceptions.ResourceNotFoundException, match="unknown"):
+        client.invoke(FunctionName="unknown", Payload=b"{}")
     with pytest.raises(ClientError) as refused:
         client.invoke(FunctionName="echo", Payload=b'"' + b"x" * (6 * 1024 * 1024) + b'"')
     assert refused.value.response["Error"]["Code"] == "RequestTooLargeException"
@@ -184,7 +184,7 @@ def test_lambda_api_answers_errors_as_aws_does(aws):
     client.close()
 
 
-def test_a_taken_port_is_reported(aws, lambdas):
+def test_a_port_in_use_is_reported(aws, lambdas):
     port = int(aws.url.rpartition(":")[2])
     with pytest.raises(CannotStartError, match=f"port {port} cannot be used"):
         MotoAws(lambdas, port=port).start()

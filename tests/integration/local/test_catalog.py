@@ -1,4 +1,4 @@
-"""pyiceberg and our own Polaris client against the stand-in catalog, the S3 front and moto, all in this process."""
+"""pyiceberg and our Polaris client with the stand-in catalog, the S3 front and moto in this process."""
 
 import json
 from collections.abc import Iterator
@@ -39,6 +39,13 @@ from tests.integration.local.catalog_world import (
     running,
 )
 
+OWNER_FORM = {
+    "grant_type": "client_credentials",
+    "client_id": "owner-id",
+    "client_secret": "owner-secret",
+    "scope": SCOPE,
+}
+
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
@@ -50,7 +57,7 @@ def clean(stack: Stack) -> Iterator[None]:
     yield from emptied(stack)
 
 
-def test_a_partitioned_table_lives_through_appends_a_row_delete_and_a_tag(stack: Stack) -> None:
+def test_a_partitioned_table_with_appends_a_row_delete_and_a_tag(stack: Stack) -> None:
     table = filled_orders(stack)
     first = table.snapshots()[0].snapshot_id
     table.manage_snapshots().create_tag(first, "first").commit()
@@ -70,7 +77,7 @@ def test_a_partitioned_table_lives_through_appends_a_row_delete_and_a_tag(stack:
     ]
 
 
-def test_once_the_metadata_file_is_gone_only_the_drop_works(stack: Stack) -> None:
+def test_a_table_without_its_metadata_file_can_only_be_dropped(stack: Stack) -> None:
     table = filled_orders(stack)
     stack.admin.delete_object(Bucket=BUCKET, Key=table.metadata_location.removeprefix(f"s3://{BUCKET}/"))
     client = polaris(stack)
@@ -109,7 +116,7 @@ def test_rename_keeps_the_table_and_recreating_the_name_gives_the_same_location(
     assert owner.list_tables("tombstones") == [("tombstones", "orders-1")]
 
 
-def test_two_commits_on_one_base_have_one_winner(stack: Stack) -> None:
+def test_the_second_of_two_commits_on_one_base_fails(stack: Stack) -> None:
     first = filled_orders(stack)
     second = connect(stack, "owner").load_table(("sales", "orders"))
     before = objects(stack, "tables/sales/orders/metadata/")
@@ -144,7 +151,7 @@ def test_nested_namespaces_and_their_rules(stack: Stack) -> None:
     owner.drop_namespace(("sales", "eu/de"))
 
 
-def test_two_hundred_snapshots_with_64_bit_ids_come_back_exactly(stack: Stack) -> None:
+def test_two_hundred_snapshots_keep_their_64_bit_ids(stack: Stack) -> None:
     table = orders(stack)
     client = polaris(stack)
     empty = client.load_table(ORDERS, vend=False)
@@ -164,15 +171,7 @@ def test_two_hundred_snapshots_with_64_bit_ids_come_back_exactly(stack: Stack) -
         for number, snapshot_id in enumerate(ids, start=1)
     ]
     updates.append({"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": ids[-1]})
-    token = httpx.post(
-        f"{stack.catalog.url}/v1/oauth/tokens",
-        data={
-            "grant_type": "client_credentials",
-            "client_id": "owner-id",
-            "client_secret": "owner-secret",
-            "scope": SCOPE,
-        },
-    ).json()["access_token"]
+    token = httpx.post(f"{stack.catalog.url}/v1/oauth/tokens", data=OWNER_FORM).json()["access_token"]
     committed = httpx.post(
         f"{stack.catalog.url}/v1/lake/namespaces/sales/tables/orders",
         headers={"Authorization": f"Bearer {token}", "X-Request-ID": "r-1"},
@@ -190,7 +189,7 @@ def test_two_hundred_snapshots_with_64_bit_ids_come_back_exactly(stack: Stack) -
 def test_a_staged_table_exists_after_its_first_commit(stack: Stack) -> None:
     owner = connect(stack, "owner")
     owner.create_namespace("sales")
-    # pyiceberg takes no vended credentials for a table that has no metadata file yet, so nothing is written in here.
+    # pyiceberg uses no vended credentials for a table without a metadata file, so no rows are written here.
     with owner.create_table_transaction(("sales", "orders"), SCHEMA, partition_spec=BY_REGION) as staged:
         staged.set_properties({"a": "1"})
         assert not owner.table_exists(("sales", "orders"))
@@ -203,7 +202,7 @@ def test_a_staged_table_exists_after_its_first_commit(stack: Stack) -> None:
         owner.create_table_transaction(("sales", "orders"), SCHEMA)
 
 
-def test_properties_schema_and_expiry_of_snapshots_evolve(stack: Stack) -> None:
+def test_properties_schema_and_snapshots_can_be_changed(stack: Stack) -> None:
     table = filled_orders(stack)
     with table.update_schema() as update:
         update.add_column("note", StringType())
@@ -234,14 +233,8 @@ def test_registering_the_same_files_twice_is_possible_as_in_polaris(stack: Stack
         ({"grant_type": "password"}, 400, "unsupported_grant_type"),
     ],
 )
-def test_token_refusals(stack: Stack, change: dict[str, str], status: int, error: str) -> None:
-    form = {
-        "grant_type": "client_credentials",
-        "client_id": "owner-id",
-        "client_secret": "owner-secret",
-        "scope": SCOPE,
-    }
-    answer = httpx.post(f"{stack.catalog.url}/v1/oauth/tokens", data=form | change)
+def test_an_invalid_token_request_is_refused(stack: Stack, change: dict[str, str], status: int, error: str) -> None:
+    answer = httpx.post(f"{stack.catalog.url}/v1/oauth/tokens", data=OWNER_FORM | change)
     assert (answer.status_code, answer.json()["error"]) == (status, error)
 
 
@@ -257,7 +250,7 @@ def test_realm_warehouse_and_token_are_checked(stack: Stack) -> None:
     assert (answer.status_code, answer.content, answer.headers["WWW-Authenticate"]) == (401, b"", "Bearer")
 
 
-def test_a_forgotten_token_is_replaced_without_the_caller_noticing(stack: Stack) -> None:
+def test_the_client_replaces_an_invalidated_token(stack: Stack) -> None:
     orders(stack)
     client = polaris(stack)
     client.load_table(ORDERS)
@@ -265,7 +258,7 @@ def test_a_forgotten_token_is_replaced_without_the_caller_noticing(stack: Stack)
     assert client.load_table(ORDERS).location.endswith("/orders")
 
 
-def test_a_revoked_grant_bites_at_the_next_request(stack: Stack) -> None:
+def test_a_revoked_grant_applies_from_the_next_request_on(stack: Stack) -> None:
     orders(stack)
     client = polaris(stack)
     principals = stack.catalog.principals
@@ -281,10 +274,10 @@ def test_a_revoked_grant_bites_at_the_next_request(stack: Stack) -> None:
         polaris(stack, "reader").drop_table(ORDERS)
 
 
-def test_a_store_that_is_away_is_said_so() -> None:
-    away = WsgiServer(application())
-    away.stop()
-    front = S3Front(away.url, VendedKeys()).start()
+def test_the_front_answers_503_if_the_store_does_not_answer() -> None:
+    stopped = WsgiServer(application())
+    stopped.stop()
+    front = S3Front(stopped.url, VendedKeys()).start()
     try:
         with closing(httpx.Client()) as client:
             headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=admin/2/r/s3/aws4_request"}

@@ -1,4 +1,4 @@
-"""The demo as a person runs it, in a process of its own."""
+"""The demo in a separate process, as `make demo` runs it."""
 
 import json
 import os
@@ -15,7 +15,7 @@ LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
 @pytest.mark.stack
 @pytest.mark.spark
-def test_demo_purges_two_tables_and_leaves_their_sibling(tmp_path):
+def test_demo_purges_two_tables_and_does_not_change_a_third(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "infra.local.demo", "--state-dir", str(tmp_path)],
         cwd=ROOT,
@@ -34,4 +34,4 @@ def test_demo_purges_two_tables_and_leaves_their_sibling(tmp_path):
     ]
     assert [[row["status"] for row in table["versions"]] for table in found["tables"]] == [LIFE, LIFE]
     assert all(table["files_deleted"] == table["files_before"] > 0 for table in found["tables"])
-    assert not (tmp_path / "stack.json").exists()  # the stack is gone, its credentials with it
+    assert not (tmp_path / "stack.json").exists()  # the stack has ended and its credentials are deleted

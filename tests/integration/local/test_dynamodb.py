@@ -1,4 +1,4 @@
-"""Both local DynamoDBs keep every acknowledged conditional write while threads race for one item."""
+"""Both local DynamoDBs keep every acknowledged conditional write while threads compete for one item."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def client(request):
     client.close()
 
 
-def test_no_acknowledged_write_is_lost_when_threads_race(client):
+def test_no_acknowledged_write_is_lost_when_threads_compete(client):
     table = f"race-{uuid.uuid4()}"
     client.create_table(
         TableName=table,
@@ -61,7 +61,7 @@ def test_no_acknowledged_write_is_lost_when_threads_race(client):
     assert int(final) == acknowledged
 
 
-def test_without_java_the_reason_says_what_to_install(monkeypatch, tmp_path):
+def test_without_java_the_reason_names_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(UnavailableError, match="Java 17 is needed"):
@@ -78,14 +78,14 @@ def test_an_old_java_is_refused(monkeypatch, tmp_path):
         dynamodb.java()
 
 
-def test_without_maven_and_an_empty_cache_the_reason_says_so(monkeypatch, tmp_path):
+def test_without_maven_and_with_an_empty_cache_the_reason_names_maven(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(UnavailableError, match="Maven is not installed"):
         dynamodb.fetch()
 
 
-def test_a_failing_fetch_leaves_nothing_that_looks_complete(monkeypatch, tmp_path):
+def test_a_failed_fetch_leaves_no_folder_of_jars(monkeypatch, tmp_path):
     maven = tmp_path / "mvn"
     maven.write_text("#!/bin/sh\necho '[ERROR] no such host'\nexit 1\n")
     maven.chmod(0o755)
@@ -96,14 +96,14 @@ def test_a_failing_fetch_leaves_nothing_that_looks_complete(monkeypatch, tmp_pat
     assert [path.name for path in (tmp_path / "cache/polaris-delegation/dynamodb-local").iterdir()] == ["fetch.lock"]
 
 
-def test_a_program_that_ends_early_is_reported_with_its_last_words(tmp_path):
-    process = TetheredProcess.start(["sh", "-c", "echo port taken; exit 3"], env=os.environ, log=tmp_path / "log")
-    with pytest.raises(CannotStartError, match="status 3: port taken"):
+def test_a_program_that_ends_early_is_reported_with_its_last_output(tmp_path):
+    process = TetheredProcess.start(["sh", "-c", "echo port in use; exit 3"], env=os.environ, log=tmp_path / "log")
+    with pytest.raises(CannotStartError, match="status 3: port in use"):
         process.wait_until("the program", lambda: False, timeout_seconds=30)
 
 
-def test_programs_and_their_children_die_with_a_killed_parent(tmp_path):
-    """`kill -9` of the supervising process ends the group: the grandchild's output is closed."""
+def test_programs_and_their_children_end_with_a_killed_parent(tmp_path):
+    """SIGKILL for the parent ends the process group, so the grandchild's output is closed."""
     script = """
 import os, sys, pathlib
 from infra.local.processes.programs import TetheredProcess
@@ -126,5 +126,5 @@ sys.stdin.read()
         with Path(fifo).open("rb") as pipe:
             assert pipe.readline() == b"ready\n"
             parent.send_signal(signal.SIGKILL)
-            # End of file comes only when the last process of the group has closed its output.
+            # The read ends only when the last process of the group has closed its output.
             assert pipe.read() == b""

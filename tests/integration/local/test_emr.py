@@ -18,7 +18,7 @@ ROLE = "arn:aws:iam::123456789012:role/job"
 
 
 class Emr:
-    """The endpoint with a boto3 client; `program` is what spark-submit does instead of starting Java."""
+    """The endpoint with a boto3 client."""
 
     def __init__(self, folder, *, minute_seconds=60.0, concurrency=2):
         self.folder = folder
@@ -81,7 +81,7 @@ def emr(tmp_path):
 
 @pytest.fixture
 def program(monkeypatch, tmp_path):
-    """Replace spark-submit with a shell script, for what is not about Spark."""
+    """Replace spark-submit by a shell script, for tests that do not need Spark."""
 
     def program(script):
         home = tmp_path / "spark"
@@ -105,7 +105,7 @@ def test_one_client_token_is_one_job_run(emr, program):
     assert emr.stdout(run) == "once\n"
 
 
-def test_a_job_that_fails_says_where_its_logs_are(emr, program):
+def test_a_failed_job_names_its_log_folder(emr, program):
     program("echo 'secret text' >&2; exit 3")
     seen = emr.until(emr.start(), "FAILED")
     assert "ExitCode: 3" in seen["stateDetails"]
@@ -137,7 +137,7 @@ def test_a_killed_job_has_failed(emr, program, tmp_path):
     assert "ExitCode: 137" in emr.until(run, "FAILED")["stateDetails"]
 
 
-def test_a_job_that_is_too_long_is_cancelled(tmp_path, program):
+def test_a_job_that_exceeds_its_time_out_is_cancelled(tmp_path, program):
     program("exec sleep 1000")
     emr = Emr(tmp_path, minute_seconds=0.05)
     try:
@@ -147,7 +147,7 @@ def test_a_job_that_is_too_long_is_cancelled(tmp_path, program):
         emr.close()
 
 
-def test_a_job_without_a_slot_waits_and_can_be_cancelled(tmp_path, program):
+def test_a_job_over_the_concurrency_limit_is_pending_and_can_be_cancelled(tmp_path, program):
     program("exec sleep 1000")
     emr = Emr(tmp_path, concurrency=1)
     try:
@@ -162,7 +162,7 @@ def test_a_job_without_a_slot_waits_and_can_be_cancelled(tmp_path, program):
         emr.close()
 
 
-def test_listing_filters_by_state_and_pages(emr, program):
+def test_listing_filters_by_state_and_has_pages(emr, program):
     program("exit 0")
     done = [emr.start(name=f"t-{n}") for n in range(3)]
     for run in done:
@@ -191,7 +191,7 @@ def test_an_entry_point_that_does_not_exist_fails_the_job(emr):
     assert "/no/such/job.py does not exist" in seen["stateDetails"]
 
 
-def test_unknown_things_are_not_found(emr):
+def test_an_unknown_application_or_job_run_is_not_found(emr):
     assert emr.client.get_application(applicationId=emr.server.application_id)["application"]["state"] == "STARTED"
     with pytest.raises(emr.client.exceptions.ResourceNotFoundException):
         emr.client.get_application(applicationId="other")
@@ -201,7 +201,7 @@ def test_unknown_things_are_not_found(emr):
         emr.start(parameters="--conf")
 
 
-def test_parameters_are_taken_apart_as_emr_does():
+def test_parameters_are_parsed_as_in_emr():
     command = SparkCommand.parse(
         '--conf spark.emr-serverless.driverEnv.DELEGATION_PROPERTIES=\'{"a": "b c"}\''
         " --conf=spark.executorEnv.REALM=x=y"
@@ -214,13 +214,13 @@ def test_parameters_are_taken_apart_as_emr_does():
 
 
 @pytest.mark.parametrize("parameters", ["--conf 'open", "--conf", "--conf spark.x"])
-def test_parameters_that_cannot_be_read_are_refused(parameters):
+def test_invalid_parameters_are_refused(parameters):
     with pytest.raises(JobRequestError, match="sparkSubmitParameters"):
         SparkCommand.parse(parameters)
 
 
 @pytest.mark.spark
-def test_a_real_spark_job_runs_with_the_variables_given(emr):
+def test_a_real_spark_job_runs_with_the_given_variables(emr):
     parameters = (
         "--conf spark.emr-serverless.driverEnv.DELEGATION_REALM=POLARIS"
         " --conf spark.executorEnv.DELEGATION_REALM=POLARIS"

@@ -1,4 +1,4 @@
-"""The HTTPS front: mutual TLS as API Gateway does it, its events, its authorizer and its own answers."""
+"""The HTTPS front: API Gateway's mutual TLS, events, authorizer and gateway responses."""
 
 import contextlib
 import http.client
@@ -75,7 +75,7 @@ def connected(url, context):
 
 @pytest.fixture
 def call(url, authority, client_pair):
-    """One request on a connection of its own: status, headers, body."""
+    """Send one request on a new connection; return status, headers and body."""
     context = trusting(authority, client_pair)
 
     def call(method, path, body=None, token="allow", **headers):
@@ -105,7 +105,7 @@ def test_a_server_certificate_of_the_authority_is_no_client_certificate(url, aut
         connection.connect()
 
 
-def test_the_event_is_the_proxy_integrations(call, client_pair):
+def test_the_event_is_that_of_the_proxy_integration(call, client_pair):
     path = f"{BASE}/v1/tasks/a%20b?x=1&x=2&empty="
     status, _, body = call("POST", path, '{"id": 9007199254740993}', **{"X-Request-ID": "r-1"})
     assert status == 200
@@ -138,11 +138,11 @@ def test_an_empty_body_is_null_and_a_binary_one_is_encoded(call):
     assert (event["body"], event["isBase64Encoded"]) == ("AP8=", True)
 
 
-def test_a_body_in_chunks_arrives_whole(call):
+def test_a_chunked_body_arrives_complete(call):
     assert json.loads(call("POST", f"{BASE}/v1/tasks", iter([b"one,", b"two"]))[2])["body"] == "one,two"
 
 
-def test_an_answer_keeps_its_bytes(call):
+def test_an_answer_is_passed_byte_for_byte(call):
     status, headers, body = call("GET", f"{BASE}/v1/bytes")
     assert (status, body) == (202, '{"b":1,  "a":\u00a02}\n'.encode())
     assert headers.get_all("X-Two") == ["1", "2"]
@@ -168,13 +168,13 @@ def test_an_answer_keeps_its_bytes(call):
         ("broken", 500, {"error_code": "INTERNAL_ERROR", "message": "the authorizer failed"}),
     ],
 )
-def test_who_is_not_authorized_gets_the_gateways_answer_as_deployed(call, token, status, body):
+def test_an_unauthorized_caller_gets_the_gateway_response_as_deployed(call, token, status, body):
     seen, headers, text = call("GET", f"{BASE}/v1/config", token=token)
     assert (seen, json.loads(text)) == (status, body)
     assert headers["WWW-Authenticate"] == ("Bearer" if status == 401 else None)
 
 
-def test_the_authorizer_is_asked_every_time(url, authority, client_pair):
+def test_the_authorizer_is_invoked_for_every_request(url, authority, client_pair):
     with connected(url, trusting(authority, client_pair)) as connection:
         statuses = []
         for token in ("allow", "deny", "allow"):
@@ -192,7 +192,7 @@ def test_a_failing_integration_is_a_bad_gateway(call, path):
 
 
 @pytest.mark.parametrize("path", ["/", "/elsewhere", f"{BASE}x/v1/config"])
-def test_outside_the_base_path_nobody_answers(call, path):
+def test_a_path_outside_the_base_path_is_forbidden(call, path):
     status, _, body = call("GET", path)
     assert (status, json.loads(body)) == (403, {"message": "Forbidden"})
 
@@ -203,13 +203,13 @@ def test_unknown_routes_reach_the_function(call):
 
 
 @pytest.mark.parametrize("size", [6 * 1024 * 1024, REQUEST_LIMIT_BYTES + 1])
-def test_a_request_larger_than_lambda_takes_is_refused(call, size):
+def test_a_request_larger_than_lambda_accepts_is_refused(call, size):
     status, _, body = call("POST", f"{BASE}/v1/tasks", b"x" * size)
     assert (status, json.loads(body)) == (413, {"error_code": "REQUEST_TOO_LARGE", "message": "Request Too Long"})
 
 
 @pytest.mark.parametrize("length", ["-1", "ten"])
-def test_a_length_that_is_none_is_refused(url, authority, client_pair, length):
+def test_an_invalid_content_length_is_refused(url, authority, client_pair, length):
     with connected(url, trusting(authority, client_pair)) as connection:
         connection.putrequest("POST", f"{BASE}/v1/tasks")
         connection.putheader("Content-Length", length)
@@ -217,7 +217,7 @@ def test_a_length_that_is_none_is_refused(url, authority, client_pair, length):
         assert connection.getresponse().status == 400
 
 
-def test_a_late_integration_is_a_gateway_time_out_and_goes_on(pool, authority, client_pair, tmp_path):
+def test_a_slow_integration_is_a_gateway_time_out_and_continues(pool, authority, client_pair, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     server = front(pool, authority, integration_timeout_seconds=0.2)
@@ -235,12 +235,12 @@ def test_a_late_integration_is_a_gateway_time_out_and_goes_on(pool, authority, c
         server.stop()
 
 
-def test_callers_are_served_side_by_side(call):
+def test_callers_are_served_in_parallel(call):
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda n: call("POST", f"{BASE}/v1/tasks", str(n)), range(24)))
     assert sorted(int(json.loads(body)["body"]) for _, _, body in answers) == list(range(24))
 
 
-def test_a_taken_port_is_reported(url, pool, authority):
+def test_a_port_in_use_is_reported(url, pool, authority):
     with pytest.raises(CannotStartError, match="cannot be used"):
         front(pool, authority, port=urlsplit(url).port)

@@ -1,4 +1,4 @@
-"""Lambda on one machine: isolation, concurrency, time-outs and error payloads as AWS has them."""
+"""Lambda on one machine: isolation, concurrency, time-outs and error payloads as in AWS."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_an_event_and_its_answer_keep_every_digit_and_character(pool):
     assert call(deploy(pool, "echo"), event) == (None, event)
 
 
-def test_a_worker_sees_only_the_variables_given_and_those_of_lambda(pool, monkeypatch):
+def test_a_worker_gets_only_the_given_variables_and_those_of_lambda(pool, monkeypatch):
     monkeypatch.setenv("SECRET_OF_THE_SUPERVISOR", "x")
     function = deploy(pool, "about", DELEGATION_REALM="POLARIS", AWS_REGION="eu-west-1")
     _, seen = call(function, {})
@@ -76,20 +76,20 @@ def test_the_context_is_complete(pool):
     assert 0 < seen["remaining"] <= 25_000
 
 
-def test_a_warm_worker_is_used_again(pool):
+def test_a_warm_worker_is_reused(pool):
     function = deploy(pool, "about")
     assert call(function, {})[1]["pid"] == call(function, {})[1]["pid"]
     assert function.workers == 1
 
 
-def test_invocations_run_side_by_side_up_to_the_limit(pool, tmp_path):
+def test_invocations_run_in_parallel_up_to_the_limit(pool, tmp_path):
     place = tmp_path / "meeting"
     place.mkdir()
     function = deploy(pool, "meet", concurrency=3)
     with ThreadPoolExecutor(3) as threads:
         answers = list(threads.map(lambda _: call(function, {"place": str(place), "expected": 3}), range(3)))
     assert len({pid for _, pid in answers}) == 3
-    # Everybody is there already, so six more callers share the three workers.
+    # All files exist already, so six more callers share the three workers.
     with ThreadPoolExecutor(6) as threads:
         again = list(threads.map(lambda _: call(function, {"place": str(place), "expected": 3}), range(6)))
     assert {pid for _, pid in again} <= {pid for _, pid in answers}
@@ -118,7 +118,7 @@ def test_a_function_is_killed_with_its_children_at_its_time_out(pool, tmp_path):
     assert "Task timed out after 1.00 seconds" in function.log.read_text()
 
 
-def test_a_worker_that_leaves_is_reported_and_replaced(pool):
+def test_a_worker_that_exits_is_reported_and_replaced(pool):
     function = deploy(pool, "leave")
     for status in (1, 7):
         error, payload = call(function, {"status": status})
@@ -137,11 +137,11 @@ def test_a_module_that_cannot_be_imported_is_reported_to_every_caller(pool):
 
 
 def test_an_answer_that_is_not_json_is_a_marshal_error(pool):
-    error, payload = call(deploy(pool, "unserialisable"), {})
+    error, payload = call(deploy(pool, "unserializable"), {})
     assert (error, payload["errorType"]) == ("Unhandled", "Runtime.MarshalError")
 
 
-def test_payloads_beyond_six_megabytes_are_refused_both_ways(pool):
+def test_requests_and_answers_over_six_megabytes_are_refused(pool):
     function = deploy(pool, "large")
     with pytest.raises(PayloadTooLargeError):
         function.invoke(b'"' + b"x" * PAYLOAD_LIMIT_BYTES + b'"')
@@ -152,7 +152,7 @@ def test_payloads_beyond_six_megabytes_are_refused_both_ways(pool):
 
 
 def test_what_a_function_prints_is_in_its_log(pool):
-    function = deploy(pool, "say")
+    function = deploy(pool, "print_text")
     invocation = function.invoke(b'{"text": "three files deleted"}')
     lines = function.log.read_text().splitlines()
     assert lines[0] == f"START RequestId: {invocation.request_id} Version: $LATEST"
@@ -173,5 +173,5 @@ def test_stopping_the_pool_ends_a_running_invocation(pool, tmp_path):
 
 
 def test_an_unknown_function_is_named(pool):
-    with pytest.raises(FunctionUnknownError, match="nobody"):
-        pool.invoke("nobody", b"{}")
+    with pytest.raises(FunctionUnknownError, match="unknown"):
+        pool.invoke("unknown", b"{}")

@@ -1,4 +1,4 @@
-"""The poller is Lambda's mapping of a queue: partial failures stay, hopeless messages go to the dead-letter queue."""
+"""The poller is Lambda's event source mapping: partial failures stay, dead letters go to their queue."""
 
 import json
 import queue
@@ -16,7 +16,7 @@ HANDLERS = Path(__file__).parent / "fixtures"
 
 
 class Recorder:
-    """A function in this process: answers what `decide` says and tells each event it saw."""
+    """A function in this process that returns `decide(event)` and records the events."""
 
     def __init__(self, decide):
         self.spec = FunctionSpec("recorder", "none", 60, 128)
@@ -68,7 +68,7 @@ def polling(sqs):
         poller.stop()
 
 
-def test_a_message_arrives_as_lambdas_event_and_is_deleted(sqs, polling):
+def test_a_message_is_delivered_as_lambdas_event_and_deleted(sqs, polling):
     url, arn = create_queue(sqs, VisibilityTimeout="1")
     sent = sqs.send_message(QueueUrl=url, MessageBody='{"task_id": "t-1", "n": 1}')
     function = Recorder(lambda _: answer({"batchItemFailures": []}))
@@ -78,12 +78,12 @@ def test_a_message_arrives_as_lambdas_event_and_is_deleted(sqs, polling):
     assert json.loads(record["body"]) == {"task_id": "t-1", "n": 1}
     assert record["attributes"]["ApproximateReceiveCount"] == "1"
     assert (record["eventSource"], record["eventSourceARN"]) == ("aws:sqs", arn)
-    # The next message is the next event: the first one was deleted, although it would be visible again by then.
+    # The first message would be visible again by now; it was deleted, because the next event has the second one.
     sqs.send_message(QueueUrl=url, MessageBody="second", DelaySeconds=2)
     assert function.events.get(timeout=60)["Records"][0]["body"] == "second"
 
 
-def test_only_what_failed_is_delivered_again_and_ends_in_the_dead_letter_queue(sqs, polling):
+def test_only_the_failed_message_is_delivered_again_and_goes_to_the_dead_letter_queue(sqs, polling):
     dead_url, dead_arn = create_queue(sqs)
     redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 2})
     url, arn = create_queue(sqs, VisibilityTimeout="1", RedrivePolicy=redrive)
@@ -104,7 +104,7 @@ def test_only_what_failed_is_delivered_again_and_ends_in_the_dead_letter_queue(s
     assert sorted(deliveries) == ["bad", "bad", "fine", "good"]
 
 
-def test_a_function_error_leaves_the_whole_batch(sqs, polling):
+def test_after_a_function_error_the_whole_batch_is_delivered_again(sqs, polling):
     url, arn = create_queue(sqs, VisibilityTimeout="1")
     sqs.send_message(QueueUrl=url, MessageBody="one")
     answers = iter([answer({"errorType": "Sandbox.Timedout"}, "Unhandled"), answer(None)])
@@ -130,11 +130,11 @@ def test_a_function_error_leaves_the_whole_batch(sqs, polling):
         (answer({}, "Unhandled"), {"a", "b"}),
     ],
 )
-def test_what_stays_in_the_queue(invocation, stay):
+def test_messages_that_stay_in_the_queue(invocation, stay):
     assert failures(invocation, {"a", "b"}) == stay
 
 
-def test_the_clock_calls_again_and_again_even_after_a_failure():
+def test_the_clock_calls_repeatedly_also_after_a_failure():
     answers = iter([answer({"errorType": "X"}, "Unhandled"), answer(None), answer(None)])
     function = Recorder(lambda _: next(answers, answer(None)))
     clock = Clock(function, interval_seconds=0.01, region="us-east-1", account="123456789012").start()
@@ -147,7 +147,7 @@ def test_the_clock_calls_again_and_again_even_after_a_failure():
 def test_a_worker_process_is_called_for_a_message(sqs, polling, tmp_path):
     pool = LambdaPool(log_folder=tmp_path)
     try:
-        spec = FunctionSpec("echo", "local_handlers.say", 30, 128, {"PYTHONPATH": str(HANDLERS)})
+        spec = FunctionSpec("echo", "local_handlers.print_text", 30, 128, {"PYTHONPATH": str(HANDLERS)})
         function = pool.add(spec)
         url, arn = create_queue(sqs, VisibilityTimeout="1", RedrivePolicy=_redrive_to(sqs, receives=1))
         sqs.send_message(QueueUrl=url, MessageBody="x")
@@ -155,7 +155,7 @@ def test_a_worker_process_is_called_for_a_message(sqs, polling, tmp_path):
         dead = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]["RedrivePolicy"]
         dead_name = json.loads(dead)["deadLetterTargetArn"].rpartition(":")[2]
         dead_url = sqs.get_queue_url(QueueName=dead_name)["QueueUrl"]
-        # `say` finds no text in the event and raises, so the message ends in the dead-letter queue.
+        # `print_text` finds no text in the event and raises, so the message goes to the dead-letter queue.
         assert sqs.receive_message(QueueUrl=dead_url, WaitTimeSeconds=20)["Messages"][0]["Body"] == "x"
         assert "KeyError" in function.log.read_text()
     finally:

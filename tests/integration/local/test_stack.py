@@ -1,4 +1,4 @@
-"""The whole stack as a process: what it promises from outside, whoever ends it and however."""
+"""The local stack as a process: its start, its interfaces, and its end by signals."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.integration.local.stack_process import StackProcess, all_ended, desce
 
 pytestmark = [
     pytest.mark.stack,
-    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads processes from /proc"),
 ]
 
 
@@ -61,7 +61,7 @@ def edge(stack):
         yield client
 
 
-def test_stack_json_has_its_fields_and_is_for_its_owner_only(running, stack):
+def test_stack_json_has_its_fields_and_only_its_owner_can_read_it(running, stack):
     assert tuple(stack) == FIELDS
     assert stat.S_IMODE(running.path.stat().st_mode) == 0o600
     assert stack["edge_url"].startswith("https://")
@@ -73,21 +73,21 @@ def test_stack_json_has_its_fields_and_is_for_its_owner_only(running, stack):
 
 
 def test_the_summary_names_every_address_and_no_secret(running, stack):
-    told = running.output
+    summary = running.output
     for name in ("edge_url", "token_url", "polaris_url", "s3_endpoint", "dynamodb_endpoint", "aws_endpoint"):
-        assert stack[name] in told
-    assert stack["client_secret"] not in told
-    assert stack["polaris_credential"].partition(":")[2] not in told
+        assert stack[name] in summary
+    assert stack["client_secret"] not in summary
+    assert stack["polaris_credential"].partition(":")[2] not in summary
 
 
-def test_the_handshake_wants_a_certificate_of_the_stacks_authority(stack, tmp_path):
+def test_the_handshake_requires_a_certificate_of_the_stacks_authority(stack, tmp_path):
     stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
     for certificate in (None, (stranger.cert, stranger.key)):
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{stack['edge_url']}/v1/config", verify=tls(stack, certificate))
 
 
-def test_a_token_is_needed_and_enough(stack, edge):
+def test_a_request_needs_only_a_valid_token(stack, edge):
     assert edge.get("/v1/config").status_code == 401
     assert edge.get("/v1/config", headers={"Authorization": "Bearer nonsense"}).status_code in {401, 403}
     answer = edge.get("/v1/config", headers={"Authorization": f"Bearer {token(stack)}"})
@@ -101,18 +101,18 @@ def test_an_unknown_route_is_answered_by_the_service(stack, edge):
     assert "error_code" in answer.json()
 
 
-def test_a_folder_in_use_is_refused_and_left_alone(running):
+def test_a_folder_in_use_is_refused_and_not_changed(running):
     second = StackProcess(running.state_dir)
     assert second.wait() == 1
     assert "another stack uses" in second.output
     assert json.loads(running.path.read_text())["edge_url"]
 
 
-def test_a_second_stack_runs_beside_the_first_and_sigterm_ends_all_of_it(stack, edge, tmp_path):
+def test_a_second_stack_runs_in_parallel_and_sigterm_ends_all_its_processes(stack, edge, tmp_path):
     second = StackProcess(tmp_path / "second", "--json")
     other = second.ready()
     assert {other[name] for name in other if name.endswith(("_url", "_endpoint"))}.isdisjoint(stack.values())
-    # Tokens and certificates of one stack mean nothing to the other.
+    # One stack refuses the tokens of another.
     answer = edge.get("/v1/config", headers={"Authorization": f"Bearer {token(other)}"})
     assert answer.status_code in {401, 403}
     processes = descendants(second.pid)
@@ -126,7 +126,7 @@ def test_a_second_stack_runs_beside_the_first_and_sigterm_ends_all_of_it(stack, 
     assert edge.get("/v1/config", headers={"Authorization": f"Bearer {token(stack)}"}).status_code == 200
 
 
-def test_a_killed_stack_takes_its_processes_with_it(tmp_path):
+def test_the_processes_of_a_killed_stack_end(tmp_path):
     process = StackProcess(tmp_path / "state")
     process.ready()
     watched = watch(descendants(process.pid))
@@ -137,18 +137,18 @@ def test_a_killed_stack_takes_its_processes_with_it(tmp_path):
     assert again.end(signal.SIGINT) == 0
 
 
-def test_a_taken_port_is_reported_and_everything_ended(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_reported_and_every_process_ends(tmp_path):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        port = bound.getsockname()[1]
         process = StackProcess(tmp_path / "state", "--port", str(port))
         assert process.wait() == 1
     assert f"port {port} cannot be used" in process.output
     assert not process.path.exists()
 
 
-def test_without_java_and_maven_dynamodb_is_motos_and_the_summary_says_so(tmp_path):
+def test_without_java_and_maven_moto_provides_dynamodb_and_the_summary_has_the_reason(tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
     environment = {"PATH": str(empty), "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -162,13 +162,13 @@ def test_without_java_and_maven_dynamodb_is_motos_and_the_summary_says_so(tmp_pa
         process.end(signal.SIGTERM)
 
 
-def test_options_that_belong_together_are_asked_for_together(tmp_path):
+def test_incomplete_polaris_options_are_refused(tmp_path):
     process = StackProcess(tmp_path / "state", "--polaris-url", "http://127.0.0.1:9/api/catalog")
     assert process.wait() == 1
     assert "--polaris-client-secret" in process.output
 
 
-def test_another_polaris_s3_and_dynamodb_are_used_as_given(stack, tmp_path):
+def test_a_given_polaris_s3_and_dynamodb_are_used(stack, tmp_path):
     client_id, _, secret = stack["polaris_credential"].partition(":")
     process = StackProcess(
         tmp_path / "state",

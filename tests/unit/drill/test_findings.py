@@ -1,4 +1,4 @@
-"""What a drill is held to: a store and a log made wrong on purpose are found wrong."""
+"""The drill finds every violation that a test plants in the store or in the log."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.unit.tasks.builders import HOUR, MINUTE, Clock
 
 
 class Site:
-    """One task, lost by its first holder and done by its second, with the lines that belong to that."""
+    """One task, whose first attempt is lost and whose second succeeds, with the matching log lines."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -29,8 +29,8 @@ class Site:
         return Line(self.task_id, attempt, pid or attempt, what)
 
     def run(self, *, attempt: int = 2) -> None:
-        for owner in ("one", "two"):
-            self.tasks.acquire(self.task_id, owner, lambda now: Lease.lasting(MINUTE, now))
+        for holder in ("one", "two"):
+            self.tasks.acquire(self.task_id, holder, lambda now: Lease.lasting(MINUTE, now))
             self.clock.advance(HOUR)
         result = Done(attempt=attempt, pid=2).model_dump_json()
         self.tasks.succeed(self.task_id, 2, "done", result_extended=result)
@@ -44,7 +44,7 @@ def site() -> Site:
     return Site()
 
 
-def test_what_is_as_it_should_be_is_counted(site):
+def test_a_correct_run_is_counted_without_violations(site):
     site.run()
     found = site.examine()
     assert found.violations == ()
@@ -53,46 +53,46 @@ def test_what_is_as_it_should_be_is_counted(site):
     assert (found.interrupted, found.duplicates) == (1, 0)
 
 
-def test_more_attempts_than_kills_explain_are_found(site):
+def test_more_attempts_than_kills_are_found(site):
     site.run()
     assert "1 attempts too many for 0 kills" in site.examine(kills=0).violations
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "text"),
     [
-        ((2, START, 2), "attempt 2 was seen to begin 2 times"),
+        ((2, START, 2), "attempt 2 began 2 times"),
         ((1, STEP, 1), "attempts overlap: [1, 1, 2, 2, 1]"),
-        ((2, STEP, 7), "worked on by several processes"),
+        ((2, STEP, 7), "more than one process ran an attempt"),
     ],
 )
-def test_work_that_should_not_have_been_is_found(site, more, words):
+def test_repeated_overlapping_or_shared_attempts_are_found(site, more, text):
     site.run()
     attempt, what, pid = more
     site.lines.append(site.line(attempt, what, pid))
-    assert any(words in violation for violation in site.examine().violations)
+    assert any(text in violation for violation in site.examine().violations)
 
 
-def test_work_for_a_task_that_nobody_submitted_is_found(site):
+def test_work_on_a_task_that_was_not_submitted_is_found(site):
     site.run()
     site.lines.append(Line("stranger", 1, 1, START))
-    assert "stranger: worked on and never submitted" in site.examine().violations
+    assert "stranger: has work but was not submitted" in site.examine().violations
 
 
 def test_a_task_without_an_outcome_is_found(site):
-    told = site.examine().violations
-    assert any("ended as SUBMITTED" in violation for violation in told)
-    assert any("its caller still waits" in violation for violation in told)
-    assert any("still due" in violation for violation in told)
+    violations = site.examine().violations
+    assert any("ended as SUBMITTED" in violation for violation in violations)
+    assert any("its completion has no outcome" in violation for violation in violations)
+    assert any("still due" in violation for violation in violations)
 
 
-def test_a_result_of_another_attempt_or_never_reached_is_found(site):
+def test_a_result_of_another_attempt_or_without_its_work_is_found(site):
     site.run(attempt=1)
     assert any("is not of attempt 2" in violation for violation in site.examine().violations)
     other = Site()
     other.run()
     other.lines.pop()
-    assert any("was never seen to be reached" in violation for violation in other.examine().violations)
+    assert any("has no END line" in violation for violation in other.examine().violations)
 
 
 def test_a_gap_in_the_history_and_a_second_success_are_found(site):
@@ -101,7 +101,7 @@ def test_a_gap_in_the_history_and_a_second_success_are_found(site):
     last = max(rows)
     rows[last + 2] = rows[last].evolve(version=last + 2)
     site.store._heads[site.task_id] = rows[last + 2]
-    told = " ".join(site.examine().violations)
-    assert f"under a head at {last + 2}" in told
-    assert "SUCCESS became SUCCESS" in told
-    assert "2 SUCCESS versions" in told
+    text = " ".join(site.examine().violations)
+    assert f"but the head has version {last + 2}" in text
+    assert "SUCCESS became SUCCESS" in text
+    assert "2 SUCCESS versions" in text

@@ -59,7 +59,7 @@ def test_a_new_table_gets_fresh_field_ids() -> None:
     assert (created["format-version"], created["last-partition-id"], created["last-updated-ms"]) == (2, 1000, 1_000)
 
 
-def test_nested_fields_are_numbered_after_their_siblings() -> None:
+def test_nested_fields_are_numbered_after_the_fields_of_their_struct() -> None:
     point = {"type": "struct", "fields": [{"id": 70, "name": "x", "required": True, "type": "int"}]}
     places = {"type": "map", "key-id": 71, "key": "string", "value-id": 72, "value": point, "value-required": True}
     fields = [{"id": 80, "name": "places", "type": places}, {"id": 81, "name": "v", "type": "variant"}]
@@ -81,7 +81,7 @@ def test_a_sorted_version_3_table() -> None:
     assert commit(created, added)["next-row-id"] == 5
 
 
-def test_snapshots_are_kept_as_they_came() -> None:
+def test_snapshots_are_stored_unchanged() -> None:
     updated = commit(table(), snapshot(1), point("main", BIG - 1), point("kept", BIG - 1, "tag"))
     assert updated["snapshots"] == [snapshot(1)["snapshot"]]
     assert updated["current-snapshot-id"] == BIG - 1
@@ -90,13 +90,13 @@ def test_snapshots_are_kept_as_they_came() -> None:
     assert (updated["last-sequence-number"], updated["last-updated-ms"]) == (1, 2_000_000_000_001)
 
 
-def test_the_base_is_not_touched() -> None:
+def test_the_base_is_not_changed() -> None:
     base = table()
     commit(base, snapshot(1), {"action": "set-properties", "updates": {"a": "1"}})
     assert base == {**table(), "table-uuid": base["table-uuid"], "last-updated-ms": base["last-updated-ms"]}
 
 
-def test_a_removed_snapshot_takes_its_refs_and_statistics_with_it() -> None:
+def test_removing_a_snapshot_removes_its_refs_and_statistics() -> None:
     statistics = {"action": "set-statistics", "statistics": {"snapshot-id": BIG - 1, "statistics-path": "s3://b/t/x"}}
     updated = commit(
         table(), snapshot(1), snapshot(2), point("main", BIG - 2), point("old", BIG - 1, "tag"), statistics
@@ -161,7 +161,7 @@ def test_a_new_spec_and_sort_order_become_the_default() -> None:
     assert commit(updated, {"action": "remove-partition-specs", "spec-ids": [0]})["partition-specs"][0]["spec-id"] == 1
 
 
-def test_version_1_keeps_the_fields_its_readers_look_at() -> None:
+def test_version_1_metadata_has_the_fields_of_its_readers() -> None:
     base = table(**{"format-version": "1"})
     updated = commit(base, {"action": "set-properties", "updates": {"a": "1"}})
     assert updated["format-version"] == 1
@@ -172,7 +172,7 @@ def test_version_1_keeps_the_fields_its_readers_look_at() -> None:
     assert "schema" not in upgraded
 
 
-def test_a_staged_table_is_built_from_nothing() -> None:
+def test_the_first_commit_of_a_staged_table_builds_its_metadata() -> None:
     created = table()
     updated = apply(
         [
@@ -231,7 +231,9 @@ REQUIREMENTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "met", "unmet"), REQUIREMENTS, ids=[kind for kind, _, _ in REQUIREMENTS])
-def test_requirements(kind: str, met: dict[str, Any], unmet: dict[str, Any]) -> None:
+def test_a_requirement_that_is_not_met_is_a_failed_commit(
+    kind: str, met: dict[str, Any], unmet: dict[str, Any]
+) -> None:
     base = commit(table(), snapshot(1), point("main", BIG - 1))
     check([{"type": kind, **met}], base)
     with pytest.raises(RestError) as refused:
@@ -239,7 +241,7 @@ def test_requirements(kind: str, met: dict[str, Any], unmet: dict[str, Any]) -> 
     assert (refused.value.status, refused.value.type) == (409, "CommitFailedException")
 
 
-def test_requirements_about_the_table_itself() -> None:
+def test_requirements_on_the_existence_and_uuid_of_the_table() -> None:
     base = table()
     check([{"type": "assert-table-uuid", "uuid": base["table-uuid"].upper()}], base)
     check([{"type": "assert-create"}], None)

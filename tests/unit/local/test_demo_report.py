@@ -39,12 +39,12 @@ def report(*tables, **changes):
     return Report(**(values | changes))
 
 
-def test_nothing_is_off_when_all_is_well():
+def test_expected_results_are_no_problems():
     assert report().problems() == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text"),
     [
         ({"objects_left": 2}, "2 objects are left"),
         ({"files_before": 0, "history": history(deleted=0)}, "had no objects"),
@@ -54,14 +54,14 @@ def test_nothing_is_off_when_all_is_well():
         ({"history": history(*LIFE[:3], "RETRY_SCHEDULED", *LIFE[1:])}, "RETRY_SCHEDULED"),
     ],
 )
-def test_table_that_is_off_is_told(changes, said):
+def test_an_unexpected_result_of_a_table_is_a_problem(changes, text):
     (problem,) = report(purged(**changes)).problems()
     assert problem.startswith("orders: ")
-    assert said in problem
+    assert text in problem
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text"),
     [
         ({"sibling_rows_same": False}, "its rows have changed"),
         ({"sibling_objects_same": False}, "its objects have changed"),
@@ -69,12 +69,12 @@ def test_table_that_is_off_is_told(changes, said):
         ({"catalog": ["customers", "orders"]}, "lists customers, orders"),
     ],
 )
-def test_whatever_else_is_off_is_told(changes, said):
+def test_any_other_unexpected_result_is_a_problem(changes, text):
     (problem,) = report(**changes).problems()
-    assert said in problem
+    assert text in problem
 
 
-def test_file_has_the_figures(tmp_path):
+def test_demo_json_has_the_results(tmp_path):
     report(sibling_rows_same=False).write(tmp_path / "demo.json")
     assert json.loads((tmp_path / "demo.json").read_text()) == {
         "tables": [
@@ -95,7 +95,7 @@ def test_file_has_the_figures(tmp_path):
     }
 
 
-def test_changed_sibling_shows():
+def test_a_change_of_the_other_table_is_shown():
     console = Console(width=100, color_system=None)
     with console.capture() as capture:
         console.print(report(sibling_objects_same=False).objects_table(3))

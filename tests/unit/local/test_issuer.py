@@ -25,7 +25,7 @@ def decode(issuer: TokenIssuer, token: str, **options: Any) -> dict[str, Any]:
     return claims
 
 
-def test_a_token_verifies_with_the_published_key_and_carries_the_claims(issuer: TokenIssuer) -> None:
+def test_a_token_verifies_with_the_published_key_and_has_the_claims(issuer: TokenIssuer) -> None:
     answer = httpx.post(issuer.token_url, data=FORM)
     body = answer.json()
     assert (answer.headers["Cache-Control"], body["token_type"], body["expires_in"]) == ("no-store", "Bearer", 3600)
@@ -41,7 +41,7 @@ def test_a_token_verifies_with_the_published_key_and_carries_the_claims(issuer: 
     assert again["jti"] != claims["jti"]
 
 
-def test_the_client_may_authenticate_by_basic(issuer: TokenIssuer) -> None:
+def test_the_client_can_use_basic_authentication(issuer: TokenIssuer) -> None:
     answer = httpx.post(issuer.token_url, data={"grant_type": "client_credentials"}, auth=("polaris", "pssst"))
     assert decode(issuer, answer.json()["access_token"])["scope"] == "execute_tasks"
 
@@ -55,23 +55,25 @@ def test_the_client_may_authenticate_by_basic(issuer: TokenIssuer) -> None:
         ({"grant_type": "password"}, 400, "unsupported_grant_type"),
     ],
 )
-def test_refusals(issuer: TokenIssuer, change: dict[str, str], status: int, error: str) -> None:
+def test_an_invalid_token_request_is_refused(
+    issuer: TokenIssuer, change: dict[str, str], status: int, error: str
+) -> None:
     answer = httpx.post(issuer.token_url, data=FORM | change)
     assert (answer.status_code, answer.json()) == (status, {"error": error})
 
 
-def test_discovery_names_what_is_served(issuer: TokenIssuer) -> None:
+def test_discovery_names_the_endpoints(issuer: TokenIssuer) -> None:
     found = httpx.get(f"{issuer.issuer}/.well-known/openid-configuration").json()
     assert (found["token_endpoint"], found["jwks_uri"]) == (issuer.token_url, issuer.jwks_url)
     assert httpx.get(f"{issuer.issuer}/elsewhere").status_code == 404
 
 
-def test_the_jwks_holds_the_public_half_only(issuer: TokenIssuer) -> None:
+def test_the_jwks_contains_only_the_public_key(issuer: TokenIssuer) -> None:
     [key] = issuer.jwks()["keys"]
     assert set(key) == {"kty", "n", "e", "use", "alg", "kid"}
 
 
-def test_wrong_tokens_can_be_made_on_purpose(issuer: TokenIssuer) -> None:
+def test_expired_tokens_and_tokens_with_an_audience_can_be_issued(issuer: TokenIssuer) -> None:
     with pytest.raises(jwt.ExpiredSignatureError):
         decode(issuer, issuer.issue("polaris", "execute_tasks", now=0))
     other = TokenIssuer([], audience="delegation")

@@ -1,4 +1,4 @@
-"""Options, keys, stack.json and definitions of the local stack: values in, values out."""
+"""Options, keys, stack.json and state machine definitions of the local stack, without processes."""
 
 import json
 import stat
@@ -6,7 +6,7 @@ import stat
 import pytest
 from pydantic import SecretStr
 
-from infra.environment import FUNCTIONS, default_properties
+from infra.environment import FUNCTIONS, STATE_MACHINE_DEFINITION, default_properties
 from infra.local import resources
 from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.errors import CannotStartError
@@ -17,19 +17,19 @@ USER = {"AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SES
 
 
 @pytest.mark.parametrize("given", [{"polaris_url": "http://p"}, {"polaris_client_secret": SecretStr("x")}])
-def test_half_of_a_polaris_is_refused(given):
-    with pytest.raises(CannotStartError, match="go together"):
+def test_incomplete_polaris_options_are_refused(given):
+    with pytest.raises(CannotStartError, match="must be given together"):
         StackOptions(**given)
 
 
-def test_properties_given_replace_those_of_cdk_json_and_no_others():
+def test_given_properties_override_those_of_cdk_json_and_no_others():
     name = "delegation.retry.TABLE_PURGE.initial-backoff-duration"
     assert name in default_properties()
     assert StackOptions(properties={name: "1s"}).all_properties() == {**default_properties(), name: "1s"}
 
 
 @pytest.mark.parametrize("given", [{"delegation.retry.typo": "1"}, {"delegation.dispatch.grace-duration": "soon"}])
-def test_a_property_that_functions_would_refuse_is_refused_at_once(given):
+def test_a_property_that_functions_would_refuse_is_refused_before_the_start(given):
     with pytest.raises(CannotStartError, match=next(iter(given))):
         StackOptions(properties=given)
 
@@ -51,7 +51,7 @@ def test_keys_show_no_secret():
     assert "t0ken" not in shown
 
 
-def test_functions_get_the_standard_variables_and_none_that_is_empty():
+def test_functions_get_the_standard_variables_and_no_empty_one():
     endpoints = Endpoints("http://a", "http://d", "http://s", AwsKeys("local", "local"))
     variables = endpoints.environment()
     assert variables["AWS_ENDPOINT_URL"] == "http://a"
@@ -66,7 +66,7 @@ def stack_file(**changes):
     return StackFile(**{**dict.fromkeys(FIELDS, "x"), **changes})
 
 
-def test_stack_json_is_replaced_as_a_whole_and_private(tmp_path):
+def test_stack_json_is_replaced_atomically_and_readable_by_its_owner_only(tmp_path):
     stack_file(edge_url="old").write(tmp_path)
     path = stack_file(edge_url="new").write(tmp_path)
     assert json.loads(path.read_text())["edge_url"] == "new"
@@ -81,14 +81,14 @@ def test_a_stack_file_shows_no_secret():
 
 def test_the_definition_names_functions_of_the_table():
     arns = {name: f"arn:{name}" for name in FUNCTIONS}
-    states = json.loads(resources.definition(resources.DEFINITION, arns))["States"]
+    states = json.loads(resources.definition(STATE_MACHINE_DEFINITION, arns))["States"]
     called = {state["Resource"] for state in states.values() if state["Type"] == "Task"}
     assert called <= set(arns.values())
     assert "arn:run_inline" in called
 
 
-def test_a_definition_that_asks_for_an_unknown_function_is_refused(tmp_path):
+def test_a_definition_with_a_placeholder_of_an_unknown_function_is_refused(tmp_path):
     path = tmp_path / "machine.json"
-    path.write_text('{"Resource": "${NobodyFunctionArn}"}')
-    with pytest.raises(CannotStartError, match="NobodyFunctionArn"):
+    path.write_text('{"Resource": "${UnknownFunctionArn}"}')
+    with pytest.raises(CannotStartError, match="UnknownFunctionArn"):
         resources.definition(path, {"acquire": "arn"})

@@ -12,7 +12,7 @@ from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
 
 
 def handshake(server: KeyPair, servers_ca: Path, clients_ca: Path, client: KeyPair | None, name: str) -> str | None:
-    """The client's subject as the server saw it, None if the server refused; raises ssl.SSLError if the client does."""
+    """Return the client's subject that the server got, None if it refused; raise ssl.SSLError if the client refuses."""
     accepting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     accepting.load_cert_chain(server.cert, server.key)
     accepting.load_verify_locations(clients_ca)
@@ -51,7 +51,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
-def test_both_ends_accept_what_one_authority_issued(authority: CertificateAuthority, name: str) -> None:
+def test_client_and_server_accept_certificates_of_their_authority(authority: CertificateAuthority, name: str) -> None:
     server, client = authority.issue_server(), authority.issue_client("polaris")
     subject = handshake(server, authority.files.cert, authority.files.cert, client, name)
     assert subject == subject_of(client.cert)
@@ -59,14 +59,16 @@ def test_both_ends_accept_what_one_authority_issued(authority: CertificateAuthor
     assert subject.startswith("CN=polaris,")
 
 
-def test_no_certificate_or_one_of_another_authority_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_or_with_one_of_another_authority_is_refused(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
     other = CertificateAuthority.create(tmp_path, name="Another CA")
     server = authority.issue_server()
     for client in (None, other.issue_client("polaris")):
         assert handshake(server, authority.files.cert, authority.files.cert, client, "localhost") is None
 
 
-def test_a_client_certificate_does_not_serve(authority: CertificateAuthority) -> None:
+def test_a_client_certificate_is_no_server_certificate(authority: CertificateAuthority) -> None:
     client = authority.issue_client("polaris")
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(client, authority.files.cert, authority.files.cert, client, "localhost")
@@ -91,7 +93,7 @@ def test_private_keys_are_readable_by_their_owner_only(authority: CertificateAut
         assert b"PRIVATE" not in files.cert.read_bytes()
 
 
-def test_validity_and_issuer(authority: CertificateAuthority) -> None:
+def test_a_certificate_is_valid_now_and_names_its_issuer(authority: CertificateAuthority) -> None:
     now = datetime(2026, 11, 20, tzinfo=UTC)
     files = authority.issue_client("polaris", name="dated", now=now)
     certificate = x509.load_pem_x509_certificate(files.cert.read_bytes())

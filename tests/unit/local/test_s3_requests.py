@@ -53,11 +53,11 @@ def request(method: str, target: str, **headers: str) -> S3Request:
         ("PATCH", KEY, [(Access.OTHER, "lake", "ns/t/f")]),
     ],
 )
-def test_what_a_request_needs(method: str, target: str, accesses: list[tuple[Access, str, str]]) -> None:
+def test_the_accesses_that_a_request_needs(method: str, target: str, accesses: list[tuple[Access, str, str]]) -> None:
     assert request(method, target).accesses() == accesses
 
 
-def test_keys_are_decoded_as_s3_does() -> None:
+def test_keys_are_decoded_as_in_s3() -> None:
     parsed = request("GET", "/lake/a+b%20c%2Bd%2F..//e%3Fx?versionId=1")
     assert (parsed.bucket, parsed.key) == ("lake", "a+b c+d/..//e?x")
 
@@ -103,7 +103,7 @@ SIGNED = "AWS4-HMAC-SHA256 Credential=WRITER/20261120/eu-west-1/s3/aws4_request,
         (KEY, {"authorization": "Bearer x"}, None),
     ],
 )
-def test_whose_key_a_request_carries(target: str, headers: dict[str, str], key_id: str | None) -> None:
+def test_the_access_key_id_of_a_request(target: str, headers: dict[str, str], key_id: str | None) -> None:
     assert request("GET", target, **headers).access_key_id == key_id
 
 
@@ -118,13 +118,15 @@ def test_whose_key_a_request_carries(target: str, headers: dict[str, str], key_i
         ({}, timedelta(), ACCESS_DENIED),
     ],
 )
-def test_who_is_let_in(headers: dict[str, str], before: timedelta, expected: VendedKey | Refusal | None) -> None:
+def test_a_request_is_identified_or_refused_by_key_token_and_expiry(
+    headers: dict[str, str], before: timedelta, expected: VendedKey | Refusal | None
+) -> None:
     keys = VendedKeys()
     keys.add(WRITER)
     assert identify(request("GET", KEY, **headers), keys.find, NOW - before) == expected
 
 
-def test_a_refusal_is_xml_that_s3_clients_read() -> None:
+def test_a_refusal_is_an_s3_error_in_xml() -> None:
     root = ElementTree.fromstring(Refusal(403, "AccessDenied", "<no> & never").xml())
     assert (root.findtext("Code"), root.findtext("Message")) == ("AccessDenied", "<no> & never")
 
@@ -133,7 +135,7 @@ NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
 
 @pytest.mark.parametrize("namespace", ["", " " + NAMESPACE])
-def test_a_multi_delete_is_split(namespace: str) -> None:
+def test_a_multi_delete_is_split_into_allowed_and_denied_keys(namespace: str) -> None:
     objects = "".join(
         f"<Object><Key>{key}</Key>{more}</Object>"
         for key, more in [("ns/t/a&amp;b", ""), ("ns/other", ""), ("ns/t/c", "<VersionId>1</VersionId>")]
@@ -155,7 +157,7 @@ def test_a_multi_delete_is_split(namespace: str) -> None:
         (f"<DeleteResult {NAMESPACE}><Deleted><Key>a</Key></Deleted></DeleteResult>\n".encode(), ["a"]),
     ],
 )
-def test_the_refused_keys_join_the_stores_own_answer(upstream: bytes | None, deleted: list[str]) -> None:
+def test_the_denied_keys_are_added_to_the_answer_of_the_store(upstream: bytes | None, deleted: list[str]) -> None:
     body = b"<Delete><Object><Key>&lt;x&gt;&amp;</Key></Object></Delete>"
     root = ElementTree.fromstring(MultiDelete(body, "lake", READER).answer(upstream))
     prefix = "{http://s3.amazonaws.com/doc/2006-03-01/}"
