@@ -1,4 +1,4 @@
-"""`python -m infra.app` synthesises the templates into cdk.out, or into the folder that the CDK command names."""
+"""`python -m infra.app` synthesizes the templates into cdk.out, or into the folder that the CDK command names."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from infra.wildcards import wildcards
 
 
 def main() -> int:
-    """Synthesise the templates; return 1 if one of them allows a wildcard of actions on every resource."""
+    """Synthesize the templates; return 1 if one of them allows a wildcard of actions on every resource."""
     outdir = None if "CDK_OUTDIR" in os.environ else str(ROOT / "cdk.out")
     assembly = build(outdir=outdir).app.synth()
     found = [(stack.stack_name, wildcard) for stack in assembly.stacks for wildcard in wildcards(stack.template)]

@@ -1,6 +1,6 @@
 """The table of Lambda functions, and the environment variables of each function and of the Spark job.
 
-CDK and the local stack both read it; a test compares the synthesised template with it. Nothing here needs Node, AWS or
+CDK and the local stack both read it; a test compares the synthesized template with it. Nothing here needs Node, AWS or
 the CDK: names and addresses are passed in as `Resources`, either plain text or CDK tokens.
 """
 

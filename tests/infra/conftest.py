@@ -1,4 +1,4 @@
-"""The app, synthesised once per test process; importing the CDK starts Node, so no test imports it without asking."""
+"""The app, synthesized once per test process; importing the CDK starts Node, so only fixtures and `node` tests do."""
 
 import shutil
 from collections.abc import Callable
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Synthesised:
-    """A stack, its template as `aws_cdk.assertions` sees it and as plain data."""
+class SynthesizedStack:
+    """A stack, with its template as `aws_cdk.assertions.Template` and as plain data."""
 
     stack: "Stack"
     template: "Template"
     document: dict[str, Any]
 
     def resources(self, kind: str) -> dict[str, dict[str, Any]]:
-        """All resources of a type, by logical id."""
+        """Return all resources of a type by logical id."""
         found = {name: body for name, body in self.document["Resources"].items() if body["Type"] == kind}
         assert found, f"the template has no {kind}"
         return found
 
     def one(self, kind: str, **properties: object) -> dict[str, Any]:
-        """The one resource of a type with these properties."""
+        """Return the only resource of a type with these properties."""
         found = [
             body
             for body in self.resources(kind).values()
@@ -42,7 +42,7 @@ class Synthesised:
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """Node's path; the CDK is a Node program behind its Python face."""
+    """The path of Node, which the CDK needs; the test is skipped without it."""
     path = shutil.which("node")
     if path is None:
         pytest.skip("Node.js is not installed; the infrastructure tests need Node 20 or newer")
@@ -51,7 +51,7 @@ def node() -> str:
 
 @pytest.fixture(scope="session")
 def deployment(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployment":
-    """The app with the settings of cdk.json, synthesised; cdk-nag has passed, or this fails."""
+    """The synthesized app with the settings of cdk.json; this fails if cdk-nag has findings."""
     from infra.stacks.build import build
 
     built = build(outdir=str(tmp_path_factory.mktemp("cdk.out")))
@@ -60,30 +60,30 @@ def deployment(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployme
 
 
 @pytest.fixture(scope="session")
-def synthesised(deployment: "Deployment") -> Callable[["Stack"], Synthesised]:
-    """A stack of the deployment with its template."""
+def synthesized(deployment: "Deployment") -> Callable[["Stack"], SynthesizedStack]:
+    """Returns a stack of the deployment with its template."""
     from aws_cdk.assertions import Template
 
-    def of(stack: "Stack") -> Synthesised:
+    def of(stack: "Stack") -> SynthesizedStack:
         template = Template.from_stack(stack)
-        return Synthesised(stack, template, template.to_json())
+        return SynthesizedStack(stack, template, template.to_json())
 
     return of
 
 
 @pytest.fixture(scope="session")
-def data(deployment: "Deployment", synthesised: Callable[["Stack"], Synthesised]) -> Synthesised:
+def data(deployment: "Deployment", synthesized: Callable[["Stack"], SynthesizedStack]) -> SynthesizedStack:
     """The data stack."""
-    return synthesised(deployment.data)
+    return synthesized(deployment.data)
 
 
 @pytest.fixture(scope="session")
-def service(deployment: "Deployment", synthesised: Callable[["Stack"], Synthesised]) -> Synthesised:
+def service(deployment: "Deployment", synthesized: Callable[["Stack"], SynthesizedStack]) -> SynthesizedStack:
     """The service stack."""
-    return synthesised(deployment.service)
+    return synthesized(deployment.service)
 
 
 @pytest.fixture(scope="session")
 def outdir(deployment: "Deployment") -> Path:
-    """Where templates and assets were written."""
+    """The folder of templates and assets."""
     return Path(deployment.app.outdir)

@@ -1,4 +1,4 @@
-"""The app as a whole: offline, repeatable, without wildcards and secrets, and refused when a rule is broken."""
+"""The app works offline, yields the same templates again, and has no wildcards, secrets or cdk-nag findings."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_only_api_gateways_log_role_has_a_managed_policy(outdir: Path) -> None:
     assert "AmazonAPIGatewayPushToCloudWatchLogs" in managed[0]
 
 
-def test_cdk_nag_refuses_what_nobody_gave_a_reason_for(node: str, tmp_path: Path) -> None:
+def test_synthesis_fails_on_a_cdk_nag_finding_that_is_not_acknowledged(node: str, tmp_path: Path) -> None:
     from aws_cdk import aws_sqs as sqs
 
     from infra.stacks.build import build
@@ -65,14 +65,16 @@ def test_cdk_nag_refuses_what_nobody_gave_a_reason_for(node: str, tmp_path: Path
     assert broken["AwsSolutions-SQS4"] == ["PolarisDelegation-prod-Service/Planted/Resource"]
 
 
-def test_no_template_holds_a_secret_or_fetches_one(outdir: Path) -> None:
+def test_no_template_contains_or_resolves_a_secret(outdir: Path) -> None:
     for name, template in templates(outdir).items():
         text = json.dumps(template)
-        found = [sign for sign in ("SecretString", "{{resolve:", "PRIVATE KEY", "AKIA", "password") if sign in text]
+        found = [word for word in ("SecretString", "{{resolve:", "PRIVATE KEY", "AKIA", "password") if word in text]
         assert not found, name
 
 
-def test_the_command_writes_the_same_again_without_account_or_network(node: str, outdir: Path, tmp_path: Path) -> None:
+def test_the_command_writes_the_same_templates_without_account_or_network(
+    node: str, outdir: Path, tmp_path: Path
+) -> None:
     offline = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(str(part) for part in (ROOT, ROOT / "functions")),
@@ -91,7 +93,7 @@ def test_the_command_writes_the_same_again_without_account_or_network(node: str,
     assert templates(tmp_path / "cdk.out") == templates(outdir)
 
 
-def test_samplconfig_points_at_templates_that_are_written(outdir: Path) -> None:
+def test_samplconfig_names_existing_templates(outdir: Path) -> None:
     settings = tomllib.loads((ROOT / "samplconfig.toml").read_text())
     assert settings["version"] == 0.1
     named = {

@@ -1,4 +1,4 @@
-"""What the data stack keeps, and how it keeps it."""
+"""The resources of the data stack, and their protection."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def tables(data: Any) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", [TABLE, "AWS::S3::Bucket", "AWS::KMS::Key", "AWS::SecretsManager::Secret"])
-def test_whatever_holds_data_outlives_the_stack(data: Any, kind: str) -> None:
+def test_resources_with_data_outlive_the_stack(data: Any, kind: str) -> None:
     for body in data.resources(kind).values():
         assert (body["DeletionPolicy"], body["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
@@ -26,7 +26,7 @@ def test_the_stack_refuses_termination(data: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["task_id", "scope"])
-def test_tables_restore_to_any_second_and_refuse_deletion(data: Any, key: str) -> None:
+def test_tables_have_point_in_time_recovery_and_refuse_deletion(data: Any, key: str) -> None:
     properties = tables(data)[key]["Properties"]
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert properties["DeletionProtectionEnabled"] is True
@@ -36,7 +36,7 @@ def test_tables_restore_to_any_second_and_refuse_deletion(data: Any, key: str) -
     assert properties["SSESpecification"]["KMSMasterKeyId"] == {"Fn::GetAtt": [key_id, "Arn"]}
 
 
-def test_the_task_table_is_what_the_store_expects(data: Any) -> None:
+def test_the_task_table_has_the_keys_and_index_that_the_store_uses(data: Any) -> None:
     properties = tables(data)["task_id"]["Properties"]
     assert properties["KeySchema"] == [
         {"AttributeName": "task_id", "KeyType": "HASH"},
@@ -51,7 +51,7 @@ def test_the_task_table_is_what_the_store_expects(data: Any) -> None:
         {"AttributeName": "due_at", "KeyType": "RANGE"},
     ]
     assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
-    assert "TimeToLiveSpecification" not in properties  # history is kept
+    assert "TimeToLiveSpecification" not in properties  # the history does not expire
 
 
 def test_idempotency_records_expire(data: Any) -> None:
@@ -61,7 +61,7 @@ def test_idempotency_records_expire(data: Any) -> None:
 
 
 class RecordingDynamoDb:
-    """Answers like DynamoDB where nothing exists yet, and remembers what was created."""
+    """A DynamoDB client without tables that records what is created."""
 
     class exceptions:
         class ResourceInUseException(Exception): ...
@@ -100,7 +100,7 @@ def test_the_key_rotates(data: Any) -> None:
     data.template.has_resource_properties("AWS::KMS::Key", {"EnableKeyRotation": True})
 
 
-def test_buckets_are_private_encrypted_and_speak_tls_only(data: Any) -> None:
+def test_buckets_are_private_encrypted_and_accept_tls_only(data: Any) -> None:
     buckets = data.resources("AWS::S3::Bucket")
     policies = {
         body["Properties"]["Bucket"]["Ref"]: body["Properties"]["PolicyDocument"]["Statement"]
@@ -139,6 +139,6 @@ def test_plans_are_versioned_encrypted_with_the_key_and_expire(data: Any, deploy
     assert rules["expire"]["Status"] == "Enabled"
 
 
-def test_the_secret_is_made_without_a_value(data: Any) -> None:
+def test_the_secret_is_created_without_a_value(data: Any) -> None:
     (secret,) = data.resources("AWS::SecretsManager::Secret").values()
     assert set(secret["Properties"]) == {"Description", "KmsKeyId", "Tags"}

@@ -1,4 +1,4 @@
-"""The one table of functions and variables: pure, no Node needed."""
+"""The table of functions and variables, which needs no Node."""
 
 import json
 import shlex
@@ -58,30 +58,30 @@ def test_every_field_of_resources_reaches_a_function() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_absent_optional_gives_no_variable(name: str) -> None:
+def test_a_resource_that_is_none_yields_no_variable(name: str) -> None:
     bare = environment(name, Resources())
     assert all(value and value != "None" for value in bare.values())
     assert "DELEGATION_POLARIS_TOKEN_URL" not in environment(name, replace(DEPLOYMENT, polaris_token_url=None))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_lambda_takes_the_variables(name: str) -> None:
-    """AWS Lambda quotas: all variables of a function together hold at most 4 KB."""
+def test_the_variables_fit_into_the_quota_of_lambda(name: str) -> None:
+    """AWS Lambda developer guide, "Lambda quotas": all variables of a function have at most 4 KB."""
     assert sum(len(key) + len(value) for key, value in environment(name, DEPLOYMENT).items()) < 4096
 
 
-def test_only_the_authorizer_knows_how_callers_prove_themselves() -> None:
-    knowing = {
+def test_only_the_authorizer_gets_the_settings_of_client_identities() -> None:
+    found = {
         name
         for name in FUNCTIONS
         if any(key.startswith(("DELEGATION_CLIENT_", "DELEGATION_TOKEN_")) for key in environment(name, DEPLOYMENT))
     }
-    assert knowing == {"authorizer"}
+    assert found == {"authorizer"}
 
 
-def test_the_spark_parameters_give_the_job_its_variables_back() -> None:
-    words = shlex.split(environment("start_job", DEPLOYMENT)["DELEGATION_EMR_SPARK_PARAMETERS"])
-    settings = dict(word.split("=", 1) for word in words if word != "--conf")
+def test_the_spark_parameters_contain_the_variables_of_driver_and_executors() -> None:
+    arguments = shlex.split(environment("start_job", DEPLOYMENT)["DELEGATION_EMR_SPARK_PARAMETERS"])
+    settings = dict(word.split("=", 1) for word in arguments if word != "--conf")
     assert settings["spark.speculation"] == "false"
     for prefix, executor in (("spark.emr-serverless.driverEnv.", False), ("spark.executorEnv.", True)):
         given = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
@@ -90,12 +90,12 @@ def test_the_spark_parameters_give_the_job_its_variables_back() -> None:
     assert json.loads(settings["spark.emr-serverless.driverEnv.DELEGATION_PROPERTIES"]) == default_properties()
 
 
-def test_who_decides_about_tasks_knows_added_behaviors() -> None:
-    knowing = {name for name in FUNCTIONS if "DELEGATION_BEHAVIORS" in environment(name, DEPLOYMENT)}
-    assert knowing == {"acquire", "prepare", "run_inline", "sweeper"}
+def test_the_functions_that_use_behaviors_get_the_added_ones() -> None:
+    found = {name for name in FUNCTIONS if "DELEGATION_BEHAVIORS" in environment(name, DEPLOYMENT)}
+    assert found == {"acquire", "prepare", "run_inline", "sweeper"}
 
 
-def test_the_default_properties_are_the_proposals() -> None:
+def test_the_default_properties_are_those_of_the_proposal() -> None:
     policies = policies_of(default_properties())[0]
     assert policies.lease.lost_timeout.total_seconds() == 3600
     assert policies.retry("ANY").max_attempts == 5
@@ -107,10 +107,10 @@ def test_the_default_properties_are_the_proposals() -> None:
     )
 
 
-def test_a_lease_that_acquire_takes_lasts_for_prepare() -> None:
+def test_the_lease_of_acquire_lasts_for_prepare() -> None:
     assert FUNCTIONS["prepare"].timeout_seconds <= FUNCTIONS["acquire"].timeout_seconds
 
 
-def test_the_sweeper_ends_before_its_next_run_and_a_synchronous_call_before_the_gateway_gives_up() -> None:
+def test_the_sweeper_ends_before_its_next_run_and_a_synchronous_call_before_the_gateway_times_out() -> None:
     assert FUNCTIONS["sweeper"].timeout_seconds <= 60
     assert Resources().synchronous_budget_seconds < 29 < FUNCTIONS["api"].timeout_seconds

@@ -28,14 +28,14 @@ def test_wheels_are_chosen_for_the_cloud_and_pinned(tmp_path: Path) -> None:
     assert arguments[-1] == "httpx>=0.28"
 
 
-def test_the_cloud_gets_what_runs_there_and_no_tools() -> None:
+def test_a_package_has_the_dependencies_of_its_service_and_no_tools() -> None:
     names = {part: {one.split(">")[0] for one in dependencies(part)} for part in (LAMBDA, SPARK)}
     assert {"boto3", "pydantic", "httpx"} <= names[LAMBDA]
     assert names[SPARK] - names[LAMBDA] == {"pandas", "pyarrow"}
     assert not {"pyspark", "moto", "aws-cdk-lib", "typer"} & names[SPARK]
 
 
-def test_sources_stand_beside_their_dependencies(tmp_path: Path) -> None:
+def test_sources_are_copied_without_caches_and_programs(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     add_sources(tmp_path)
     assert (tmp_path / "delegation" / "handlers" / "purge.asl.json").is_file()
@@ -90,7 +90,7 @@ print(*[module.__file__ for name, module in sys.modules.items() if name.split(".
     assert all(Path(file).is_relative_to(tmp_path / "delegation") for file in files)
 
 
-def test_a_package_that_was_named_and_is_not_there_is_refused(node: str, tmp_path: Path) -> None:
+def test_a_package_that_does_not_exist_is_refused(node: str, tmp_path: Path) -> None:
     from infra.stacks.build import build
 
     with pytest.raises((FileNotFoundError, RuntimeError), match=r"infra\.package"):

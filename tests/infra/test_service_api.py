@@ -1,4 +1,4 @@
-"""The HTTPS front as deployed."""
+"""The deployed HTTPS front and the alarms."""
 
 import json
 from typing import Any
@@ -15,13 +15,13 @@ def test_callers_need_a_client_certificate(service: Any) -> None:
     assert domain["MutualTlsAuthentication"]["TruststoreUri"]["Fn::Join"][1][-1] == "/truststore.pem"
 
 
-def test_there_is_no_way_around_the_domain(service: Any) -> None:
+def test_the_api_is_reachable_only_through_the_domain(service: Any) -> None:
     api = service.one("AWS::ApiGateway::RestApi")["Properties"]
     assert api["DisableExecuteApiEndpoint"] is True
     assert api["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
 
 
-def test_paths_begin_as_the_proposal_says(service: Any) -> None:
+def test_paths_have_the_prefix_of_the_proposal(service: Any) -> None:
     mapping = service.one("AWS::ApiGatewayV2::ApiMapping")["Properties"]
     assert mapping["ApiMappingKey"] == "delegation-service/api"
     assert mapping["ApiId"] == {"Ref": next(iter(service.resources("AWS::ApiGateway::RestApi")))}
@@ -34,7 +34,7 @@ def test_authorizer_answers_are_not_cached(service: Any) -> None:
     assert authorizer["IdentitySource"] == "method.request.header.Authorization"
 
 
-def test_every_route_passes_the_authorizer_and_reaches_the_function(service: Any) -> None:
+def test_every_route_has_the_authorizer_and_invokes_the_function(service: Any) -> None:
     (authorizer_id,) = service.resources("AWS::ApiGateway::Authorizer")
     methods = [body["Properties"] for body in service.resources("AWS::ApiGateway::Method").values()]
     assert {service.document["Resources"].get(m["ResourceId"].get("Ref"), {}).get("Type") for m in methods} == {
@@ -50,7 +50,7 @@ def test_every_route_passes_the_authorizer_and_reaches_the_function(service: Any
         assert method["Integration"]["TimeoutInMillis"] == 29_000
 
 
-def test_no_log_holds_a_body_or_a_header(service: Any) -> None:
+def test_no_log_contains_a_body_or_a_header(service: Any) -> None:
     stage = service.one("AWS::ApiGateway::Stage")["Properties"]
     (settings,) = stage["MethodSettings"]
     assert (settings["DataTraceEnabled"], settings["LoggingLevel"]) == (False, "ERROR")
@@ -74,7 +74,7 @@ def test_the_gateways_own_answers_are_error_responses(service: Any) -> None:
     assert answers["THROTTLED"]["ResponseParameters"] == {"gatewayresponse.header.Retry-After": "'2'"}
 
 
-def test_only_the_gateway_invokes_its_functions(service: Any) -> None:
+def test_only_api_gateway_and_the_schedule_may_invoke_functions(service: Any) -> None:
     permissions = [body["Properties"] for body in service.resources("AWS::Lambda::Permission").values()]
     invoked = {
         service.document["Resources"][one["FunctionName"]["Fn::GetAtt"][0]]["Properties"]["Handler"]: one["Principal"]
@@ -98,10 +98,10 @@ def test_only_the_gateway_invokes_its_functions(service: Any) -> None:
         ("DispatchFailed", "PolarisDelegation"),
     ],
 )
-def test_an_alarm_watches(service: Any, metric: str, namespace: str) -> None:
+def test_an_alarm_watches_the_metric(service: Any, metric: str, namespace: str) -> None:
     alarm = service.one("AWS::CloudWatch::Alarm", MetricName=metric, Namespace=namespace)["Properties"]
-    silence = "breaching" if metric == "Invocations" else "notBreaching"
-    assert alarm["TreatMissingData"] == silence
+    missing = "breaching" if metric == "Invocations" else "notBreaching"
+    assert alarm["TreatMissingData"] == missing
     assert alarm["AlarmDescription"]
 
 
@@ -110,7 +110,7 @@ def test_the_sweeper_counts_what_the_alarm_watches() -> None:
     assert f'add_metric("{DISPATCH_FAILED_METRIC}", MetricUnit.Count' in sweeper.read_text()
 
 
-def test_an_alarm_watches_executions_that_end_badly(service: Any) -> None:
+def test_an_alarm_watches_executions_that_fail(service: Any) -> None:
     (alarm,) = [
         body["Properties"]
         for body in service.resources("AWS::CloudWatch::Alarm").values()
@@ -120,7 +120,7 @@ def test_an_alarm_watches_executions_that_end_badly(service: Any) -> None:
     assert watched == {"ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted"}
 
 
-def test_the_dead_letter_alarm_watches_the_dead_letters(service: Any) -> None:
+def test_the_dead_letter_alarm_watches_the_dead_letter_queue(service: Any) -> None:
     alarm = service.one("AWS::CloudWatch::Alarm", MetricName="ApproximateNumberOfMessagesVisible")["Properties"]
     (dimension,) = alarm["Dimensions"]
     watched = service.document["Resources"][dimension["Value"]["Fn::GetAtt"][0]]["Properties"]

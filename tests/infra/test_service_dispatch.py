@@ -1,15 +1,13 @@
-"""Queue, state machine and Spark application as deployed."""
+"""The deployed queue, state machine and Spark application."""
 
 import json
 import re
 from typing import Any
 
-from infra.environment import FUNCTIONS, ROOT
-
-DEFINITION = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
+from infra.environment import FUNCTIONS, STATE_MACHINE_DEFINITION
 
 
-def test_a_message_outlasts_six_time_outs_of_the_dispatcher_and_dies_in_a_queue_that_is_kept(service: Any) -> None:
+def test_the_visibility_time_out_is_six_dispatcher_time_outs_and_dead_letters_are_kept(service: Any) -> None:
     (queue,) = [
         body["Properties"]
         for body in service.resources("AWS::SQS::Queue").values()
@@ -21,7 +19,7 @@ def test_a_message_outlasts_six_time_outs_of_the_dispatcher_and_dies_in_a_queue_
     assert dead_letters["Properties"]["MessageRetentionPeriod"] == 14 * 24 * 3600
 
 
-def test_queues_are_encrypted_and_speak_tls_only(service: Any) -> None:
+def test_queues_are_encrypted_and_accept_tls_only(service: Any) -> None:
     queues = service.resources("AWS::SQS::Queue")
     assert all(body["Properties"]["SqsManagedSseEnabled"] is True for body in queues.values())
     guarded = set()
@@ -33,16 +31,16 @@ def test_queues_are_encrypted_and_speak_tls_only(service: Any) -> None:
     assert guarded == set(queues)
 
 
-def test_a_message_that_failed_comes_again_alone(service: Any) -> None:
+def test_only_failed_messages_of_a_batch_are_delivered_again(service: Any) -> None:
     mapping = service.one("AWS::Lambda::EventSourceMapping")["Properties"]
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     dispatcher = service.document["Resources"][mapping["FunctionName"]["Ref"]]["Properties"]
     assert dispatcher["Handler"] == FUNCTIONS["dispatcher"].handler
 
 
-def test_the_machine_is_the_file_that_the_local_stack_executes(service: Any) -> None:
+def test_the_machine_has_the_definition_that_the_local_stack_executes(service: Any) -> None:
     machine = service.one("AWS::StepFunctions::StateMachine")["Properties"]
-    assert machine["DefinitionString"] == DEFINITION.read_text(encoding="utf-8")
+    assert machine["DefinitionString"] == STATE_MACHINE_DEFINITION.read_text(encoding="utf-8")
     assert machine["StateMachineType"] == "STANDARD"
 
 
@@ -56,7 +54,7 @@ def test_every_placeholder_of_the_definition_becomes_the_function_of_that_name(s
         assert placeholder.lower() == f"{step.replace('_', '')}functionarn"
 
 
-def test_steps_are_retried_when_lambda_is_at_fault_and_purges_are_not_started_twice(service: Any) -> None:
+def test_steps_are_retried_on_errors_of_lambda_and_purges_are_not_started_twice(service: Any) -> None:
     states = json.loads(service.one("AWS::StepFunctions::StateMachine")["Properties"]["DefinitionString"])["States"]
     tasks = {name: state for name, state in states.items() if state["Type"] == "Task"}
     retried = {
@@ -82,7 +80,7 @@ def test_the_machine_logs_events_without_their_data(service: Any) -> None:
     assert (logging["IncludeExecutionData"], logging["Level"]) == (False, "ALL")
 
 
-def test_the_machine_may_invoke_its_steps_only(service: Any) -> None:
+def test_the_machine_may_invoke_only_its_steps(service: Any) -> None:
     machine = service.one("AWS::StepFunctions::StateMachine")["Properties"]
     role = service.document["Resources"][machine["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
     statements = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
@@ -92,13 +90,13 @@ def test_the_machine_may_invoke_its_steps_only(service: Any) -> None:
     )
 
 
-def test_spark_stops_by_itself_and_has_a_ceiling(service: Any) -> None:
+def test_the_spark_application_stops_when_idle_and_has_a_maximum_capacity(service: Any) -> None:
     application = service.one("AWS::EMRServerless::Application")["Properties"]
     assert application["AutoStopConfiguration"] == {"Enabled": True, "IdleTimeoutMinutes": 5}
     assert application["MaximumCapacity"] == {"Cpu": "64 vCPU", "Memory": "256 GB"}
 
 
-def test_a_job_is_given_no_secret_and_may_read_the_one_it_needs(service: Any) -> None:
+def test_a_job_gets_the_arn_of_its_secret_and_not_the_secret(service: Any) -> None:
     starter = service.one("AWS::Lambda::Function", Handler=FUNCTIONS["start_job"].handler)["Properties"]
     parameters = json.dumps(starter["Environment"]["Variables"]["DELEGATION_EMR_SPARK_PARAMETERS"])
     assert "DELEGATION_POLARIS_SECRET_ARN" in parameters

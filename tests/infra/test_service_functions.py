@@ -1,4 +1,4 @@
-"""The deployed functions are those of the table in infra/environment.py, each with no more than it needs."""
+"""The deployed functions are those of the table in infra/environment.py, with only the permissions they need."""
 
 from typing import Any
 
@@ -80,14 +80,14 @@ def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, 
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_role_may_do_what_its_function_does_and_nothing_else(service: Any, name: str) -> None:
+def test_a_role_allows_exactly_the_actions_of_its_function(service: Any, name: str) -> None:
     allowed = statements(service, name)
     assert {statement["Effect"] for statement in allowed} == {"Allow"}
     assert {action for statement in allowed for action in listed(statement["Action"])} == ACTIONS[name] | _COMMON
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_only_tracing_names_no_resource(service: Any, name: str) -> None:
+def test_only_tracing_is_allowed_on_all_resources(service: Any, name: str) -> None:
     everywhere = [
         statement["Action"] for statement in statements(service, name) if "*" in listed(statement["Resource"])
     ]
@@ -100,7 +100,7 @@ def test_no_two_functions_share_a_role(service: Any) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ACTIONS.keys() - {"authorizer", "dispatcher"}))
-def test_the_key_is_used_through_its_services_only(service: Any, name: str) -> None:
+def test_the_key_is_used_only_through_the_services_of_its_data(service: Any, name: str) -> None:
     uses = [statement for statement in statements(service, name) if listed(statement["Action"])[0].startswith("kms:")]
     assert uses
     assert all("kms:ViaService" in statement["Condition"]["StringEquals"] for statement in uses)
@@ -116,7 +116,7 @@ def test_only_the_job_role_is_passed_and_only_to_emr_serverless(service: Any) ->
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_log_is_kept_for_as_long_as_the_settings_say(service: Any, name: str) -> None:
+def test_a_log_has_the_retention_of_the_settings(service: Any, name: str) -> None:
     properties = function(service, name)
     log = service.document["Resources"][properties["LoggingConfig"]["LogGroup"]["Ref"]]
     assert log["Properties"]["RetentionInDays"] == 90
@@ -125,12 +125,12 @@ def test_a_log_is_kept_for_as_long_as_the_settings_say(service: Any, name: str) 
     assert properties["TracingConfig"] == {"Mode": "Active"}
 
 
-def test_no_log_is_kept_for_ever(service: Any) -> None:
+def test_every_log_expires(service: Any) -> None:
     for name, log in service.resources("AWS::Logs::LogGroup").items():
         assert log["Properties"].get("RetentionInDays") == 90, name
 
 
-def test_a_sweep_that_failed_is_left_to_the_next_minute(service: Any) -> None:
+def test_a_failed_sweep_is_not_retried(service: Any) -> None:
     rule = service.one("AWS::Events::Rule")["Properties"]
     assert rule["ScheduleExpression"] == "rate(1 minute)"
     (target,) = rule["Targets"]

@@ -1,4 +1,4 @@
-"""The `delegation:*` context: what is missing, wrong or misspelt is named before anything is synthesised."""
+"""The `delegation:*` context: missing, invalid and unknown settings are named before synthesis."""
 
 from typing import Any
 
@@ -42,5 +42,5 @@ def test_settings_from_the_command_line_are_text() -> None:
     assert (settings.inline_max_files, settings.emr_subnet_ids) == (5, ("subnet-1", "subnet-2"))
 
 
-def test_context_of_others_is_none_of_our_business() -> None:
+def test_context_keys_without_the_prefix_are_ignored() -> None:
     assert Settings.from_context({**default_context(), "aws:cdk:bundling-stacks": ["**"]})
