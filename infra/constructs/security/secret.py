@@ -1,4 +1,4 @@
-"""Where the service's own credentials at Polaris live."""
+"""The secret for the service's credentials in Polaris."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -9,7 +9,7 @@ from infra.constructs.security.nag import acknowledge
 
 
 class PolarisSecret(Construct):
-    """An empty secret: the operator puts `{"client_id", "client_secret"}` in, so no template ever holds a value."""
+    """An empty secret; the operator stores `{"client_id", "client_secret"}`, so that no template contains a value."""
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
         super().__init__(scope, construct_id)
@@ -22,10 +22,10 @@ class PolarisSecret(Construct):
         self.secret.apply_removal_policy(RemovalPolicy.RETAIN)
         acknowledge(
             self.secret,
-            SMG4="Polaris rotates its principals' secrets by its own API; the service reads this one with every token.",
+            SMG4="Polaris' API rotates the secrets of its principals; the service reads this one for every token.",
         )
 
     @property
     def arn(self) -> str:
-        """The secret's ARN, which is all that a variable or a template holds of it."""
+        """The secret's ARN, the only part of it in variables and templates."""
         return self.secret.ref

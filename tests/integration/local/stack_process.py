@@ -59,7 +59,7 @@ class StackProcess:
         return self.wait()
 
     def wait(self) -> int:
-        """The exit status, once it has ended; a stack that does not end in time is killed, and so has -9."""
+        """Wait until it has ended and return the exit status; one that does not end in time is killed (-9)."""
         late = threading.Timer(_LONGEST_STOP_SECONDS, self._popen.kill)
         late.start()
         with self._popen:
