@@ -1,20 +1,4 @@
-"""What persistence can fail with, split by what the caller can do next.
-
-PersistenceError
-├── BackendUnavailable      nothing happened: try again later
-├── CommitOutcomeUnknown          it may have happened: read before deciding
-├── CorruptObject           a stored value does not read as what its type says
-├── ObjectTooLarge          the value does not fit where it must
-├── UnknownType             a type that no installed package declares
-├── StaleObject             an updateable object moved on: read it again
-├── ReferenceNotFound, ReferenceExists
-├── HeadNotListed, HeadIncomplete                   resetting a reference
-├── EntityNotFound, EntityExists, RealmNotReady     realms and catalogs
-├── CommitContended         others won every race: try again
-├── CommitUnknown           the commit may have been applied: look into the log
-├── ClockRegressed, LeaseExpired, NoFreeNode        no id can be issued now
-└── TaskHeld, TaskTakenOver, MaintenanceRefused     coordinated tasks and maintenance
-"""
+"""The errors of the persistence layer; each class says what its caller can do next."""
 
 from typing import ClassVar
 
@@ -158,3 +142,32 @@ class MaintenanceRefused(PersistenceError):
     """Sweeping could delete something that is needed, so nothing (more) was swept; the message says why."""
 
     code = "MAINTENANCE_REFUSED"
+
+
+class CorruptIndexError(CorruptObject):
+    """Bytes do not read as an index: `reason` at `offset` of the value, -1 where no single place can be named."""
+
+    code = "CORRUPT_INDEX"
+
+    def __init__(self, offset: int, reason: str) -> None:
+        self.offset = offset
+        self.reason = reason
+        super().__init__(f"corrupt index at byte {offset}: {reason}" if offset >= 0 else f"corrupt index: {reason}")
+
+
+class InvalidPageToken(PersistenceError):
+    """A page token was altered, or belongs to another listing: start the listing again."""
+
+    code = "INVALID_PAGE_TOKEN"
+
+
+class InvalidIcebergMetadata(PersistenceError):
+    """A document is no table or view metadata that can be held; nothing was changed."""
+
+    code = "INVALID_ICEBERG_METADATA"
+
+
+class IcebergConflict(PersistenceError):
+    """An update does not fit the metadata it is applied to; load it again and decide again."""
+
+    code = "ICEBERG_CONFLICT"

@@ -10,7 +10,15 @@ import boto3
 from moto import mock_aws
 
 from delegation.dynamodb import client_config
-from delegation.persistence.backends.base import Backend, ObjectKey, Reference, ReferenceKey, StoredObject
+from delegation.persistence.backends.base import (
+    Backend,
+    Locator,
+    ObjectKey,
+    Reference,
+    ReferenceKey,
+    StoredObject,
+    part_count,
+)
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 
 _ids = itertools.count(1)
@@ -70,6 +78,10 @@ def local_backend(url: str) -> Iterator[DynamoDbBackend]:
 
 def obj(value: bytes = b"value", *, realm: str = "r", type_: str = "thing", token: str | None = None) -> StoredObject:
     return StoredObject(ObjectKey(realm, "c", type_, next(_ids)), value, 1_000_000, token)
+
+
+def locator(one: StoredObject) -> Locator:
+    return Locator(one.key, part_count(len(one.value)))
 
 
 def ref(*heads: int, realm: str = "r", name: str = "main") -> Reference:

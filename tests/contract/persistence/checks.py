@@ -21,7 +21,7 @@ from delegation.persistence.backends.base import (
     StoredObject,
 )
 from delegation.persistence.errors import ObjectTooLarge
-from tests.contract.persistence.backends import all_rows, obj, ref
+from tests.contract.persistence.backends import all_rows, locator, obj, ref
 
 Check = Callable[[Backend], None]
 
@@ -108,7 +108,7 @@ def objs(backend: Backend) -> None:
     backend.put_many(stored)
     backend.put_many(stored)
     missing = ObjectKey("r", "c", "thing", MAX_ID)
-    wanted = [one.locator for one in stored] + [Locator(missing)]
+    wanted = [locator(one) for one in stored] + [Locator(missing)]
     expected = {one.key: one for one in stored}
     assert backend.fetch_many(wanted) == expected
     assert backend.fetch_many(wanted, consistent=False) == expected
@@ -119,8 +119,8 @@ def derived_objects_share_an_id(backend: Backend) -> None:
     contents = StoredObject(replace(table.key, type="contents"), b"contents", 5)
     other = StoredObject(replace(table.key, catalog="c2"), b"other", 6)
     backend.put_many([table, contents, other])
-    assert backend.fetch_many([table.locator]) == {table.key: table}
-    assert backend.fetch_many([contents.locator]) == {contents.key: contents}
+    assert backend.fetch_many([locator(table)]) == {table.key: table}
+    assert backend.fetch_many([locator(contents)]) == {contents.key: contents}
 
 
 def empty_batches(backend: Backend) -> None:
@@ -133,11 +133,11 @@ def empty_batches(backend: Backend) -> None:
 def duplicates_in_a_batch(backend: Backend) -> None:
     one, two = obj(b"1"), obj(b"2")
     backend.put_many([one, two, one])
-    assert backend.fetch_many([one.locator, one.locator, Locator(one.key, 3)]) == {one.key: one}
+    assert backend.fetch_many([locator(one), locator(one), Locator(one.key, 3)]) == {one.key: one}
     with pytest.raises(ValueError, match="two different objects"):
         backend.put_many([one, replace(one, value=b"other")])
-    assert backend.fetch_many([one.locator]) == {one.key: one}
-    backend.delete_many([one.locator, two.locator, one.locator])
+    assert backend.fetch_many([locator(one)]) == {one.key: one}
+    backend.delete_many([locator(one), locator(two), locator(one)])
     assert all_rows(backend) == []
 
 
@@ -146,8 +146,8 @@ def huge_object(backend: Backend) -> None:
     stored = [huge(size) for size in sizes]
     backend.put_many(stored)
     for one in stored:
-        assert backend.fetch_many([one.locator]) == {one.key: one}
-    assert [one.locator.parts for one in stored] == [1, 1, 2, 4]
+        assert backend.fetch_many([locator(one)]) == {one.key: one}
+    assert [locator(one).parts for one in stored] == [1, 1, 2, 4]
     with pytest.raises(ObjectTooLarge):
         backend.put_many([obj(bytes(PART_BYTES * MAX_PARTS + 1))])
 
@@ -165,7 +165,7 @@ def more_than_one_answer_holds(backend: Backend) -> None:
     stored = [huge(PART_BYTES * 4 - number) for number in range(14)]
     assert sum(len(one.value) for one in stored) > 16 * 2**20
     backend.put_many(stored)
-    assert backend.fetch_many([one.locator for one in stored]) == {one.key: one for one in stored}
+    assert backend.fetch_many([locator(one) for one in stored]) == {one.key: one for one in stored}
 
 
 def conditional_objects(backend: Backend) -> None:
@@ -178,9 +178,9 @@ def conditional_objects(backend: Backend) -> None:
     assert backend.update(second, expected="t1") is None
     assert backend.update(third, expected="t1") == Refused(second)
     assert backend.delete(first.key, expected="t1") == Refused(second)
-    assert backend.fetch_many([first.locator]) == {first.key: second}
+    assert backend.fetch_many([locator(first)]) == {first.key: second}
     assert backend.delete(first.key, expected="t2") is None
-    assert backend.fetch_many([first.locator]) == {}
+    assert backend.fetch_many([locator(first)]) == {}
 
 
 def conditional_objects_fit_one_row(backend: Backend) -> None:
@@ -193,7 +193,7 @@ def conditional_objects_fit_one_row(backend: Backend) -> None:
         backend.insert(huge(PART_BYTES + 1, token="t"))
     largest = replace(first, value=bytes(PART_BYTES), token="t2")
     assert backend.update(largest, expected="t1") is None
-    assert backend.fetch_many([first.locator]) == {first.key: largest}
+    assert backend.fetch_many([locator(first)]) == {first.key: largest}
 
 
 def condition_on_an_immutable_object_is_refused(backend: Backend) -> None:
@@ -204,7 +204,7 @@ def condition_on_an_immutable_object_is_refused(backend: Backend) -> None:
         assert backend.insert(rival) == Refused(stored)
         assert backend.update(rival, expected="t") == Refused(stored)
         assert backend.delete(stored.key, expected="t") == Refused(stored)
-    assert backend.fetch_many([small.locator, large.locator]) == {small.key: small, large.key: large}
+    assert backend.fetch_many([locator(small), locator(large)]) == {small.key: small, large.key: large}
 
 
 def backend_scan(backend: Backend) -> None:
@@ -212,7 +212,7 @@ def backend_scan(backend: Backend) -> None:
     backend.put_many(stored)
     rows = all_rows(backend)
     assert {row.key: (row.parts, row.created_at, row.token) for row in rows} == {
-        one.key: (one.locator.parts, one.created_at, one.token) for one in stored
+        one.key: (locator(one).parts, one.created_at, one.token) for one in stored
     }
     assert {row.key for row in all_rows(backend, realm="r")} == {one.key for one in stored if one.key.realm == "r"}
     assert all_rows(backend, realm="nobody") == []
@@ -223,10 +223,10 @@ def backend_bulk_deletions(backend: Backend) -> None:
     doomed = [obj() for _ in range(60)] + [huge(PART_BYTES * 3)]
     kept = [obj(), huge(PART_BYTES * 2)]
     backend.put_many(doomed + kept)
-    backend.delete_many([one.locator for one in doomed])
-    backend.delete_many([one.locator for one in doomed])
+    backend.delete_many([locator(one) for one in doomed])
+    backend.delete_many([locator(one) for one in doomed])
     assert {row.key for row in all_rows(backend)} == {one.key for one in kept}
-    assert backend.fetch_many([one.locator for one in doomed + kept]) == {one.key: one for one in kept}
+    assert backend.fetch_many([locator(one) for one in doomed + kept]) == {one.key: one for one in kept}
 
 
 def one_creator_wins(backend: Backend) -> None:
@@ -254,7 +254,7 @@ def no_lost_update(backend: Backend) -> None:
     def count(thread: int) -> None:
         for turn in range(10):
             while True:
-                stored = backend.fetch_many([counter.locator])[counter.key]
+                stored = backend.fetch_many([locator(counter)])[counter.key]
                 new = replace(stored, value=str(int(stored.value) + 1).encode(), token=f"{thread}.{turn}")
                 if backend.update(new, expected=stored.token) is None:
                     break
@@ -265,7 +265,7 @@ def no_lost_update(backend: Backend) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(count, range(8)))
-    assert backend.fetch_many([counter.locator])[counter.key].value == b"80"
+    assert backend.fetch_many([locator(counter)])[counter.key].value == b"80"
     assert backend.read_reference(key).version == 80
 
 

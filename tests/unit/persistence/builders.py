@@ -10,7 +10,7 @@ from delegation.persistence.backends.base import Backend
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject
 from delegation.persistence.commits.committer import CommitRetries, Committer
-from delegation.persistence.ids.snowflake import EPOCH_MS
+from delegation.persistence.ids.snowflake import EPOCH_MS, NODES, SEQUENCES, IdParts
 from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
@@ -40,6 +40,11 @@ ENTITY = ObjectType("entity", Entity)
 COUNTER = ObjectType("counter", Counter, mutable=True, expires_after=lambda value: float(value.count))
 HEAD = ObjectType("head", Head, links=head_links)
 TYPES = ObjectTypes([ENTITY, COUNTER, HEAD])
+
+
+def split_id(id_: int) -> IdParts:
+    """Return the parts of an id."""
+    return IdParts(id_ >> 22, id_ >> 12 & (NODES - 1), id_ & (SEQUENCES - 1))
 
 
 class FakeClock:

@@ -48,11 +48,6 @@ class StoredObject:
     created_at: int
     token: str | None = None
 
-    @property
-    def locator(self) -> Locator:
-        """Where its parts are."""
-        return Locator(self.key, part_count(len(self.value)))
-
 
 @dataclass(frozen=True, slots=True)
 class ScannedRow:

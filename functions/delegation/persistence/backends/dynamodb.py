@@ -1,7 +1,7 @@
 """The store on two DynamoDB tables: objects (partition key `key` S, sort key `part` N) and references (key `key` S)."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls
@@ -78,11 +78,13 @@ class DynamoDbBackend:
         return self._refused_object(self._calls.conditional("put_item", **self._one_row(new), **_NEW))
 
     def update(self, new: StoredObject, *, expected: str) -> Refused[StoredObject] | None:
-        return self._refused_object(self._calls.conditional("put_item", **self._one_row(new), **_at_token(expected)))
+        condition = _only_if("#token = :token", token={"S": expected})
+        return self._refused_object(self._calls.conditional("put_item", **self._one_row(new), **condition))
 
     def delete(self, key: ObjectKey, *, expected: str) -> Refused[StoredObject] | None:
         where = {"TableName": self._objects, "Key": items.object_key(key)}
-        return self._refused_object(self._calls.conditional("delete_item", **where, **_at_token(expected)))
+        condition = _only_if("#token = :token", token={"S": expected})
+        return self._refused_object(self._calls.conditional("delete_item", **where, **condition))
 
     def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
         names = [items.KEY, items.PART, items.PARTS, items.CREATED_AT, items.TOKEN]
@@ -90,8 +92,8 @@ class DynamoDbBackend:
             "TableName": self._objects,
             "Limit": limit,
             "ProjectionExpression": ", ".join(f"#{name}" for name in names),
-            "ExpressionAttributeNames": {f"#{name}": name for name in names},
             **_of_realm(realm),
+            "ExpressionAttributeNames": {f"#{name}": name for name in names},
         }
         if after is not None:
             query["ExclusiveStartKey"] = json.loads(after)
@@ -107,28 +109,16 @@ class DynamoDbBackend:
         return items.reference(answer["Item"]) if "Item" in answer else None
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
-        row = {"TableName": self._references, "Item": items.reference_item(new)}
-        return _refused_reference(self._calls.conditional("put_item", **row, **_NEW))
+        return self._put_reference(new, _NEW)
 
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
-        answer = self._calls.conditional(
-            "put_item",
-            TableName=self._references,
-            Item=items.reference_item(new),
-            ConditionExpression="#version = :version AND #heads = :heads",
-            ExpressionAttributeNames={"#version": items.VERSION, "#heads": items.HEADS},
-            ExpressionAttributeValues={
-                ":version": {"N": str(expected.version)},
-                ":heads": {"B": items.packed_heads(expected)},
-            },
-            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        version, heads = {"N": str(expected.version)}, {"B": items.packed_heads(expected)}
+        return self._put_reference(
+            new, _only_if("#version = :version AND #heads = :heads", version=version, heads=heads)
         )
-        return _refused_reference(answer)
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
         query: dict[str, Any] = {"TableName": self._references, "ConsistentRead": True, **_of_realm(realm)}
-        if realm is not None:
-            query["ExpressionAttributeNames"] = {"#key": items.KEY}
         while True:
             answer = self._calls.repeatable("scan", **query)
             yield from (items.reference(item) for item in answer["Items"])
@@ -138,6 +128,11 @@ class DynamoDbBackend:
 
     def delete_reference(self, key: ReferenceKey) -> None:
         self._calls.repeatable("delete_item", TableName=self._references, Key=items.reference_key(key))
+
+    def _put_reference(self, new: Reference, condition: Mapping[str, Any]) -> Refused[Reference] | None:
+        row = {"TableName": self._references, "Item": items.reference_item(new)}
+        answer = self._calls.conditional("put_item", **row, **condition)
+        return None if answer is None else Refused(items.reference(answer) if answer else None)
 
     def _one_row(self, one: StoredObject) -> dict[str, Any]:
         fits_one_row(one, self._part_bytes)
@@ -155,45 +150,46 @@ class DynamoDbBackend:
     def _read(
         self, into: Mapping[ObjectKey, dict[int, AttributeMap]], keys: Sequence[RowKey], consistent: bool
     ) -> None:
-        for start in range(0, len(keys), _GET_KEYS):
-            pending = [items.object_key(key, part) for key, part in keys[start : start + _GET_KEYS]]
-            stalled = 0
-            while pending:
-                self._waited(stalled)
-                answer = self._calls.repeatable(
-                    "batch_get_item",
-                    RequestItems={self._objects: {"Keys": pending, "ConsistentRead": consistent}},
-                )
-                for item in answer["Responses"].get(self._objects, []):
-                    key, part = items.row_key(item)
-                    into[key][part] = item
-                # Throttled rows, and whatever did not fit in an answer of 16 MB.
-                left = answer.get("UnprocessedKeys", {}).get(self._objects, {}).get("Keys", [])
-                stalled = 0 if len(left) < len(pending) else stalled + 1
-                pending = left
+        def get(pending: list[Any]) -> list[Any]:
+            request = {self._objects: {"Keys": pending, "ConsistentRead": consistent}}
+            answer = self._calls.repeatable("batch_get_item", RequestItems=request)
+            for item in answer["Responses"].get(self._objects, []):
+                key, part = items.row_key(item)
+                into[key][part] = item
+            # Throttled rows, and those that did not fit in an answer of 16 MB.
+            left: list[Any] = answer.get("UnprocessedKeys", {}).get(self._objects, {}).get("Keys", [])
+            return left
+
+        self._in_batches([items.object_key(key, part) for key, part in keys], _GET_KEYS, get)
 
     def _write(self, requests: Sequence[Mapping[str, Any]]) -> None:
-        for start in range(0, len(requests), _WRITE_ROWS):
-            pending = list(requests[start : start + _WRITE_ROWS])
+        def send(pending: list[Any]) -> list[Any]:
+            answer = self._calls.repeatable("batch_write_item", RequestItems={self._objects: pending})
+            left: list[Any] = answer.get("UnprocessedItems", {}).get(self._objects, [])
+            return left
+
+        self._in_batches(requests, _WRITE_ROWS, send)
+
+    def _in_batches(self, requests: Sequence[Any], size: int, send: Callable[[list[Any]], list[Any]]) -> None:
+        """Call `send` with `size` requests at a time, and again with those that it returns as unprocessed."""
+        for start in range(0, len(requests), size):
+            pending = list(requests[start : start + size])
             stalled = 0
             while pending:
-                self._waited(stalled)
-                answer = self._calls.repeatable("batch_write_item", RequestItems={self._objects: pending})
-                left = answer.get("UnprocessedItems", {}).get(self._objects, [])
+                if stalled >= self._calls.tries:
+                    raise BackendUnavailable(f"a batch made no progress in {stalled} tries")
+                self._calls.wait(stalled)
+                left = send(pending)
                 stalled = 0 if len(left) < len(pending) else stalled + 1
                 pending = left
 
-    def _waited(self, stalled: int) -> None:
-        if stalled >= self._calls.tries:
-            raise BackendUnavailable(f"a batch made no progress in {stalled} tries")
-        self._calls.wait(stalled)
 
-
-def _at_token(expected: str) -> dict[str, Any]:
+def _only_if(expression: str, **values: Any) -> dict[str, Any]:
+    """Return the arguments of a conditional write; `values` are DynamoDB values by attribute name."""
     return {
-        "ConditionExpression": "#token = :token",
-        "ExpressionAttributeNames": {"#token": items.TOKEN},
-        "ExpressionAttributeValues": {":token": {"S": expected}},
+        "ConditionExpression": expression,
+        "ExpressionAttributeNames": {f"#{name}": name for name in values},
+        "ExpressionAttributeValues": {f":{name}": value for name, value in values.items()},
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
 
@@ -203,11 +199,6 @@ def _of_realm(realm: str | None) -> dict[str, Any]:
         return {}
     return {
         "FilterExpression": "begins_with(#key, :realm)",
+        "ExpressionAttributeNames": {"#key": items.KEY},
         "ExpressionAttributeValues": {":realm": {"S": items.realm_prefix(realm)}},
     }
-
-
-def _refused_reference(answer: Mapping[str, Any] | None) -> Refused[Reference] | None:
-    if answer is None:
-        return None
-    return Refused(items.reference(answer) if answer else None)

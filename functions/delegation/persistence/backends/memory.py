@@ -3,6 +3,7 @@
 import bisect
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from delegation.persistence.backends.base import (
     Locator,
@@ -45,11 +46,8 @@ class MemoryBackend:
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
         del consistent
         keys = hints(wanted)
-        self.before("fetch_many")
-        with self._lock:
-            found = {key: self._objects[key] for key in keys if key in self._objects}
-        self.after("fetch_many")
-        return found
+        with self._call("fetch_many"):
+            return {key: self._objects[key] for key in keys if key in self._objects}
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
         new = distinct(objects)
@@ -57,56 +55,45 @@ class MemoryBackend:
             part_count(len(one.value))
         self.before("put_many")
         for one in new:
-            self.before("put_row")
-            with self._lock:
+            with self._call("put_row"):
                 self._put(one)
-            self.after("put_row")
         self.after("put_many")
 
     def delete_many(self, doomed: Iterable[Locator]) -> None:
         keys = hints(doomed)
         self.before("delete_many")
         for key in keys:
-            self.before("delete_row")
-            with self._lock:
+            with self._call("delete_row"):
                 self._objects.pop(key, None)
-            self.after("delete_row")
         self.after("delete_many")
 
     def insert(self, new: StoredObject) -> Refused[StoredObject] | None:
         fits_one_row(new)
-        self.before("insert")
-        with self._lock:
-            stored = self._objects.get(new.key)
-            if stored is None:
-                self._put(new)
-        self.after("insert")
-        return Refused(stored) if stored else None
+        with self._call("insert"):
+            if stored := self._objects.get(new.key):
+                return Refused(stored)
+            self._put(new)
+            return None
 
     def update(self, new: StoredObject, *, expected: str) -> Refused[StoredObject] | None:
         fits_one_row(new)
-        self.before("update")
-        with self._lock:
+        with self._call("update"):
             stored = self._objects.get(new.key)
-            applied = stored is not None and stored.token == expected
-            if applied:
-                self._put(new)
-        self.after("update")
-        return None if applied else Refused(stored)
+            if stored is None or stored.token != expected:
+                return Refused(stored)
+            self._put(new)
+            return None
 
     def delete(self, key: ObjectKey, *, expected: str) -> Refused[StoredObject] | None:
-        self.before("delete")
-        with self._lock:
+        with self._call("delete"):
             stored = self._objects.get(key)
-            applied = stored is not None and stored.token == expected
-            if applied:
-                del self._objects[key]
-        self.after("delete")
-        return None if applied else Refused(stored)
+            if stored is None or stored.token != expected:
+                return Refused(stored)
+            del self._objects[key]
+            return None
 
     def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
-        self.before("scan")
-        with self._lock:
+        with self._call("scan"):
             if self._order is None:
                 self._order = sorted(self._objects, key=repr)
             order = self._order
@@ -117,48 +104,41 @@ class MemoryBackend:
                 for key in page
                 if (realm is None or key.realm == realm) and (one := self._objects.get(key))
             )
-            more = start + limit < len(order)
-        self.after("scan")
-        return ScanPage(rows, repr(page[-1]) if more else None)
+            return ScanPage(rows, repr(page[-1]) if start + limit < len(order) else None)
 
     def read_reference(self, key: ReferenceKey) -> Reference | None:
-        self.before("read_reference")
-        with self._lock:
-            stored = self._references.get(key)
-        self.after("read_reference")
-        return stored
+        with self._call("read_reference"):
+            return self._references.get(key)
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
-        self.before("create_reference")
-        with self._lock:
-            stored = self._references.get(new.key)
-            if stored is None:
-                self._references[new.key] = new
-        self.after("create_reference")
-        return Refused(stored) if stored else None
+        with self._call("create_reference"):
+            if stored := self._references.get(new.key):
+                return Refused(stored)
+            self._references[new.key] = new
+            return None
 
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
-        self.before("replace_reference")
-        with self._lock:
+        with self._call("replace_reference"):
             stored = self._references.get(new.key)
-            applied = stored is not None and stored.version == expected.version and stored.heads == expected.heads
-            if applied:
-                self._references[new.key] = new
-        self.after("replace_reference")
-        return None if applied else Refused(stored)
+            if stored is None or (stored.version, stored.heads) != (expected.version, expected.heads):
+                return Refused(stored)
+            self._references[new.key] = new
+            return None
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
-        self.before("references")
-        with self._lock:
-            found = [one for key, one in self._references.items() if realm is None or key.realm == realm]
-        self.after("references")
-        return iter(found)
+        with self._call("references"):
+            return iter([one for key, one in self._references.items() if realm is None or key.realm == realm])
 
     def delete_reference(self, key: ReferenceKey) -> None:
-        self.before("delete_reference")
-        with self._lock:
+        with self._call("delete_reference"):
             self._references.pop(key, None)
-        self.after("delete_reference")
+
+    @contextmanager
+    def _call(self, operation: str) -> Iterator[None]:
+        self.before(operation)
+        with self._lock:
+            yield
+        self.after(operation)
 
     def _put(self, one: StoredObject) -> None:
         if one.key not in self._objects:

@@ -3,9 +3,10 @@
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from delegation.persistence.backends.base import SYSTEM, Backend
+from delegation.persistence.backends.base import Backend
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
 from delegation.persistence.commits.entities import HEAD_TYPE
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES
@@ -70,17 +71,15 @@ class PersistenceProcess:
         """The objects and references of a catalog, cached together with those of all others."""
         return self._store(realm, catalog, self._cache)
 
-    def system(self) -> CatalogStore:
-        """What belongs to no realm."""
-        return self.store(SYSTEM, SYSTEM)
-
     def realms(self, **settings: Any) -> Realms:
         """The realms; `settings` go to their committers."""
         return Realms(self.backend, self.store, **settings)
 
     def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen
         """Mark and sweep, past the cache: what it reads would displace what is needed."""
-        return RealmMaintenance(self.backend, self._uncached, now_us=self._now_us, policy=policy)
+        uncached = Cache[Any, Any](0, clock=time.monotonic)
+        store_of = partial(self._store, cache=uncached)
+        return RealmMaintenance(self.backend, store_of, now_us=self._now_us, policy=policy)
 
     def statistics(self) -> CacheStatistics:
         """What the cache did."""
@@ -89,9 +88,6 @@ class PersistenceProcess:
     def close(self) -> None:
         """Give the node id back; no id may be made after that."""
         self._leases.release(self._new_id.last_timestamp)
-
-    def _uncached(self, realm: str, catalog: str) -> CatalogStore:
-        return self._store(realm, catalog, Cache(0, clock=time.monotonic))
 
     def _store(self, realm: str, catalog: str, cache: Cache[Any, Any]) -> CatalogStore:
         return CatalogStore(

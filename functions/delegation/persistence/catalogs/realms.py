@@ -117,15 +117,14 @@ class Realms:
         """
         if self.get(realm).status != RealmStatus.PURGING:
             self.set_status(realm, RealmStatus.PURGING)
-        references = 0
-        for one in list(self._backend.references(realm=realm)):
+        references = list(self._backend.references(realm=realm))
+        for one in references:
             self._backend.delete_reference(one.key)
-            references += 1
         objects = 0
         while removed := self._remove_objects(realm, page):
             objects += removed
         self._realms.remove(realm)
-        return RealmPurge(references, objects)
+        return RealmPurge(len(references), objects)
 
     def catalogs(self, realm: str) -> Directory[RealmCatalog]:
         """The catalogs of an active realm. Raises EntityNotFound, RealmNotReady."""

@@ -1,12 +1,12 @@
 """What a commit is made of: the head object it writes, the change that makes it, the attempt the change works in."""
 
+from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from delegation.persistence.backends.base import StoredObject
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel
-from delegation.persistence.objects.store import CatalogStore, of_model
+from delegation.persistence.objects.store import CatalogStore, Prepared, of_model
 
 TAIL: Final = 20
 """How many ancestors a head names, so that the log is read in batches."""
@@ -46,30 +46,10 @@ class Committed(Generic[R]):
     commit_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    loaded: Loaded[Any]
-    stored: StoredObject
-
-
-@dataclass(slots=True)
-class Writes:
-    """New objects by id, in the order of writing."""
-
-    by_id: dict[int, _Written] = field(default_factory=dict)
-
-    def add(self, store: CatalogStore, value: PersistedModel) -> ObjectRef:
-        """Write one under a new id."""
-        written = _Written(*store.prepare(value))
-        self.by_id[written.loaded.key.id] = written
-        return written.loaded.ref
-
-
-@dataclass(slots=True)
-class Memo:
-    """Objects made in an earlier attempt, each with the id of the entity state it was made from."""
-
-    made: dict[Hashable, tuple[int | None, _Written]] = field(default_factory=dict)
+Writes = dict[int, Prepared[Any]]
+"""New objects by id, in the order of writing."""
+Memo = dict[Hashable, tuple[int | None, Prepared[Any]]]
+"""Objects made in an earlier attempt, each with the id of the entity state it was made from."""
 
 
 class CommitAttempt(Generic[H]):
@@ -80,7 +60,7 @@ class CommitAttempt(Generic[H]):
 
     def __init__(self, store: CatalogStore, head: H | None, *, before: Writes, memo: Memo) -> None:
         self.head = head
-        self.writes = Writes()
+        self.writes: Writes = {}
         self._store = store
         self._before = before
         self._memo = memo
@@ -98,14 +78,15 @@ class CommitAttempt(Generic[H]):
     def fetch_many(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
         """Objects in the order asked, None for absent ones."""
         refs = list(refs)
-        new = {ref.id: written.loaded for ref in refs if (written := self._written(ref.id))}
+        written = ChainMap(self.writes, self._before)
+        new = {ref.id: written[ref.id].loaded for ref in refs if ref.id in written}
         stored = self._store.fetch_many(ref for ref in refs if ref.id not in new)
         rest = iter(stored)
         return [new[ref.id] if ref.id in new else next(rest) for ref in refs]
 
     def write(self, value: PersistedModel) -> ObjectRef:
         """Write a new object; if this attempt loses, it is deleted again."""
-        return self.writes.add(self._store, value)
+        return self._written(self._store.prepare(value))
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
         """Write what `make` answers, once for all attempts that find the entity at `source`.
@@ -115,16 +96,14 @@ class CommitAttempt(Generic[H]):
         REUSED_FOR it is made again: maintenance may have taken a process that was frozen for long for dead.
         """
         id_ = source.id if source else None
-        made = self._memo.made.get(memo)
+        made = self._memo.get(memo)
         if made is None or made[0] != id_ or self.now_us - made[1].stored.created_at > REUSED_FOR:
-            made = (id_, _Written(*self._store.prepare(make())))
-            self._memo.made[memo] = made
-        written = made[1]
-        self.writes.by_id[written.loaded.key.id] = written
-        return written.loaded.ref
+            made = self._memo[memo] = (id_, self._store.prepare(make()))
+        return self._written(made[1])
 
-    def _written(self, id_: int) -> _Written | None:
-        return self.writes.by_id.get(id_) or self._before.by_id.get(id_)
+    def _written(self, new: Prepared[Any]) -> ObjectRef:
+        self.writes[new.loaded.key.id] = new
+        return new.loaded.ref
 
 
 CommitChange = Callable[[CommitAttempt[H]], Changed[H, R]]

@@ -27,8 +27,6 @@ from delegation.persistence.errors import (
 from delegation.persistence.objects.objects import Loaded, ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 
-Seal = Callable[[H, CommitAttempt[H]], H]
-
 
 @dataclass(frozen=True, slots=True)
 class CommitRetries:
@@ -51,7 +49,7 @@ class CommitRetries:
 class _Pending(Generic[H]):
     change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
     operation: str
-    memo: Memo = field(default_factory=Memo)
+    memo: Memo = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
     outcome: Committed[Any] | None = None
     error: BaseException | None = None
@@ -79,7 +77,7 @@ class _Round(Generic[H]):
     """What one attempt of a group came to; none of it holds unless the head it started from is the current one."""
 
     head: H | None = None
-    writes: Writes = field(default_factory=Writes)
+    writes: Writes = field(default_factory=dict)
     results: list[tuple[_Pending[H], bool, Any]] = field(default_factory=list)
     refusals: list[tuple[_Pending[H], Exception]] = field(default_factory=list)
 
@@ -109,7 +107,7 @@ class Committer(Generic[H]):
         *,
         retry: CommitRetries = CommitRetries(),
         group_size: int = 64,
-        seal: Seal[H] = lambda head, _attempt: head,
+        seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
@@ -189,7 +187,7 @@ class Committer(Generic[H]):
             group.fail(error)
         except PersistenceError as error:
             group.fail(error)
-            self._discard(group, kept=Writes())
+            self._discard(group, kept={})
         else:
             self._discard(group, kept)
         finally:
@@ -215,12 +213,12 @@ class Committer(Generic[H]):
                     return made.writes
                 known, current = now, True
                 continue
-            head = self._persist(group, made, base)
+            head = self._persist(group, made, made.head, base)
             rival = self._swap(known, head)
             if rival is None:
                 self._known = known.moved_to(head.key.id)
                 self._store.remember_reference(self._known)
-                self._store.remember(one.loaded for one in made.writes.by_id.values())
+                self._store.remember(one.loaded for one in made.writes.values())
                 made.settle(head.key.id)
                 return made.writes
             self._known, known, current = rival, rival, True
@@ -242,15 +240,13 @@ class Committer(Generic[H]):
             made.results.append((one, changed is not None, result))
             if changed is not None:
                 head = made.head = changed
-                made.writes.by_id |= attempt.writes.by_id
+                made.writes |= attempt.writes
         return made
 
-    def _persist(self, group: _Group[H], made: _Round[H], base: Loaded[H] | None) -> Loaded[H]:
-        sealing: CommitAttempt[H] = CommitAttempt(self._store, made.head, before=made.writes, memo=Memo())
-        if made.head is None:
-            raise ValueError("there is no head to persist")
+    def _persist(self, group: _Group[H], made: _Round[H], unsealed: H, base: Loaded[H] | None) -> Loaded[H]:
+        sealing = CommitAttempt(self._store, unsealed, before=made.writes, memo={})
         now = self._store.now_us()
-        head = self._seal(made.head, sealing).model_copy(
+        head = self._seal(unsealed, sealing).model_copy(
             update={
                 "seq": base.value.seq + 1 if base else 1,
                 "tail": (base.key.id, *base.value.tail)[:TAIL] if base else (),
@@ -259,13 +255,13 @@ class Committer(Generic[H]):
                 "operations": made.operations,
             }
         )
-        made.writes.by_id |= sealing.writes.by_id
-        id_ = made.writes.add(self._store, head).id
-        new = [one for key, one in made.writes.by_id.items() if key not in group.stored]
+        id_ = sealing.write(head).id
+        made.writes |= sealing.writes
+        new = [one for key, one in made.writes.items() if key not in group.stored]
         # Before it is tried: what got half-way has to be deleted too.
         group.stored |= {one.loaded.key.id: one.loaded.ref for one in new}
         self._store.backend.put_many(one.stored for one in new)
-        return Loaded(made.writes.by_id[id_].loaded.key, head, now, made.writes.by_id[id_].loaded.size)
+        return made.writes[id_].loaded
 
     def _swap(self, known: Reference, head: Loaded[H]) -> Reference | None:
         id_, seq = head.key.id, head.value.seq
@@ -279,7 +275,7 @@ class Committer(Generic[H]):
 
     def _discard(self, group: _Group[H], kept: Writes) -> None:
         """Delete what was stored for attempts that are known to have lost."""
-        lost = [ref for id_, ref in group.stored.items() if id_ not in kept.by_id]
+        lost = [ref for id_, ref in group.stored.items() if id_ not in kept]
         if not lost:
             return
         try:

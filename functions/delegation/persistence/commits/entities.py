@@ -8,8 +8,7 @@ from pydantic import PrivateAttr
 
 from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject
 from delegation.persistence.commits.committer import Committer
-from delegation.persistence.errors import EntityExists, EntityNotFound
-from delegation.persistence.index.errors import InvalidPageToken
+from delegation.persistence.errors import EntityExists, EntityNotFound, InvalidPageToken
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.paging import Listing, PageToken, read_page
@@ -181,17 +180,14 @@ class Directory(Generic[M]):
 
         return self._committer.commit(changed, operation=f"update {name}").result
 
-    def remove(self, name: str, check: Callable[[M], object] = lambda _value: None) -> None:
-        """Remove an entity; what `check` raises refuses. Raises EntityNotFound."""
+    def remove(self, name: str) -> None:
+        """Remove an entity. Raises EntityNotFound."""
         key = IndexKey.of(name)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
-            found = entities.fetch(key, self._model)
-            if found is None:
+            if not entities.remove(key):
                 raise EntityNotFound(f"there is no {name!r}")
-            check(found.value)
-            entities.remove(key)
             return Changed(entities.head, None)
 
         self._committer.commit(change, operation=f"remove {name}")

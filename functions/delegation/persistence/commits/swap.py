@@ -35,24 +35,34 @@ def swap(
             stored = refused.stored
         except CommitOutcomeUnknown:
             unclear = True
-            try:
-                stored = backend.read_reference(expected.key)
-            except BackendUnavailable:
-                continue
+            stored = _read_back(backend, expected)
             if stored == expected:
                 continue
         except BackendUnavailable as error:
             if unclear:
                 raise CommitUnknown(new.heads[0]) from error
             raise
-        if stored is None:
-            if unclear:
-                raise CommitUnknown(new.heads[0])
-            raise ReferenceNotFound(f"reference {expected.key.name!r} was deleted")
-        if unclear and _was_applied(stored, new, in_log):
-            return None
-        return stored
+        return _verdict(stored, new, in_log if unclear else None)
     raise CommitUnknown(new.heads[0])
+
+
+def _read_back(backend: Backend, expected: Reference) -> Reference | None:
+    """Return the stored reference, `expected` if the store does not answer."""
+    try:
+        return backend.read_reference(expected.key)
+    except BackendUnavailable:
+        return expected
+
+
+def _verdict(
+    stored: Reference | None, new: Reference, in_log: Callable[[Reference], bool | None] | None
+) -> Reference | None:
+    """Return what `swap` returns for a reference that was found changed; `in_log` is None if every answer was clear."""
+    if stored is None:
+        if in_log:
+            raise CommitUnknown(new.heads[0])
+        raise ReferenceNotFound(f"reference {new.key.name!r} was deleted")
+    return None if in_log and _was_applied(stored, new, in_log) else stored
 
 
 def _was_applied(stored: Reference, new: Reference, in_log: Callable[[Reference], bool | None]) -> bool:

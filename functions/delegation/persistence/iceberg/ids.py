@@ -6,13 +6,12 @@ Functions of JSON values in and out, as a REST layer has them: nothing is altere
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.backends.base import MAX_ID
+from delegation.persistence.errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg.layout import Json
 from delegation.persistence.iceberg.log import same
 
 FIRST_PARTITION_ID: Final = 1000
-UNSORTED: Final = 0
-_POSITIVE: Final = 2**63 - 1
 _NESTED: Final = (("element", "element-id"), ("key", "key-id"), ("value", "value-id"))
 
 
@@ -77,7 +76,7 @@ def schema_id(schema: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> 
 def sort_order_id(order: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> int:
     """0 for no order at all, the id of an equal one among `known`, else the next: 1, 2…"""
     if not order.get("fields"):
-        return UNSORTED
+        return 0
     return _id_among(order, [one for one in known if one.get("fields")], "order-id", first=1)
 
 
@@ -144,14 +143,9 @@ def new_table_ids(
 def new_snapshot_id(draw: Callable[[], int], taken: Callable[[int], bool]) -> int:
     """An id no snapshot of the table has; `draw` answers random integers of at least 63 bits."""
     while True:
-        drawn = draw() & _POSITIVE
+        drawn = draw() & MAX_ID
         if drawn and not taken(drawn):
             return drawn
-
-
-def next_id(known: Iterable[int], *, first: int = 0) -> int:
-    """One more than the highest, `first` for none."""
-    return max(known, default=first - 1) + 1
 
 
 def _renumbered(
@@ -195,7 +189,7 @@ def _id_among(value: Mapping[str, Any], known: Sequence[Mapping[str, Any]], id_n
     for one in known:
         if same(content, {name: part for name, part in one.items() if name != id_name and part not in (None, [])}):
             return int(one[id_name])
-    return next_id((int(one[id_name]) for one in known), first=first)
+    return max((int(one[id_name]) for one in known), default=first - 1) + 1
 
 
 def _field_identity(field: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg.objects import (
     IcebergKey,
     IcebergPart,

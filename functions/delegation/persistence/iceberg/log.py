@@ -74,7 +74,7 @@ class Log:
         """The state to store; a full tail is given to `write`."""
         if not self.changed:
             return self._state
-        names = self._state.names or _names(self._tail)
+        names = self._state.names or tuple(self._tail[0] if self._tail else ())
         tail = [_row(entry, names) for entry in self._tail]
         chunks, skip = list(self._chunks), self._skip
         if len(cbor2.dumps(tail)) > TAIL_BYTES:
@@ -110,10 +110,6 @@ def _read(chunks: Iterable[LogChunk], fetch: Fetch) -> list[Json]:
             raise CorruptObject(f"log entries {ref.id} are not there")
         entries += [_entry(row, loaded.value.names) for row in loaded.value.rows]
     return entries
-
-
-def _names(entries: Sequence[Json]) -> tuple[str, ...]:
-    return tuple(entries[0]) if entries else ()
 
 
 def _row(entry: Json, names: tuple[str, ...]) -> Any:

@@ -11,8 +11,7 @@ from typing import Any, Final, Self
 
 import cbor2
 
-from delegation.persistence.errors import CorruptObject
-from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.errors import CorruptObject, InvalidIcebergMetadata
 from delegation.persistence.iceberg.layout import LAYOUTS, Derived, Json, Layout, id_text, in_order
 from delegation.persistence.iceberg.log import Log, WriteObject, same
 from delegation.persistence.iceberg.objects import IcebergField, IcebergMetadata, IcebergPart, LogState
@@ -73,10 +72,6 @@ class ManagedMetadata:
         if name not in self._fields or not same(self._fields[name], value):
             self._fields[name] = value
             self._touched = True
-
-    def remove_field(self, name: str) -> None:
-        """Remove a small top-level field; absent is no error."""
-        self._touched |= self._fields.pop(name, self) is not self
 
     def ids(self, section: str) -> list[Any]:
         """The ids (or names) of a section in order, without reading its parts."""
@@ -270,7 +265,8 @@ class ManagedMetadata:
             key, before = old[text].pop(0)
             unchanged = same(before, part)
             if moved or key <= last:
-                moved.append((text, self._held(key) if unchanged else new))
+                held = self._new.get(key) or self._index.get(IndexKey(key)) or _PENDING
+                moved.append((text, held if unchanged else new))
                 gone.append(key)
                 continue
             last = key
@@ -295,12 +291,10 @@ class ManagedMetadata:
                 self.put(section, name, value)
         small = {name: value for name, value in fields.items() if name not in large}
         for name in [name for name in self._fields if name not in small]:
-            self.remove_field(name)
+            del self._fields[name]
+            self._touched = True
         for name, value in small.items():
             self.set_field(name, value)
-
-    def _held(self, key: bytes) -> IcebergPart | ObjectRef:
-        return self._new.get(key) or self._index.get(IndexKey(key)) or _PENDING
 
     def _derive(self, how: Derived, document: Mapping[str, Any]) -> Any:
         section = document.get(how.section)

@@ -7,7 +7,7 @@ iceberg_ids.py. Which requirements a client stated is the REST layer's to check,
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from delegation.persistence.iceberg.errors import IcebergConflict
+from delegation.persistence.errors import IcebergConflict
 from delegation.persistence.iceberg.ids import (
     FIRST_PARTITION_ID,
     highest_field_id,

@@ -59,13 +59,11 @@ class NodeLeases:
         now_ms: Callable[[], int],
         shuffled: Callable[[Sequence[int]], Sequence[int]],
         policy: NodeLeasePolicy = NodeLeasePolicy(),
-        new_holder: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         self._objects = objects
         self._now_ms = now_ms
         self._shuffled = shuffled
         self._policy = policy
-        self._new_holder = new_holder
         self._lock = threading.Lock()
         self._held: tuple[NodeLease, Loaded[NodeHolder]] | None = None
         self._not_again_before = 0
@@ -117,7 +115,7 @@ class NodeLeases:
         now = self._now()
         if stored and now < stored.value.until:
             return None
-        value = NodeHolder(holder=self._new_holder(), until=now + self._policy.duration_ms)
+        value = NodeHolder(holder=secrets.token_hex(8), until=now + self._policy.duration_ms)
         try:
             held = self._objects.update(stored, value) if stored else self._objects.insert(key, value)
         except (StaleObject, CommitOutcomeUnknown):

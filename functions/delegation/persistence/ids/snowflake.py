@@ -41,13 +41,6 @@ def join_id(timestamp: int, node: int, sequence: int) -> int:
     return timestamp << (NODE_BITS + SEQUENCE_BITS) | node << SEQUENCE_BITS | sequence
 
 
-def split_id(id_: int) -> IdParts:
-    """The parts of an id. Raises ValueError if it is none."""
-    if not 0 <= id_ < 1 << 63:
-        raise ValueError(f"{id_} is not an id")
-    return IdParts(id_ >> (NODE_BITS + SEQUENCE_BITS), id_ >> SEQUENCE_BITS & (NODES - 1), id_ & (SEQUENCES - 1))
-
-
 @dataclass(frozen=True, slots=True)
 class NodeLease:
     """A node id held for the timestamps [not_before, until), in milliseconds since EPOCH_MS."""
@@ -92,9 +85,13 @@ class IdGenerator:
                 lease = self._lease()
                 if now >= lease.until:
                     raise LeaseExpired(f"the lease of node {lease.node} ended {now - lease.until} ms ago")
-                behind = self._milliseconds_to_wait(now, lease)
-                if behind == 0:
-                    return self._issue(now, lease)
+                last = self._last
+                sequence = last.sequence + 1 if (now, lease.node) == (last.timestamp, last.node) else 0
+                behind = max(last.timestamp, lease.not_before, RESERVED_TIMESTAMPS) - now
+                if behind <= 0 and sequence < SEQUENCES:
+                    self._last = IdParts(now, lease.node, sequence)
+                    return join_id(now, lease.node, sequence)
+                behind = max(behind, 1)
                 waited += behind
                 if waited > self._max_wait_ms:
                     raise ClockRegressed(f"the clock would have to be waited for more than {self._max_wait_ms} ms")
@@ -105,17 +102,3 @@ class IdGenerator:
         """The timestamp of the newest id, in milliseconds since EPOCH_MS; 0 before the first."""
         with self._lock:
             return self._last.timestamp
-
-    def _milliseconds_to_wait(self, now: int, lease: NodeLease) -> int:
-        earliest = max(self._last.timestamp, lease.not_before, RESERVED_TIMESTAMPS)
-        if now < earliest:
-            return earliest - now
-        exhausted = (now, lease.node) == (self._last.timestamp, self._last.node) and (
-            self._last.sequence == SEQUENCES - 1
-        )
-        return 1 if exhausted else 0
-
-    def _issue(self, now: int, lease: NodeLease) -> int:
-        again = (now, lease.node) == (self._last.timestamp, self._last.node)
-        self._last = IdParts(now, lease.node, self._last.sequence + 1 if again else 0)
-        return join_id(now, lease.node, self._last.sequence)

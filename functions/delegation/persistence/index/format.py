@@ -17,12 +17,13 @@ its own separator up to the next one. Bytes either read as what was written or r
 """
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from delegation.persistence.backends.base import MAX_ID, MAX_PARTS, PART_BYTES
-from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.errors import CorruptIndexError
 from delegation.persistence.index.keys import MAX_KEY_BYTES, check_keys
 from delegation.persistence.objects.objects import ObjectRef
 
@@ -66,6 +67,11 @@ class Entries:
     ids: list[int]
     kinds: list[int]
     table: list[Kind]
+
+    def position(self, key: bytes) -> int | None:
+        """Return where a key is; None if it is not there."""
+        position = bisect_left(self.keys, key)
+        return position if position < len(self.keys) and self.keys[position] == key else None
 
     def ref(self, position: int) -> ObjectRef | None:
         """The value of an entry; None for a removal."""
@@ -284,6 +290,16 @@ def _read_body(data: bytes, position: int, packed_ids: bytes) -> Entries:
     width, position = read_varint(data, position + _ID_BYTES, end)
     count, position = read_varint(data, position, end)
     _plausible(count, position, end, 1)
+    keys, kinds, position = _read_keys(data, position, count, len(table))
+    if position != end:
+        raise CorruptIndexError(position, "bytes are left over")
+    check_keys(b"\x00".join(keys))
+    return Entries(keys, _read_ids(packed_ids, kinds, lowest, width), kinds, table)
+
+
+def _read_keys(data: bytes, position: int, count: int, known_kinds: int) -> tuple[list[bytes], list[int], int]:
+    """Return the keys, the kind of each, and where they end."""
+    end = len(data)
     keys: list[bytes] = []
     kinds: list[int] = []
     last = b""
@@ -309,15 +325,12 @@ def _read_body(data: bytes, position: int, packed_ids: bytes) -> Entries:
         position = tail_end
         if control & _KIND_FOLLOWS:
             kind, position = read_varint(data, position, end)
-        if kind >= len(table):
+        if kind >= known_kinds:
             raise CorruptIndexError(at, f"kind {kind} is not in the list")
         keys.append(key)
         kinds.append(kind)
         last = key
-    if position != end:
-        raise CorruptIndexError(position, "bytes are left over")
-    check_keys(b"\x00".join(keys))
-    return Entries(keys, _read_ids(packed_ids, kinds, lowest, width), kinds, table)
+    return keys, kinds, position
 
 
 def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> list[int]:

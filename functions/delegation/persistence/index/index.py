@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import Final, Self
 
 from delegation.persistence.backends.base import MAX_ID, MAX_PARTS
-from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.errors import CorruptIndexError
 from delegation.persistence.index.format import EMPTY, Entries, Stripe, decode_head
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import Finished, IndexPolicy, SpillEntry, WriteStripe, settle
 from delegation.persistence.index.stripes import IndexStripe
-from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.types import Fetch
 
 MOST_AHEAD: Final = 16
@@ -20,10 +20,6 @@ MOST_AHEAD: Final = 16
 _Overlay = tuple[list[bytes], list[ObjectRef | None]]
 _Span = tuple[list[bytes], Callable[[int], ObjectRef | None], int, int]
 """Keys, what finds the value by position, and the first position and the one after the last."""
-
-
-def _no_stripes(refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
-    return [None for _ in refs]
 
 
 @lru_cache(maxsize=32)
@@ -59,7 +55,7 @@ class Index:
     @classmethod
     def empty(cls) -> Self:
         """An index without entries."""
-        return cls(b"", _no_stripes)
+        return cls(b"", lambda refs: [])
 
     @property
     def changed(self) -> bool:
@@ -92,7 +88,7 @@ class Index:
         if not 0 <= ref.id <= MAX_ID or not 1 <= ref.parts <= MAX_PARTS or not ref.type:
             raise ValueError(f"no object is named {ref}")
         self._merged = None
-        if self._known(key) == ref:
+        if self._committed(key, may_read=False) == ref:
             self._changes.pop(key, None)
         else:
             self._changes[key] = ref
@@ -145,33 +141,18 @@ class Index:
         overlay = [(key, ref) for key, ref in overlay if ref is not None or self._stored(key) is not None]
         return settle(self._stripes, overlay, policy, write, self._entries)
 
-    def _committed(self, key: bytes) -> ObjectRef | None:
-        entries = self._embedded
-        position = bisect_left(entries.keys, key)
-        if position < len(entries.keys) and entries.keys[position] == key:
-            return entries.ref(position)
-        return self._stored(key)
+    def _committed(self, key: bytes, *, may_read: bool = True) -> ObjectRef | None:
+        """Return what is committed under the key, without `may_read` only as far as no stripe has to be read for it."""
+        position = self._embedded.position(key)
+        return self._stored(key, may_read=may_read) if position is None else self._embedded.ref(position)
 
-    def _known(self, key: bytes) -> ObjectRef | None:
-        """What is committed as far as can be told without reading a stripe."""
-        entries = self._embedded
-        position = bisect_left(entries.keys, key)
-        if position < len(entries.keys) and entries.keys[position] == key:
-            return entries.ref(position)
+    def _stored(self, key: bytes, *, may_read: bool = True) -> ObjectRef | None:
         stripe = bisect_right(self._separators, key) - 1
-        return None if stripe < 0 or self._read[stripe] is None else self._stored(key)
-
-    def _stored(self, key: bytes) -> ObjectRef | None:
-        stripe = bisect_right(self._separators, key) - 1
-        if stripe < 0:
+        if stripe < 0 or (self._read[stripe] is None and not may_read):
             return None
-        entries = self._read[stripe]
-        if entries is None:
-            entries = self._entries([stripe])[0]
-        position = bisect_left(entries.keys, key)
-        if position < len(entries.keys) and entries.keys[position] == key:
-            return entries.ref(position)
-        return None
+        entries = self._read[stripe] or self._entries([stripe])[0]
+        position = entries.position(key)
+        return None if position is None else entries.ref(position)
 
     def _entries(self, numbers: Iterable[int]) -> list[Entries]:
         """The entries of stripes by their positions; those not yet read are read in one batch."""

@@ -7,7 +7,7 @@ code points do. The keys whose elements begin with those of a key follow it with
 
 from typing import Final, Self
 
-from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.errors import CorruptIndexError
 
 MAX_KEY_BYTES: Final = 8_192
 """The longest key, encoded: nine levels of 500 bytes each fit, even where every second byte needs the escape."""

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, Self
 
 from delegation.persistence.backends.base import MAX_ID
-from delegation.persistence.index.errors import CorruptIndexError, InvalidPageToken
+from delegation.persistence.errors import CorruptIndexError, InvalidPageToken
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey, check_keys
 from delegation.persistence.objects.objects import ObjectRef
@@ -31,11 +31,9 @@ class Listing:
 
     def checksum(self, content: bytes) -> bytes:
         """Ties `content` to this listing; it guards against mistakes, a token grants nothing."""
-        bounds = b"".join(b"\x00" if one is None else b"\x01" + len(one).to_bytes(4) + one for one in self._bounds())
-        return zlib.crc32(content + bounds).to_bytes(4)
-
-    def _bounds(self) -> tuple[IndexKey | None, ...]:
-        return self.prefix, self.start, self.end
+        for bound in (self.prefix, self.start, self.end):
+            content += b"\x00" if bound is None else b"\x01" + len(bound).to_bytes(4) + bound
+        return zlib.crc32(content).to_bytes(4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ class BloomFilter:
     """Filter of `size` bits and `hashes` bits set per key; `salt` (16 bytes) makes other keys collide in every run."""
 
     def __init__(self, size: int, hashes: int, salt: bytes, bits: bytes | None = None, count: int = 0) -> None:
-        self._size = size
-        self._hashes = hashes
-        self._salt = salt
-        self._bits = bytearray(bits) if bits is not None else bytearray(-(-size // 8))
-        if len(self._bits) != -(-size // 8):
+        self.size = size
+        self.hashes = hashes
+        self.salt = salt
+        self.bits = bytearray(bits) if bits is not None else bytearray(-(-size // 8))
+        if len(self.bits) != -(-size // 8):
             raise CorruptObject("a stored filter has not the size it states")
         self.count = count
 
@@ -31,30 +31,21 @@ class BloomFilter:
         new = False
         for position in self._positions(key):
             byte, bit = position >> 3, 1 << (position & 7)
-            if not self._bits[byte] & bit:
-                self._bits[byte] |= bit
+            if not self.bits[byte] & bit:
+                self.bits[byte] |= bit
                 new = True
         self.count += new
 
     def __contains__(self, key: ObjectKey) -> bool:
-        return all(self._bits[position >> 3] & 1 << (position & 7) for position in self._positions(key))
+        return all(self.bits[position >> 3] & 1 << (position & 7) for position in self._positions(key))
 
     def false_positive_rate(self) -> float:
         """The rate as it is now, measured on the bits: the chance that a key not added finds all its bits set."""
-        filled: float = int.from_bytes(self._bits).bit_count() / self._size
-        return filled**self._hashes
-
-    def content(self) -> bytes:
-        """The bits, to make the filter again with the same size, hashes and salt."""
-        return bytes(self._bits)
-
-    @property
-    def shape(self) -> tuple[int, int, bytes]:
-        """Size in bits, hashes and salt."""
-        return self._size, self._hashes, self._salt
+        filled: float = int.from_bytes(self.bits).bit_count() / self.size
+        return filled**self.hashes
 
     def _positions(self, key: ObjectKey) -> list[int]:
         name = f"{key.id}/{key.type}/{len(key.realm)}/{key.realm}/{key.catalog}".encode()
-        digest = int.from_bytes(hashlib.blake2b(name, digest_size=16, salt=self._salt).digest())
+        digest = int.from_bytes(hashlib.blake2b(name, digest_size=16, salt=self.salt).digest())
         first, step = digest >> 64, digest & (1 << 64) - 1 | 1
-        return [(first + number * step) % self._size for number in range(self._hashes)]
+        return [(first + number * step) % self.size for number in range(self.hashes)]

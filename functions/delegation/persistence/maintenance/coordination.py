@@ -39,7 +39,6 @@ class CoordinatedTask:
     key: ObjectKey
     lost_after: float
     now_us: Callable[[], int]
-    new_holder: Callable[[], str] = lambda: secrets.token_hex(8)
 
     def start(self) -> "TaskRun":
         """Begin a run, or take over a lost one; its `state` is what the last checkpoint left.
@@ -52,18 +51,13 @@ class CoordinatedTask:
             raise TaskHeld(f"{self.key.type} {self.key.id} is being run")
         before = stored.value if stored else TaskState()
         value = before.model_copy(
-            update={"holder": self.new_holder(), "presumed_lost_at": self.deadline(now), "runs": before.runs + 1}
+            update={"holder": secrets.token_hex(8), "presumed_lost_at": self.deadline(now), "runs": before.runs + 1}
         )
         try:
             held = self.objects.update(stored, value) if stored else self.objects.insert(self.key, value)
         except StaleObject as error:
             raise TaskHeld(f"{self.key.type} {self.key.id} was started by another process") from error
         return TaskRun(self, held)
-
-    def look(self) -> TaskState:
-        """The task as it is now."""
-        stored = self.objects.read(self.key, TaskState)
-        return stored.value if stored else TaskState()
 
     def deadline(self, now: int) -> int:
         """When a run that shows a sign of life at `now` is presumed lost, in µs."""

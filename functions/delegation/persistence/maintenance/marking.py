@@ -11,7 +11,7 @@ from delegation.persistence.commits.log import read_log
 from delegation.persistence.errors import MaintenanceRefused
 from delegation.persistence.maintenance.bloom import BloomFilter
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
-from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType, ObjectTypes, follows_links
 
 _BATCH: Final = 200
@@ -73,8 +73,8 @@ class Marker:
     def _head(self, store: CatalogStore, id_: int) -> Loaded[CommitObject] | None:
         kinds = [one.name for one in self.types if issubclass(one.model, CommitObject)]
         for found in store.fetch_many(ObjectRef(kind, id_) for kind in kinds):
-            if found is not None and isinstance(found.value, CommitObject):
-                return Loaded(found.key, found.value, found.created_at, found.size)
+            if found is not None:
+                return of_model(found, CommitObject)
         return None
 
     def _visit(
@@ -86,10 +86,10 @@ class Marker:
     ) -> None:
         visited.add((found.key.type, found.key.id))
         self.filter.add(found.key)
-        declared = self._declared(found.key.type)
+        links: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
         if found.value.model_extra:
             raise MaintenanceRefused(f"{found.key} was written by a newer release, which may have linked more")
-        for ref in self._links(declared, found, store):
+        for ref in links:
             if (ref.type, ref.id) in visited:
                 continue
             if self.leaves or follows_links(self._declared(ref.type)):
@@ -103,7 +103,3 @@ class Marker:
         if declared is None:
             raise MaintenanceRefused(f"type {name!r} is not declared here, so what its objects need is not known")
         return declared
-
-    @staticmethod
-    def _links(declared: ObjectType[Any], found: Loaded[PersistedModel], store: CatalogStore) -> Iterable[ObjectRef]:
-        return declared.links(found.value, store.fetch_many)

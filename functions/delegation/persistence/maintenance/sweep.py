@@ -22,7 +22,6 @@ from delegation.persistence.objects.types import ObjectType
 from delegation.persistence.objects.updateable import Updateables
 
 _FENCES: Final = 20
-_SALT_BYTES: Final = 16
 
 
 class MarkedObjects(PersistedModel):
@@ -86,7 +85,7 @@ class RealmMaintenance:
         *,
         now_us: Callable[[], int],
         policy: SweepPolicy = SweepPolicy(),
-        salt: Callable[[], bytes] = lambda: secrets.token_bytes(_SALT_BYTES),
+        salt: Callable[[], bytes] = lambda: secrets.token_bytes(16),
     ) -> None:
         self._backend = backend
         self._store_of = store_of
@@ -113,14 +112,10 @@ class RealmMaintenance:
                 run.give_up()
                 return progress.report
         except MaintenanceRefused:
-            run.finish({"expected": max(progress.filter.count, progress.expected)})
-            self._delete_filter(progress)
+            self._finish(run, progress, max(progress.filter.count, progress.expected))
             raise
-        progress.report = replace(progress.report, complete=True)
-        # Only then: a run that took over from this one may be using the filter.
-        run.finish({"expected": progress.filter.count})
-        self._delete_filter(progress)
-        return progress.report
+        self._finish(run, progress, progress.filter.count)
+        return replace(progress.report, complete=True)
 
     def _begun(self, state: Mapping[str, Any]) -> "_Progress":
         policy = self._policy
@@ -224,18 +219,20 @@ class RealmMaintenance:
     def _save(self, run: TaskRun, progress: "_Progress") -> None:
         old = progress.stored
         if progress.unsaved:
-            size, hashes, salt = progress.filter.shape
-            bits, count = progress.filter.content(), progress.filter.count
-            [progress.stored] = self._system.write(
-                [MarkedObjects(bits=bits, size=size, hashes=hashes, salt=salt, count=count)]
+            made = progress.filter
+            marked = MarkedObjects(
+                bits=bytes(made.bits), size=made.size, hashes=made.hashes, salt=made.salt, count=made.count
             )
+            [progress.stored] = self._system.write([marked])
             progress.unsaved = False
         run.checkpoint(progress.state())
         if old is not None and old != progress.stored:
             self._system.delete([old])
         progress.saved_at = self._now_us()
 
-    def _delete_filter(self, progress: "_Progress") -> None:
+    def _finish(self, run: TaskRun, progress: "_Progress", expected: int) -> None:
+        run.finish({"expected": expected})
+        # Only after that, because a run that took over from this one may be using the filter.
         if progress.stored is not None:
             self._system.delete([progress.stored])
 

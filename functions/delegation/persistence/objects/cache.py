@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -31,17 +31,9 @@ class CacheStatistics:
     absent_hits: int = 0
     misses: int = 0
     joined: int = 0
-    evicted: int = 0
     expired: int = 0
     weight: int = 0
     entries: int = 0
-
-    @property
-    def hit_ratio(self) -> float:
-        """Share of look-ups that needed no load of their own; 0 before the first."""
-        answered = self.hits + self.absent_hits + self.joined
-        asked = answered + self.misses
-        return answered / asked if asked else 0.0
 
 
 @dataclass(slots=True)
@@ -49,12 +41,6 @@ class _Kept(Generic[V]):
     value: V | None
     weight: int
     expires_at: float | None
-
-
-@dataclass(slots=True, eq=False)
-class _Flight(Generic[V]):
-    future: "Future[V | None]" = field(default_factory=Future)
-    overtaken: bool = False
 
 
 class Cache(Generic[K, V]):
@@ -65,7 +51,7 @@ class Cache(Generic[K, V]):
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
-        self._flights: dict[K, _Flight[V]] = {}
+        self._loads: dict[K, Future[V | None]] = {}
         self._count = CacheStatistics()
 
     def get_many(self, keys: Iterable[K], load: Callable[[list[K]], Mapping[K, CacheEntry[V]]]) -> dict[K, V | None]:
@@ -75,68 +61,65 @@ class Cache(Generic[K, V]):
         raises is raised in all of them.
         """
         answers: dict[K, V | None] = {}
-        mine: dict[K, _Flight[V]] = {}
-        others: dict[K, _Flight[V]] = {}
+        mine: dict[K, Future[V | None]] = {}
+        others: dict[K, Future[V | None]] = {}
         with self._lock:
             for key in dict.fromkeys(keys):
-                kept = self._look(key)
+                kept = self._unexpired(key)
                 if kept is not None:
                     answers[key] = kept.value
-                elif key in self._flights:
-                    others[key] = self._flights[key]
+                elif key in self._loads:
+                    others[key] = self._loads[key]
                     self._count.joined += 1
                 else:
-                    mine[key] = self._flights[key] = _Flight()
+                    mine[key] = self._loads[key] = Future()
                     self._count.misses += 1
         if mine:
             answers |= self._load(mine, load)
         # Only now: two threads that wait for each other's keys have both loaded their own.
-        for key, flight in others.items():
-            answers[key] = flight.future.result()
+        for key, future in others.items():
+            answers[key] = future.result()
         return answers
 
     def put(self, key: K, entry: CacheEntry[V]) -> None:
         """Keep an entry, in place of what is kept or being loaded."""
         with self._lock:
-            self._overtake(key)
+            self._loads.pop(key, None)
             self._keep(key, entry)
 
     def remove(self, key: K) -> None:
         """Forget a key; a load under way answers those who wait for it and is not kept."""
         with self._lock:
-            self._overtake(key)
+            self._loads.pop(key, None)
             self._drop(key)
 
     def statistics(self) -> CacheStatistics:
         """A copy of the counters."""
         with self._lock:
-            now = CacheStatistics(**{name: getattr(self._count, name) for name in CacheStatistics.__slots__})
-            now.entries = len(self._kept)
-        return now
+            return replace(self._count, entries=len(self._kept))
 
     def _load(
-        self, mine: dict[K, _Flight[V]], load: Callable[[list[K]], Mapping[K, CacheEntry[V]]]
+        self, mine: dict[K, "Future[V | None]"], load: Callable[[list[K]], Mapping[K, CacheEntry[V]]]
     ) -> dict[K, V | None]:
         try:
             loaded = load(list(mine))
         except BaseException as error:
             # Whatever it is, nobody may wait for ever; it goes on to the caller as it came.
             with self._lock:
-                for key, flight in mine.items():
-                    self._land(key, flight)
-            for flight in mine.values():
-                flight.future.set_exception(error)
+                for key, future in mine.items():
+                    self._is_current(key, future)
+            for future in mine.values():
+                future.set_exception(error)
             raise
         with self._lock:
-            for key, flight in mine.items():
-                self._land(key, flight)
-                if not flight.overtaken:
+            for key, future in mine.items():
+                if self._is_current(key, future):
                     self._keep(key, loaded[key])
-        for key, flight in mine.items():
-            flight.future.set_result(loaded[key].value)
+        for key, future in mine.items():
+            future.set_result(loaded[key].value)
         return {key: loaded[key].value for key in mine}
 
-    def _look(self, key: K) -> _Kept[V] | None:
+    def _unexpired(self, key: K) -> _Kept[V] | None:
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -151,14 +134,12 @@ class Cache(Generic[K, V]):
             self._count.hits += 1
         return kept
 
-    def _overtake(self, key: K) -> None:
-        flight = self._flights.pop(key, None)
-        if flight is not None:
-            flight.overtaken = True
-
-    def _land(self, key: K, flight: _Flight[V]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+    def _is_current(self, key: K, future: "Future[V | None]") -> bool:
+        """End a load; False if a put or remove came during it, so that its result must not be kept."""
+        if self._loads.get(key) is not future:
+            return False
+        del self._loads[key]
+        return True
 
     def _keep(self, key: K, entry: CacheEntry[V]) -> None:
         self._drop(key)
@@ -171,7 +152,6 @@ class Cache(Generic[K, V]):
         while self._count.weight > self._capacity:
             _, dropped = self._kept.popitem(last=False)
             self._count.weight -= dropped.weight
-            self._count.evicted += 1
 
     def _drop(self, key: K) -> None:
         dropped = self._kept.pop(key, None)

@@ -1,7 +1,7 @@
 """The objects and references of one catalog, through types and cache."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple
 
 from delegation.persistence.backends.base import Backend, Locator, ObjectKey, Reference, ReferenceKey, StoredObject
 from delegation.persistence.errors import CommitOutcomeUnknown, ReferenceExists, ReferenceNotFound
@@ -11,16 +11,21 @@ from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
 
 CacheKey = ObjectKey | ReferenceKey
-SharedCache = Cache[CacheKey, Any]
-"""One for all catalogs of a process: keys name realm and catalog."""
 _TRIES: Final = 5
+
+
+class Prepared(NamedTuple, Generic[M]):
+    """A new immutable object that is not written yet, and its stored form."""
+
+    loaded: Loaded[M]
+    stored: StoredObject
 
 
 class CatalogStore:
     """Objects and references of one catalog; the cache may be shared with other catalogs.
 
     `new_id` makes object ids, `now_us` is the wall clock in µs since 1970. References are cached for
-    `references_cached_for` seconds (absent ones for `absent_references_cached_for`), by default not at all.
+    `references_cached_for` seconds, by default not at all.
     """
 
     def __init__(
@@ -30,11 +35,10 @@ class CatalogStore:
         realm: str,
         catalog: str,
         types: ObjectTypes,
-        cache: SharedCache,
+        cache: Cache[CacheKey, Any],
         new_id: Callable[[], int],
         now_us: Callable[[], int],
         references_cached_for: float = 0,
-        absent_references_cached_for: float = 0,
     ) -> None:
         self.backend = backend
         self.realm = realm
@@ -45,7 +49,6 @@ class CatalogStore:
         self.updateables = Updateables(backend, types, now_us, changed=cache.remove)
         self._cache = cache
         self._references_cached_for = references_cached_for
-        self._absent_references_cached_for = absent_references_cached_for
 
     def fetch(self, ref: ObjectRef, model: type[M]) -> Loaded[M] | None:
         """One object; None if it is absent. Raises CorruptObject, TypeError if it is no `model`."""
@@ -63,14 +66,14 @@ class CatalogStore:
         """The key of an object of this catalog."""
         return ObjectKey(self.realm, self.catalog, ref.type, ref.id)
 
-    def prepare(self, value: M, id_: int | None = None) -> "tuple[Loaded[M], StoredObject]":
+    def prepare(self, value: M, id_: int | None = None) -> "Prepared[M]":
         """A new immutable object that is not written yet."""
         declared = self.types.of(type(value))
         if declared.mutable:
             raise ValueError(f"objects of type {declared.name!r} are updateable, not written once")
         key = ObjectKey(self.realm, self.catalog, declared.name, self.new_id() if id_ is None else id_)
         stored = StoredObject(key, encode(value), self.now_us())
-        return Loaded(key, value, stored.created_at, len(stored.value)), stored
+        return Prepared(Loaded(key, value, stored.created_at, len(stored.value)), stored)
 
     def write(self, values: Iterable[PersistedModel]) -> list[ObjectRef]:
         """Write new immutable objects, each under a new id."""
@@ -97,7 +100,12 @@ class CatalogStore:
     def reference(self, name: str) -> Reference:
         """A reference, as old as the cache may be. Raises ReferenceNotFound."""
         key = self.reference_key(name)
-        found: Reference | None = self._cache.get_many([key], self._load_reference)[key]
+
+        def load(_keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
+            stored = self.backend.read_reference(key)
+            return {key: CacheEntry(stored, keep_for=self._references_cached_for if stored else 0)}
+
+        found: Reference | None = self._cache.get_many([key], load)[key]
         if found is None:
             raise ReferenceNotFound(f"catalog {self.catalog!r} has no reference {name!r}")
         return found
@@ -118,12 +126,20 @@ class CatalogStore:
         """A new reference; ReferenceExists if there is one of that name."""
         new = Reference(self.reference_key(name), () if head is None else (head,), self.now_us())
         self._cache.remove(new.key)
-        stored = self._create(new)
-        # `created_at` never changes, so it tells whose creation it was when the answer was lost.
-        if stored and stored.created_at != new.created_at:
-            raise ReferenceExists(f"catalog {self.catalog!r} has a reference {name!r} already")
-        self.remember_reference(stored or new)
-        return stored or new
+        unclear = False
+        for _ in range(_TRIES):
+            try:
+                refused = self.backend.create_reference(new)
+            except CommitOutcomeUnknown:
+                unclear = True
+                continue  # The same once more: it finds what the first one wrote, or writes it.
+            stored = (refused and refused.stored) or new
+            # `created_at` never changes, so it tells whose creation it was when the answer was lost.
+            if refused and (not unclear or stored.created_at != new.created_at):
+                raise ReferenceExists(f"catalog {self.catalog!r} has a reference {name!r} already")
+            self.remember_reference(stored)
+            return stored
+        raise CommitOutcomeUnknown(f"reference {name!r} may have been created")
 
     def references(self) -> Iterator[Reference]:
         """All references of this catalog."""
@@ -145,29 +161,6 @@ class CatalogStore:
             loaded = Loaded(key, value, one.created_at, len(one.value), one.token)
             entries[key] = CacheEntry(loaded, len(one.value), keep_for)
         return entries
-
-    def _load_reference(self, keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
-        entries: dict[CacheKey, CacheEntry[Any]] = {}
-        for key in keys:
-            if not isinstance(key, ReferenceKey):
-                raise TypeError(f"{key} is not a reference's key")
-            found = self.backend.read_reference(key)
-            keep_for = self._references_cached_for if found else self._absent_references_cached_for
-            entries[key] = CacheEntry(found, 0, keep_for)
-        return entries
-
-    def _create(self, new: Reference) -> Reference | None:
-        unclear = False
-        for _ in range(_TRIES):
-            try:
-                refused = self.backend.create_reference(new)
-            except CommitOutcomeUnknown:
-                unclear = True
-                continue  # The same once more: it finds what the first one wrote, or writes it.
-            if refused and not unclear:
-                raise ReferenceExists(f"catalog {self.catalog!r} has a reference {new.key.name!r} already")
-            return refused.stored if refused else None
-        raise CommitOutcomeUnknown(f"reference {new.key.name!r} may have been created")
 
 
 def of_model(found: Loaded[PersistedModel], model: type[M]) -> Loaded[M]:

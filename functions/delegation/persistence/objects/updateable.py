@@ -13,11 +13,6 @@ from delegation.persistence.objects.types import ObjectTypes
 _TRIES: Final = 5
 
 
-def random_token() -> str:
-    """A version token that was never used before."""
-    return secrets.token_hex(8)
-
-
 @dataclass(frozen=True)
 class Updateables:
     """Read, insert, replace and delete updateable objects, each change on the version that was read.
@@ -31,7 +26,6 @@ class Updateables:
     backend: Backend
     types: ObjectTypes
     now_us: Callable[[], int]
-    new_token: Callable[[], str] = random_token
     changed: Callable[[ObjectKey], object] = lambda _key: None
 
     def read(self, key: ObjectKey, model: type[M]) -> Loaded[M] | None:
@@ -49,65 +43,48 @@ class Updateables:
     def insert(self, key: ObjectKey, value: M) -> Loaded[M]:
         """Create the object; StaleObject if there is one."""
         self._check(key, type(value))
-        new = StoredObject(key, encode(value), self.now_us(), self.new_token())
-        self._write(lambda: self.backend.insert(new), new)
+        new = StoredObject(key, encode(value), self.now_us(), secrets.token_hex(8))
+        self._write(key, lambda: self.backend.insert(new), _has_token(new))
         return self._loaded(new, type(value))
 
     def update(self, read: Loaded[M], value: M) -> Loaded[M]:
         """Replace what was read; `created_at` stays."""
-        new = StoredObject(read.key, encode(value), read.created_at, self.new_token())
+        new = StoredObject(read.key, encode(value), read.created_at, secrets.token_hex(8))
         expected = _token(read)
-        self._write(lambda: self.backend.update(new, expected=expected), new)
+        self._write(read.key, lambda: self.backend.update(new, expected=expected), _has_token(new))
         return self._loaded(new, type(value))
 
     def delete(self, read: Loaded[M]) -> None:
         """Remove what was read."""
-        try:
-            self._delete(read.key, _token(read))
-        finally:
-            self.changed(read.key)
+        expected = _token(read)
+        self._write(read.key, lambda: self.backend.delete(read.key, expected=expected), lambda stored: stored is None)
 
-    def _delete(self, key: ObjectKey, expected: str) -> None:
-        for _ in range(_TRIES):
-            try:
-                refused = self.backend.delete(key, expected=expected)
-            except CommitOutcomeUnknown:
-                stored = self.backend.fetch_many([Locator(key)]).get(key)
-                if stored is None:
-                    return
-                if stored.token != expected:
-                    raise
-            else:
-                if refused:
-                    raise StaleObject(f"{key} changed")
-                return
-        raise CommitOutcomeUnknown(f"{key} may have been deleted")
-
-    def _write(self, write: Callable[[], Refused[StoredObject] | None], new: StoredObject) -> None:
-        try:
-            self._try(write, new)
-        finally:
-            self.changed(new.key)
-
-    def _try(self, write: Callable[[], Refused[StoredObject] | None], new: StoredObject) -> None:
+    def _write(
+        self,
+        key: ObjectKey,
+        write: Callable[[], Refused[StoredObject] | None],
+        applied: Callable[[StoredObject | None], bool],
+    ) -> None:
+        """Make a write until its outcome is known; `applied` tells it from what is stored after an unclear answer."""
         unclear = False
-        for _ in range(_TRIES):
-            try:
-                refused = write()
-            except CommitOutcomeUnknown:
-                unclear = True
-                stored = self.backend.fetch_many([Locator(new.key)]).get(new.key)
-                token = stored.token if stored else None
-                if token == new.token:
+        try:
+            for _ in range(_TRIES):
+                try:
+                    refused = write()
+                except CommitOutcomeUnknown:
+                    unclear = True
+                    if applied(self.backend.fetch_many([Locator(key)]).get(key)):
+                        return
+                    # The same write again: only one of the two finds its condition true, none if another process wrote.
+                    continue
+                if refused is None or (unclear and applied(refused.stored)):
                     return
-                # The same write again: only one of the two finds its condition true, none if somebody else wrote.
-                continue
-            if refused is None or (unclear and refused.stored and refused.stored.token == new.token):
-                return
-            if unclear:
+                if not unclear:
+                    raise StaleObject(f"{key} is at another version")
                 break
-            raise StaleObject(f"{new.key} is at another version")
-        raise CommitOutcomeUnknown(f"{new.key} may have been written")
+            raise CommitOutcomeUnknown(f"{key} may have been written")
+        finally:
+            self.changed(key)
 
     def _check(self, key: ObjectKey, model: type[M]) -> None:
         declared = self.types.of(model)
@@ -125,3 +102,7 @@ def _token(read: Loaded[M]) -> str:
     if read.token is None:
         raise ValueError(f"{read.key} is immutable")
     return read.token
+
+
+def _has_token(new: StoredObject) -> Callable[[StoredObject | None], bool]:
+    return lambda stored: stored is not None and stored.token == new.token

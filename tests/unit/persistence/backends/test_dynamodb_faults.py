@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnec
 from delegation.persistence.backends.base import Locator, Refused
 from delegation.persistence.backends.dynamodb import DynamoDbBackend
 from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
-from tests.contract.persistence.backends import all_rows, moto_backend, obj, ref
+from tests.contract.persistence.backends import all_rows, locator, moto_backend, obj, ref
 
 Answer = Callable[[Callable[..., Any], dict[str, Any]], Any]
 
@@ -106,7 +106,7 @@ def test_unprocessed_deletes_are_repeated() -> None:
         stored = [obj() for _ in range(10)]
         backend.put_many(stored)
         client.script["batch_write_item"] = [takes_some(n, left="UnprocessedItems") for n in (1, 2)]
-        backend.delete_many([one.locator for one in stored])
+        backend.delete_many([locator(one) for one in stored])
         assert all_rows(backend) == []
 
 
@@ -115,7 +115,7 @@ def test_unprocessed_keys_are_read_until_none_is_left() -> None:
         stored = [obj() for _ in range(120)]
         backend.put_many(stored)
         client.script["batch_get_item"] = [takes_some(n, left="UnprocessedKeys") for n in (40, 0, 7)]
-        assert backend.fetch_many([one.locator for one in stored]) == {one.key: one for one in stored}
+        assert backend.fetch_many([locator(one) for one in stored]) == {one.key: one for one in stored}
         assert client.count("batch_get_item") == 5
 
 
@@ -126,7 +126,7 @@ def test_a_batch_that_makes_no_progress_is_given_up() -> None:
             backend.put_many([obj()])
         client.script["batch_get_item"] = [takes_some(0, left="UnprocessedKeys")] * 20
         with pytest.raises(BackendUnavailable, match="no progress"):
-            backend.fetch_many([obj().locator])
+            backend.fetch_many([locator(obj())])
 
 
 @pytest.mark.parametrize("failure", [THROTTLED, BROKEN, GATEWAY, CUT_OFF, NOT_SENT, NO_SERVER], ids=repr)
@@ -138,7 +138,7 @@ def test_batches_and_reads_are_repeated_after_any_passing_failure(failure: Excep
         client.script["get_item"] = [refuses(failure)] * 3
         backend.put_many([one])
         backend.create_reference(pointer)
-        assert backend.fetch_many([one.locator]) == {one.key: one}
+        assert backend.fetch_many([locator(one)]) == {one.key: one}
         assert backend.read_reference(pointer.key) == pointer
 
 

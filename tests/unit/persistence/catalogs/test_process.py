@@ -9,12 +9,12 @@ from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProces
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
-from delegation.persistence.ids.snowflake import NODES, split_id
+from delegation.persistence.ids.snowflake import NODES
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.maintenance.sweep import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, split_id
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 
@@ -76,7 +76,7 @@ def test_a_process_that_only_reads_leases_no_node(backend: CountingBackend) -> N
 def test_ids_of_two_processes_differ_and_a_closed_one_leaves_its_node_to_others(backend: CountingBackend) -> None:
     clock = FakeClock()
     processes = [process(backend, clock) for _ in range(3)]
-    refs = [one.system().write([Entity(name="a"), Entity(name="b")]) for one in processes]
+    refs = [one.store(SYSTEM, SYSTEM).write([Entity(name="a"), Entity(name="b")]) for one in processes]
     ids = [ref.id for some in refs for ref in some]
     assert len(set(ids)) == 6
     assert len({split_id(id_).node for id_ in ids}) == 3
@@ -84,7 +84,7 @@ def test_ids_of_two_processes_differ_and_a_closed_one_leaves_its_node_to_others(
         one.close()
     clock.advance(0.001)
     later = [process(backend, clock) for _ in range(NODES)]
-    nodes = {split_id(one.system().write([Entity(name="x")])[0].id).node for one in later}
+    nodes = {split_id(one.store(SYSTEM, SYSTEM).write([Entity(name="x")])[0].id).node for one in later}
     assert len(nodes) == NODES
 
 
@@ -101,4 +101,3 @@ def test_the_cache_is_shared_by_the_catalogs_and_maintenance_stays_out_of_it(bac
     one.maintenance().run()
     assert one.statistics() == before
     assert before.hits == 1
-    assert one.system().realm == SYSTEM

@@ -9,7 +9,7 @@ import pytest
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
-from delegation.persistence.iceberg.errors import IcebergConflict
+from delegation.persistence.errors import IcebergConflict
 from delegation.persistence.iceberg.layout import TABLE, Json
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata

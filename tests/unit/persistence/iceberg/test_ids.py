@@ -12,7 +12,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, TimestampType
 
-from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.errors import InvalidIcebergMetadata
 from delegation.persistence.iceberg.ids import (
     evolved_field_ids,
     fresh_field_ids,
@@ -20,7 +20,6 @@ from delegation.persistence.iceberg.ids import (
     names,
     new_snapshot_id,
     new_table_ids,
-    next_id,
     partition_spec,
     rebound,
     schema_id,
@@ -207,7 +206,3 @@ def test_a_new_table_needs_neither_spec_nor_order() -> None:
 def test_a_snapshot_id_is_positive_and_not_taken() -> None:
     drawn = iter([0, 2**63, 5, 2**64 + 5, 2**63 - 1])
     assert new_snapshot_id(lambda: next(drawn), {5}.__contains__) == 2**63 - 1
-
-
-def test_the_next_id_is_after_the_highest() -> None:
-    assert (next_id([]), next_id([], first=1), next_id([0, 7, 3])) == (0, 1, 8)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from delegation.persistence.errors import CorruptObject
-from delegation.persistence.iceberg.errors import InvalidIcebergMetadata
+from delegation.persistence.errors import CorruptObject, InvalidIcebergMetadata
 from delegation.persistence.iceberg.layout import TABLE, VIEW, Json, in_order, parse, serialise
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import IcebergMetadata

@@ -14,7 +14,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from delegation.persistence.iceberg.errors import IcebergConflict
+from delegation.persistence.errors import IcebergConflict
 from delegation.persistence.iceberg.layout import Json, serialise
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.updates import (

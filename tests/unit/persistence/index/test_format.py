@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.errors import CorruptIndexError
 from delegation.persistence.index.format import (
     Entries,
     Stripe,

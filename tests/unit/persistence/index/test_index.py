@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.errors import CorruptIndexError
 from delegation.persistence.index.format import decode_head
 from delegation.persistence.index.index import MOST_AHEAD, Index
 from delegation.persistence.index.keys import IndexKey

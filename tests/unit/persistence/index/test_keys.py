@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.persistence.index.errors import CorruptIndexError
+from delegation.persistence.errors import CorruptIndexError
 from delegation.persistence.index.keys import MAX_KEY_BYTES, IndexKey
 from tests.unit.persistence.index.index_fixtures import key_elements
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.persistence.index.errors import InvalidPageToken
+from delegation.persistence.errors import InvalidPageToken
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.paging import Listing, PageToken, read_page
 from delegation.persistence.index.spill import IndexPolicy
