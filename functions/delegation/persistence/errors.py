@@ -1,4 +1,4 @@
-"""The errors of the persistence layer; each class says what its caller can do next."""
+"""The errors of the persistence layer."""
 
 from typing import ClassVar
 
@@ -6,55 +6,55 @@ from delegation.errors import DelegationError
 
 
 class PersistenceError(DelegationError):
-    """Something the persistence layer foresees."""
+    """The base of all errors of the persistence layer."""
 
     code: ClassVar[str] = "PERSISTENCE_ERROR"
 
 
 class BackendUnavailable(PersistenceError):
-    """The store did not take the call, and nothing was changed by it."""
+    """The store did not accept the call, which changed nothing; try again later."""
 
     code, retryable = "PERSISTENCE_UNAVAILABLE", True
 
 
 class CommitOutcomeUnknown(PersistenceError):
-    """A conditional write got no clear answer: it may have been applied, may be applied yet, or never."""
+    """A conditional write got no clear answer: it may have been applied, or may be later; read before deciding."""
 
     code, retryable = "PERSISTENCE_OUTCOME_UNKNOWN", True
 
 
 class CorruptObject(PersistenceError):
-    """A stored value cannot be read as what its type says."""
+    """A stored value does not decode as the model of its type."""
 
     code = "CORRUPT_OBJECT"
 
 
 class ObjectTooLarge(PersistenceError):
-    """A value exceeds what one object, or one updateable object's single row, may hold."""
+    """A value exceeds the limit of an object, or of the single row of an updateable object."""
 
     code = "OBJECT_TOO_LARGE"
 
 
 class UnknownType(PersistenceError):
-    """The operation must understand an object whose type no installed package declares."""
+    """No installed package declares the type of an object that the operation has to decode."""
 
     code = "UNKNOWN_OBJECT_TYPE"
 
 
 class StaleObject(PersistenceError):
-    """An updateable object is not at the version the caller read; read it again and decide again."""
+    """An updateable object is no longer at the version that was read; read it again and decide again."""
 
     code, retryable = "STALE_OBJECT", True
 
 
 class ReferenceNotFound(PersistenceError):
-    """There is no reference of that name in the catalog."""
+    """The catalog has no reference of that name."""
 
     code = "REFERENCE_NOT_FOUND"
 
 
 class ReferenceExists(PersistenceError):
-    """A reference of that name is there already."""
+    """The catalog already has a reference of that name."""
 
     code = "REFERENCE_EXISTS"
 
@@ -66,7 +66,7 @@ class HeadNotListed(PersistenceError):
 
 
 class HeadIncomplete(PersistenceError):
-    """Objects that a head needs are not there; the message names the first."""
+    """Objects that a head needs are missing; the message names the first."""
 
     code = "HEAD_INCOMPLETE"
 
@@ -78,44 +78,44 @@ class EntityNotFound(PersistenceError):
 
 
 class EntityExists(PersistenceError):
-    """An entity of that name is there already."""
+    """An entity of that name already exists."""
 
     code = "ENTITY_EXISTS"
 
 
 class RealmNotReady(PersistenceError):
-    """The realm's status does not allow what was asked for."""
+    """The realm's status does not allow the operation."""
 
     code = "REALM_NOT_READY"
 
 
 class CommitContended(PersistenceError):
-    """Other processes won every attempt of this commit; nothing of it was applied."""
+    """Other processes won every attempt of this commit, which changed nothing; try again."""
 
     code, retryable = "COMMIT_CONTENDED", True
 
 
 class CommitUnknown(PersistenceError):
-    """A commit's compare-and-set got no clear answer and the store cannot be asked; `commit_id` tells in the log.
+    """A commit's compare-and-set got no clear answer and the store cannot be read.
 
-    Never repeat the change without looking: what it wrote was left in place because it may be the head.
+    Read the log before repeating the change; its objects are kept, because they may be the head.
     """
 
     code = "COMMIT_UNKNOWN"
 
     def __init__(self, commit_id: int) -> None:
         self.commit_id = commit_id
-        super().__init__(f"commit {commit_id} may or may not have been applied")
+        super().__init__(f"commit {commit_id} may or may not have been applied; read the log before repeating it")
 
 
 class ClockRegressed(PersistenceError):
-    """The wall clock stands further back than is waited out; ids would repeat."""
+    """The wall clock is further behind than a generator waits for; ids would repeat."""
 
     code, retryable = "CLOCK_REGRESSED", True
 
 
 class LeaseExpired(PersistenceError):
-    """This process no longer holds its node id; lease one again before asking for ids."""
+    """This process no longer holds its node id; lease one again before making ids."""
 
     code, retryable = "NODE_LEASE_EXPIRED", True
 
@@ -127,25 +127,25 @@ class NoFreeNode(PersistenceError):
 
 
 class TaskHeld(PersistenceError):
-    """Another process runs this coordinated task now."""
+    """Another process is running this coordinated task."""
 
     code, retryable = "COORDINATED_TASK_HELD", True
 
 
 class TaskTakenOver(PersistenceError):
-    """This run of a coordinated task was presumed lost and another process runs it now: stop."""
+    """This run of a coordinated task was presumed lost and another process has taken it over: stop."""
 
     code = "COORDINATED_TASK_TAKEN_OVER"
 
 
 class MaintenanceRefused(PersistenceError):
-    """Sweeping could delete something that is needed, so nothing (more) was swept; the message says why."""
+    """A sweep could delete something that is needed, so it deletes nothing more; the message gives the reason."""
 
     code = "MAINTENANCE_REFUSED"
 
 
 class CorruptIndexError(CorruptObject):
-    """Bytes do not read as an index: `reason` at `offset` of the value, -1 where no single place can be named."""
+    """Bytes do not decode as an index: `reason` at `offset` of the value, -1 where no single offset can be named."""
 
     code = "CORRUPT_INDEX"
 
@@ -156,18 +156,18 @@ class CorruptIndexError(CorruptObject):
 
 
 class InvalidPageToken(PersistenceError):
-    """A page token was altered, or belongs to another listing: start the listing again."""
+    """A page token was altered, or belongs to another listing; start the listing again."""
 
     code = "INVALID_PAGE_TOKEN"
 
 
 class InvalidIcebergMetadata(PersistenceError):
-    """A document is no table or view metadata that can be held; nothing was changed."""
+    """A document is not table or view metadata that can be stored; nothing was changed."""
 
     code = "INVALID_ICEBERG_METADATA"
 
 
 class IcebergConflict(PersistenceError):
-    """An update does not fit the metadata it is applied to; load it again and decide again."""
+    """An update does not fit the metadata it is applied to; load the metadata again and decide again."""
 
     code = "ICEBERG_CONFLICT"

@@ -36,7 +36,7 @@ def dynamodb_client(url: str | None = None) -> Any:
 
 
 def create_tables(client: Any) -> tuple[str, str]:
-    """An objects and a references table of its own."""
+    """Create an objects table and a references table with new names."""
     objects, references = f"objects-{uuid.uuid4()}", f"references-{uuid.uuid4()}"
     key = {"AttributeName": "key", "AttributeType": "S"}
     client.create_table(
@@ -55,12 +55,12 @@ def create_tables(client: Any) -> tuple[str, str]:
 
 
 def no_wait(_seconds: float) -> None:
-    """Waiting between tries, in tests."""
+    """Do not wait between tries."""
 
 
 @contextlib.contextmanager
 def moto_backend(wrap: Callable[[Any], Any] = lambda client: client, **more: Any) -> Iterator[DynamoDbBackend]:
-    """DynamoDB in this process: sequential use only. `wrap` may put something around the client."""
+    """Provide DynamoDB in this process, for sequential use only; `wrap` may wrap the client."""
     with mock_aws(), contextlib.closing(dynamodb_client()) as client:
         objects, references = create_tables(client)
         yield DynamoDbBackend(Calls(wrap(client), sleep=no_wait), objects=objects, references=references, **more)
@@ -68,7 +68,7 @@ def moto_backend(wrap: Callable[[Any], Any] = lambda client: client, **more: Any
 
 @contextlib.contextmanager
 def local_backend(url: str) -> Iterator[DynamoDbBackend]:
-    """DynamoDB Local, for threads and processes too."""
+    """Provide DynamoDB Local, also for threads and processes."""
     with contextlib.closing(dynamodb_client(url)) as client:
         objects, references = create_tables(client)
         yield DynamoDbBackend(Calls(client), objects=objects, references=references)

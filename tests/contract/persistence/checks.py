@@ -1,4 +1,4 @@
-"""What every persistence backend must do; named after the cases of Polaris' own suite where there is one."""
+"""The checks of every persistence backend, with the names of the cases in the suite of Polaris where there is one."""
 
 import random
 import threading
@@ -215,7 +215,7 @@ def backend_scan(backend: Backend) -> None:
         one.key: (locator(one).parts, one.created_at, one.token) for one in stored
     }
     assert {row.key for row in all_rows(backend, realm="r")} == {one.key for one in stored if one.key.realm == "r"}
-    assert all_rows(backend, realm="nobody") == []
+    assert all_rows(backend, realm="absent") == []
     assert {row.key for row in backend.scan(limit=1_000).rows} == {one.key for one in stored}
 
 
@@ -245,7 +245,7 @@ def one_deleter_wins(backend: Backend) -> None:
 
 
 def no_lost_update(backend: Backend) -> None:
-    """Counters moved by compare-and-set from 8 threads end at the number of moves acknowledged."""
+    """Counters raised by compare-and-set in 8 threads end at the number of acknowledged writes."""
     counter, pointer = obj(b"0", token="t0"), ref()
     backend.insert(counter)
     backend.create_reference(pointer)

@@ -1,4 +1,4 @@
-"""One contract for every persistence backend: in memory, DynamoDB in moto (sequentially), DynamoDB Local (threads)."""
+"""The contract of persistence backends: in memory, DynamoDB in moto (sequentially), DynamoDB Local (threads)."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def test_contract(backend: Backend, check: Check) -> None:
     check(backend)
 
 
-# moto loses acknowledged writes under threads, so it says nothing about these.
+# moto loses acknowledged writes under threads, so these run without it.
 @pytest.mark.parametrize("backend", ["memory", LOCAL], indirect=True)
 @pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
 def test_contract_under_threads(backend: Backend, check: Check) -> None:

@@ -1,4 +1,4 @@
-"""A realm's life on every backend: commits, objects of several rows, a sweep, a reset, a purge."""
+"""The life of a realm on every backend: commits, objects of several rows, a sweep, a reset, a purge."""
 
 from collections.abc import Iterator
 from typing import Any

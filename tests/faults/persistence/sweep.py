@@ -1,7 +1,7 @@
 """Commits that win, lose, crash and freeze while maintenance marks and sweeps, on a clock moved by hand.
 
-Between any two calls of maintenance to the store commits happen, so a sweep never sees the store stand still; it
-crashes too. After every run whatever a head needs is looked for, and at the end what nothing needs must be gone.
+Commits happen between any two calls of maintenance to the store, and maintenance crashes too. After every run all
+objects that a head needs must exist, and at the end all others must be deleted.
 
     python -m tests.faults.persistence.sweep --commits 100000 --seed 1
 """
@@ -40,7 +40,7 @@ NAMES = 12
 
 
 class Watched:
-    """The store as maintenance sees it: before each of its calls `between` happens, `after` may raise."""
+    """The store of maintenance, which calls `between` before each call and `after`, which may raise, after it."""
 
     def __init__(self, world: "World", between: Callable[[], None], after: Callable[[], None]) -> None:
         self._world = world
@@ -62,11 +62,11 @@ class Watched:
 
 
 class Crash(Exception):
-    """The process ended in the middle of a commit."""
+    """The process ended during a commit."""
 
 
 class World:
-    """Two catalogs, a process for each and sometimes a new one, and maintenance."""
+    """Two catalogs with a process each, which is sometimes replaced, and maintenance."""
 
     def __init__(self, seed: int, commits: int) -> None:
         self.draw = random.Random(seed)
@@ -101,7 +101,7 @@ class World:
         )
 
     def start(self, catalog: str) -> None:
-        """A process for the catalog, in place of the one before: nothing cached, no reference known."""
+        """Replace the process of a catalog by one without a cache and a known reference."""
         self.stores[catalog] = self.store("r", catalog)
         self.committers[catalog] = Committer(
             self.stores[catalog],
@@ -109,13 +109,13 @@ class World:
             Head,
             retry=CommitRetries(tries=4, first_wait=0.01, max_wait=0.05),
             sleep=self.clock.sleep,
-            # The clock that retries are timed by stands still in a frozen machine.
+            # The clock of retries stops in a frozen machine.
             clock=lambda: 0.0,
             draw=self.draw.random,
         )
 
     def commit(self) -> None:
-        """One commit of one process, with whatever befalls it."""
+        """Run one commit of one process, with faults."""
         self.left -= 1
         self.clock.advance(self.draw.choice([0.1, 1.0, 3.0]))
         catalog = self.draw.choice(["c1", "c2"])
@@ -132,7 +132,7 @@ class World:
             self.committed += 1
 
     def maintain(self, stop: Callable[[], bool] = lambda: False) -> RealmSweepReport:
-        """A run with commits between all its calls."""
+        """Run maintenance with commits between all its calls."""
 
         def between() -> None:
             for _ in range(self.draw.choice([0, 0, 1, 3])):
@@ -162,7 +162,7 @@ class World:
         return report
 
     def needed(self) -> dict[str, set[int]]:
-        """What heads, recent heads and young commits name, found by another way than maintenance finds it."""
+        """Return what heads, recent heads and young commits name, found by other code than that of maintenance."""
         self.calm = True
         needed: dict[str, set[int]] = {"entity": set(), "head": set()}
         for catalog in self.stores:
@@ -186,7 +186,7 @@ class World:
         return needed
 
     def stored(self) -> dict[str, set[int]]:
-        """What is there, whoever needs it."""
+        """Return all stored objects."""
         found: dict[str, set[int]] = {"entity": set(), "head": set(), "maintenance-filter": set()}
         for key in list(self.backend._objects):
             found.setdefault(key.type, set()).add(key.id)
@@ -231,7 +231,7 @@ class World:
             raise CommitOutcomeUnknown("cut off") if operation == "replace_reference" else BackendUnavailable("down")
 
     def _freeze(self) -> None:
-        """The process stops with everything written but the reference, for longer than the grace period."""
+        """Stop the process for longer than the grace period, with everything written but the reference."""
         if self.maintaining:
             return
         self.maintaining = True
@@ -246,20 +246,20 @@ class World:
 
 
 def after_steps(most: int) -> Callable[[], bool]:
-    """Stop when asked for the time after `most`."""
-    asked = itertools.count(1)
-    return lambda: next(asked) > most
+    """Return a `stop` that is true from the call after `most` on."""
+    calls = itertools.count(1)
+    return lambda: next(calls) > most
 
 
 def simulate(seed: int, commits: int) -> World:
-    """Commit and maintain until all commits are used up, then wait for the grace period to pass and look."""
+    """Run all commits with maintenance between them, then let the grace period pass and check the store."""
     world = World(seed, commits)
     while world.left > 0:
         for _ in range(world.draw.randrange(20, 400)):
             if world.left > 0:
                 world.commit()
         most = world.draw.choice([2, 5, 10**9])
-        # Some runs are stopped on the way, and gone on with by the next one.
+        # Some runs are stopped, and continued by the next one.
         while not world.maintain(after_steps(most)).complete:
             world.needed()
         world.needed()
@@ -274,7 +274,7 @@ def simulate(seed: int, commits: int) -> World:
 
 
 def main(arguments: list[str]) -> None:
-    """Run one simulation and say what it met."""
+    """Run one simulation and print its counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--commits", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)

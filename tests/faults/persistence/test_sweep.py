@@ -1,4 +1,4 @@
-"""Sweeping during live commits, in short; `python -m tests.faults.persistence.sweep` runs 100,000."""
+"""Sweeps beside running commits, a short run of `python -m tests.faults.persistence.sweep`."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.faults.persistence.sweep import simulate
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sweep_during_live_commits_deletes_what_nothing_needs_and_nothing_else(seed: int) -> None:
+def test_a_sweep_beside_commits_deletes_all_unneeded_objects_and_no_others(seed: int) -> None:
     world = simulate(seed, 1_500)
     assert world.committed > 1_200
     assert world.deleted > 500

@@ -48,7 +48,7 @@ def split_id(id_: int) -> IdParts:
 
 
 class FakeClock:
-    """Time that passes when somebody sleeps, or by hand; in µs since 1970."""
+    """A clock in µs since 1970 that advances on sleep, or by hand."""
 
     def __init__(self, ms: int = EPOCH_MS + 10_000_000) -> None:
         self.us = ms * 1_000
@@ -72,7 +72,7 @@ class FakeClock:
 
 
 class CountingBackend(MemoryBackend):
-    """Counts the calls to a store, each of which is a round trip; `faults` are raised by the next call of a name."""
+    """A store that counts its calls, each a round trip, and raises the faults set for the next calls of a name."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -104,7 +104,7 @@ class CountingBackend(MemoryBackend):
 
 
 def store_on(backend: Backend, clock: FakeClock | None = None, **more: Any) -> CatalogStore:
-    """A store of catalog c in realm r, with a cache of its own: as in a process of its own."""
+    """Return a store of catalog c in realm r, with a separate cache as in another process."""
     clock = clock or FakeClock()
     ids = more.pop("ids", None) or itertools.count(1_000_000).__next__
     cache = Cache(more.pop("capacity", 10_000_000), clock=clock.seconds)
@@ -119,7 +119,7 @@ def committer_on(store: CatalogStore, clock: FakeClock | None = None, **more: An
 
 
 def put(name: str, number: int) -> Callable[[CommitAttempt[Head]], Changed[Head, ObjectRef]]:
-    """A change that writes an entity under a name."""
+    """Return a change that writes an entity under a name."""
 
     def change(attempt: CommitAttempt[Head]) -> Changed[Head, ObjectRef]:
         head = attempt.head or Head()
@@ -130,7 +130,7 @@ def put(name: str, number: int) -> Callable[[CommitAttempt[Head]], Changed[Head,
 
 
 def add(name: str, amount: int = 1) -> Callable[[CommitAttempt[Head]], Changed[Head, int]]:
-    """A change that reads an entity and writes it with its number raised."""
+    """Return a change that reads an entity and writes it with its number raised."""
 
     def change(attempt: CommitAttempt[Head]) -> Changed[Head, int]:
         head = attempt.head or Head()

@@ -1,4 +1,4 @@
-"""What a table store must offer: point reads and writes of rows, and conditions on a single row (proposal, Goals)."""
+"""What a table store must offer: point reads and writes of rows, and conditions on a single row."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -7,19 +7,19 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 from delegation.persistence.errors import ObjectTooLarge
 
 PART_BYTES: Final = 350_000
-"""The most one row's value holds: DynamoDB's 400 KB limit counts keys and attribute names too."""
+"""The largest value of one row; DynamoDB's limit of 400 KB counts keys and attribute names too."""
 MAX_PARTS: Final = 1_000
 RECENT_HEADS: Final = 20
 MAX_ID: Final = 2**63 - 1
 SYSTEM: Final = ""
-"""The realm (and catalog) of what belongs to no tenant, node leases for instance."""
+"""The realm and catalog of objects that belong to no tenant, such as node leases."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectKey:
-    """The primary key of an object (proposal, Objects); `id` is 0..2^63-1."""
+    """The primary key of an object (NoSQL persistence proposal, Objects); `id` is 0..2^63-1."""
 
     realm: str
     catalog: str
@@ -28,12 +28,12 @@ class ObjectKey:
 
     def __post_init__(self) -> None:
         if not 0 <= self.id <= MAX_ID:
-            raise ValueError(f"an object id has 63 bits, {self.id} has not")
+            raise ValueError(f"{self.id} is no object id: an id has at most 63 bits")
 
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """A key and how many parts its value is believed to have; a wrong belief costs a round trip, never an answer."""
+    """An object's key and the expected number of its parts; a wrong number costs a round trip, never a wrong result."""
 
     key: ObjectKey
     parts: int = 1
@@ -41,7 +41,7 @@ class Locator:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object's row: `token` is set on updateable objects only, `created_at` is in µs since 1970 UTC."""
+    """A stored object; `token` is set on updateable objects only, `created_at` is in µs since 1970 UTC."""
 
     key: ObjectKey
     value: bytes
@@ -51,7 +51,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ScannedRow:
-    """One row as a scan sees it, without its value; an object of several parts has several."""
+    """One row of a scan, without its value; an object of several parts has several rows."""
 
     key: ObjectKey
     parts: int
@@ -61,7 +61,7 @@ class ScannedRow:
 
 @dataclass(frozen=True, slots=True)
 class ScanPage:
-    """Rows and where to go on; `after` is None at the end. A page may be empty before the end."""
+    """Rows and the position to continue after, None at the end. A page before the end may be empty."""
 
     rows: tuple[ScannedRow, ...]
     after: str | None
@@ -69,7 +69,7 @@ class ScanPage:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReferenceKey:
-    """The primary key of a reference (proposal, Reference)."""
+    """The primary key of a reference (NoSQL persistence proposal, Reference)."""
 
     realm: str
     catalog: str
@@ -80,7 +80,7 @@ class ReferenceKey:
 class Reference:
     """The pointer to the current head: `heads` are ids, the current one first, then the RECENT_HEADS - 1 before it.
 
-    `version` counts the changes, so a compare-and-set that arrives late never finds an old state come back.
+    `version` counts the changes and never repeats, so a compare-and-set that arrives late always fails.
     """
 
     key: ReferenceKey
@@ -90,21 +90,21 @@ class Reference:
 
     @property
     def head(self) -> int | None:
-        """The id of the current head object; None while nothing was committed."""
+        """Return the id of the current head object; None before the first commit."""
         return self.heads[0] if self.heads else None
 
     def moved_to(self, head: int) -> Self:
-        """The reference after one move to `head`."""
+        """Return the reference after one move to `head`."""
         return replace(self, heads=(head, *self.heads)[:RECENT_HEADS], version=self.version + 1)
 
     def fenced(self) -> Self:
-        """The reference with the same heads, on which no compare-and-set succeeds that was prepared before."""
+        """Return the same heads at the next version: every compare-and-set prepared before it fails."""
         return replace(self, version=self.version + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Generic[T]):
-    """A condition did not hold; `stored` is what stands there instead, None if nothing does."""
+    """A condition did not hold; `stored` is the present object or reference, None if there is none."""
 
     stored: T | None
 
@@ -112,62 +112,60 @@ class Refused(Generic[T]):
 class Backend(Protocol):
     """A store of objects and references, shared by threads and processes.
 
-    Methods raise BackendUnavailable when the store does not answer. After that a conditional write was not applied;
-    put_many and delete_many, which work row by row, may have got half-way, and repeat safely. A conditional write that
-    may have been applied is never repeated but raises OutcomeUnknown; answered with None, it was applied.
+    Methods raise BackendUnavailable when the store does not answer. A conditional write was not applied then; put_many
+    and delete_many work row by row, may be half done, and can be repeated safely. A conditional write returns None once
+    it is applied; one that may have been applied is not repeated but raises CommitOutcomeUnknown.
     """
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
-        """The objects that exist. `consistent=False` may be cheaper and is for immutable ones: found ones are right
-        and absent ones are asked for again consistently."""
+        """Return the objects that exist. `consistent=False` may be cheaper and is for immutable objects only: absent
+        ones are read again consistently."""
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
-        """Write immutable objects, of any size up to MAX_PARTS parts.
+        """Write immutable objects of up to MAX_PARTS parts. Raises ObjectTooLarge; ValueError for one key with two
+        contents."""
 
-        Raises ObjectTooLarge, and ValueError for one key with two contents.
-        """
-
-    def delete_many(self, doomed: Iterable[Locator]) -> None:
-        """Remove objects with the parts stated; absent ones are no error."""
+    def delete_many(self, locators: Iterable[Locator]) -> None:
+        """Delete objects with the parts stated; an absent one is no error."""
 
     def insert(self, new: StoredObject) -> Refused[StoredObject] | None:
-        """Write if the key is free. The value must fit one row: ObjectTooLarge."""
+        """Write if the key is absent. Raises ObjectTooLarge if the value does not fit one row."""
 
     def update(self, new: StoredObject, *, expected: str) -> Refused[StoredObject] | None:
-        """Replace if the version token stored is `expected`. The value must fit one row: ObjectTooLarge."""
+        """Replace if the stored version token is `expected`. Raises ObjectTooLarge as insert does."""
 
     def delete(self, key: ObjectKey, *, expected: str) -> Refused[StoredObject] | None:
-        """Remove if the version token stored is `expected`."""
+        """Delete if the stored version token is `expected`."""
 
     def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
-        """Some `limit` rows in no particular order; what is written meanwhile may or may not show."""
+        """Return about `limit` rows in no particular order; rows written meanwhile may be among them."""
 
     def read_reference(self, key: ReferenceKey) -> Reference | None:
-        """The reference as of now (a consistent read)."""
+        """Return the current reference, by a consistent read."""
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
-        """Write if the key is free."""
+        """Write if the key is absent."""
 
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
-        """Replace if heads and version stored are those of `expected`."""
+        """Replace if the stored heads and version are those of `expected`."""
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
-        """All references, in no particular order."""
+        """Return all references, in no particular order."""
 
     def delete_reference(self, key: ReferenceKey) -> None:
-        """Remove a reference with its catalog or realm; absent is no error."""
+        """Delete the reference of a dropped catalog or purged realm; an absent one is no error."""
 
 
 def part_count(size: int, part_bytes: int = PART_BYTES) -> int:
-    """How many rows a value of `size` bytes takes. Raises ObjectTooLarge."""
+    """Return how many rows a value of `size` bytes takes. Raises ObjectTooLarge."""
     parts = max(1, -(-size // part_bytes))
     if parts > MAX_PARTS:
-        raise ObjectTooLarge(f"a value of {size} bytes takes {parts} rows, at most {MAX_PARTS} are allowed")
+        raise ObjectTooLarge(f"a value of {size} bytes takes {parts} rows; at most {MAX_PARTS} are allowed")
     return parts
 
 
 def distinct(objects: Iterable[StoredObject]) -> list[StoredObject]:
-    """The objects of a batch, each key once; ValueError for one key with two contents."""
+    """Return the objects of a batch, each key once. Raises ValueError for one key with two contents."""
     by_key: dict[ObjectKey, StoredObject] = {}
     for one in objects:
         if by_key.setdefault(one.key, one) != one:
@@ -176,14 +174,14 @@ def distinct(objects: Iterable[StoredObject]) -> list[StoredObject]:
 
 
 def hints(wanted: Iterable[Locator]) -> dict[ObjectKey, int]:
-    """The keys of a batch, each once with the most parts stated for it."""
+    """Return the keys of a batch, each with the largest number of parts stated for it."""
     parts: dict[ObjectKey, int] = {}
     for one in wanted:
         parts[one.key] = min(max(parts.get(one.key, 1), one.parts), MAX_PARTS)
     return parts
 
 
-def fits_one_row(one: StoredObject, part_bytes: int = PART_BYTES) -> None:
+def check_fits_one_row(one: StoredObject, part_bytes: int = PART_BYTES) -> None:
     """Raise ObjectTooLarge unless a condition on one row covers the whole object."""
     if len(one.value) > part_bytes:
-        raise ObjectTooLarge(f"an updateable object has at most {part_bytes} bytes, {one.key} has {len(one.value)}")
+        raise ObjectTooLarge(f"{one.key} has {len(one.value)} bytes; an updateable object has at most {part_bytes}")

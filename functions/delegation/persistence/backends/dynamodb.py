@@ -1,4 +1,4 @@
-"""The store on two DynamoDB tables: objects (partition key `key` S, sort key `part` N) and references (key `key` S)."""
+"""Backend on two DynamoDB tables: objects (partition key `key` S, sort key `part` N) and references (key `key` S)."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from delegation.persistence.backends.base import (
     Refused,
     ScanPage,
     StoredObject,
+    check_fits_one_row,
     distinct,
-    fits_one_row,
     hints,
 )
 from delegation.persistence.backends.dynamodb_items import AttributeMap, RowKey
@@ -32,14 +32,14 @@ _NEW: Final = {
 
 
 class Calls(DynamoDbCalls):
-    """DynamoDbCalls with the errors of persistence."""
+    """DynamoDbCalls that raises the errors of persistence."""
 
     unavailable = BackendUnavailable
     unknown = CommitOutcomeUnknown
 
 
 class DynamoDbBackend:
-    """Backend on DynamoDB; `part_bytes` is what one row's value holds, smaller only in tests."""
+    """Backend on DynamoDB; `part_bytes` is the largest value of one row, smaller only in tests."""
 
     def __init__(self, calls: Calls, *, objects: str, references: str, part_bytes: int = PART_BYTES) -> None:
         self._calls = calls
@@ -54,7 +54,7 @@ class DynamoDbBackend:
         if not consistent:
             absent = [key for key in parts if 0 not in rows[key]]
             self._read(rows, [(key, part) for key in absent for part in range(parts[key])], consistent=True)
-        # A hint that was too small, or a stale read of some parts.
+        # Parts beyond a hint that was too small, or missed by an eventually consistent read.
         rest = [
             (key, part)
             for key, found in rows.items()
@@ -70,8 +70,8 @@ class DynamoDbBackend:
         rows = [item for one in distinct(objects) for item in items.object_items(one, self._part_bytes)]
         self._write([{"PutRequest": {"Item": item}} for item in rows])
 
-    def delete_many(self, doomed: Iterable[Locator]) -> None:
-        keys = [items.object_key(key, part) for key, count in hints(doomed).items() for part in range(count)]
+    def delete_many(self, locators: Iterable[Locator]) -> None:
+        keys = [items.object_key(key, part) for key, count in hints(locators).items() for part in range(count)]
         self._write([{"DeleteRequest": {"Key": key}} for key in keys])
 
     def insert(self, new: StoredObject) -> Refused[StoredObject] | None:
@@ -135,14 +135,14 @@ class DynamoDbBackend:
         return None if answer is None else Refused(items.reference(answer) if answer else None)
 
     def _one_row(self, one: StoredObject) -> dict[str, Any]:
-        fits_one_row(one, self._part_bytes)
+        check_fits_one_row(one, self._part_bytes)
         return {"TableName": self._objects, "Item": items.object_items(one, self._part_bytes)[0]}
 
     def _refused_object(self, answer: Mapping[str, Any] | None) -> Refused[StoredObject] | None:
         if answer is None:
             return None
         if items.parts_stated(answer) > 1:
-            # An immutable object stands where an updateable one was wanted; the row alone does not hold it whole.
+            # The key holds an immutable object of several rows, of which this row is only the first part.
             key = items.row_key(answer)[0]
             return Refused(self.fetch_many([Locator(key)]).get(key))
         return Refused(items.stored_object({0: answer}) if answer else None)

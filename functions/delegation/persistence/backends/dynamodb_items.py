@@ -1,4 +1,4 @@
-"""Rows of the two DynamoDB tables: what their attributes hold, and values in parts."""
+"""Rows of the two DynamoDB tables and their attributes, and values split into parts."""
 
 import struct
 from collections.abc import Mapping
@@ -29,22 +29,22 @@ VERSION: Final = "version"
 
 
 def realm_prefix(realm: str) -> str:
-    """What the keys of all rows of a realm start with."""
+    """Return the prefix of the keys of all rows of a realm."""
     return quote(realm, safe="") + "/"
 
 
 def object_key(key: ObjectKey, part: int = 0) -> AttributeMap:
-    """Primary key of one row of an object: partition key `key`, sort key `part`."""
+    """Return the primary key of one row of an object: partition key `key`, sort key `part`."""
     return {KEY: {"S": _joined(key.realm, key.catalog, key.type, str(key.id))}, PART: {"N": str(part)}}
 
 
 def reference_key(key: ReferenceKey) -> AttributeMap:
-    """Primary key of a reference."""
+    """Return the primary key of a reference."""
     return {KEY: {"S": _joined(key.realm, key.catalog, key.name)}}
 
 
 def object_items(one: StoredObject, part_bytes: int) -> list[AttributeMap]:
-    """The rows of an object. Every part states how many there are, so that any of them tells how to delete it."""
+    """Return the rows of an object. Every row states the number of parts, so any of them suffices to delete it."""
     parts = part_count(len(one.value), part_bytes)
     common: AttributeMap = {CREATED_AT: {"N": str(one.created_at)}}
     if parts > 1:
@@ -58,26 +58,26 @@ def object_items(one: StoredObject, part_bytes: int) -> list[AttributeMap]:
 
 
 def row_key(item: Mapping[str, Any]) -> RowKey:
-    """Which part of which object a row is. Raises CorruptObject."""
+    """Return the object key and the part number of a row. Raises CorruptObject."""
     fields = _split(item, 4)
     try:
         return ObjectKey(fields[0], fields[1], fields[2], int(fields[3])), int(item[PART]["N"])
     except (KeyError, ValueError) as error:
-        raise CorruptObject(f"not an object's key: {item[KEY]['S']}") from error
+        raise CorruptObject(f"the row key is not of an object: {item[KEY]['S']}") from error
 
 
 def parts_stated(item: Mapping[str, Any]) -> int:
-    """How many parts the object of this row has."""
+    """Return how many parts the object of this row has."""
     return int(item[PARTS]["N"]) if PARTS in item else 1
 
 
 def scanned(item: Mapping[str, Any]) -> ScannedRow:
-    """A row of a scan that left the value out."""
+    """Return a row of a scan whose projection left the value out."""
     return ScannedRow(row_key(item)[0], parts_stated(item), int(item[CREATED_AT]["N"]), _token(item))
 
 
 def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None:
-    """An object from its rows by part number; None unless all of them are there (it is being written or deleted)."""
+    """Return the object of rows by part number; None if some are missing, because it is being written or deleted."""
     if 0 not in parts:
         return None
     first = parts[0]
@@ -89,7 +89,7 @@ def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None
 
 
 def reference_item(one: Reference) -> AttributeMap:
-    """A reference's row, about 300 bytes at most: the ids of its heads are packed."""
+    """Return the row of a reference, about 300 bytes at most because the ids of its heads are packed."""
     return {
         **reference_key(one.key),
         HEADS: {"B": packed_heads(one)},
@@ -99,16 +99,16 @@ def reference_item(one: Reference) -> AttributeMap:
 
 
 def packed_heads(one: Reference) -> bytes:
-    """The ids of the heads, eight bytes each."""
+    """Return the ids of the heads, eight bytes each."""
     return struct.pack(f">{len(one.heads)}Q", *one.heads)
 
 
 def reference(item: Mapping[str, Any]) -> Reference:
-    """A reference from its row. Raises CorruptObject."""
+    """Return the reference of a row. Raises CorruptObject."""
     realm, catalog, name = _split(item, 3)
     heads = bytes(item[HEADS]["B"])
     if len(heads) % 8:
-        raise CorruptObject(f"the heads of reference {item[KEY]['S']} are cut off")
+        raise CorruptObject(f"the heads of reference {item[KEY]['S']} are truncated")
     return Reference(
         ReferenceKey(realm, catalog, name),
         struct.unpack(f">{len(heads) // 8}Q", heads),
@@ -124,7 +124,7 @@ def _joined(*fields: str) -> str:
 def _split(item: Mapping[str, Any], count: int) -> list[str]:
     fields = [unquote(field) for field in item[KEY]["S"].split("/")]
     if len(fields) != count:
-        raise CorruptObject(f"not a key of {count} fields: {item[KEY]['S']}")
+        raise CorruptObject(f"the row key has not {count} fields: {item[KEY]['S']}")
     return fields
 
 

@@ -1,4 +1,4 @@
-"""A store in memory for tests, benchmarks and a single process: atomic under threads, with seams for faults."""
+"""Backend in memory for tests, benchmarks and single processes: atomic under threads, with hooks for faults."""
 
 import bisect
 import threading
@@ -14,8 +14,8 @@ from delegation.persistence.backends.base import (
     ScannedRow,
     ScanPage,
     StoredObject,
+    check_fits_one_row,
     distinct,
-    fits_one_row,
     hints,
     part_count,
 )
@@ -23,19 +23,19 @@ from delegation.persistence.backends.base import (
 Hook = Callable[[str], None]
 
 
-def _nothing(_operation: str) -> None:
+def _no_hook(_operation: str) -> None:
     pass
 
 
 class MemoryBackend:
     """Backend in dictionaries.
 
-    `before` and `after` are called with the method's name around each call, outside the lock: to raise there is a call
-    that was not applied, or was applied without the caller learning it; to block there is a slow network. put_many and
-    delete_many also call them with "put_row" and "delete_row" around each row, because a store may stop half-way.
+    `before` and `after` are called with the method's name around each call, outside the lock: one that raises stands in
+    for a call that failed before or after it was applied, one that blocks for a slow network. put_many and delete_many
+    also call them with "put_row" and "delete_row" around each row, because a store may stop half-way.
     """
 
-    def __init__(self, *, before: Hook = _nothing, after: Hook = _nothing) -> None:
+    def __init__(self, *, before: Hook = _no_hook, after: Hook = _no_hook) -> None:
         self.before = before
         self.after = after
         self._objects: dict[ObjectKey, StoredObject] = {}
@@ -59,8 +59,8 @@ class MemoryBackend:
                 self._put(one)
         self.after("put_many")
 
-    def delete_many(self, doomed: Iterable[Locator]) -> None:
-        keys = hints(doomed)
+    def delete_many(self, locators: Iterable[Locator]) -> None:
+        keys = hints(locators)
         self.before("delete_many")
         for key in keys:
             with self._call("delete_row"):
@@ -68,7 +68,7 @@ class MemoryBackend:
         self.after("delete_many")
 
     def insert(self, new: StoredObject) -> Refused[StoredObject] | None:
-        fits_one_row(new)
+        check_fits_one_row(new)
         with self._call("insert"):
             if stored := self._objects.get(new.key):
                 return Refused(stored)
@@ -76,7 +76,7 @@ class MemoryBackend:
             return None
 
     def update(self, new: StoredObject, *, expected: str) -> Refused[StoredObject] | None:
-        fits_one_row(new)
+        check_fits_one_row(new)
         with self._call("update"):
             stored = self._objects.get(new.key)
             if stored is None or stored.token != expected:

@@ -1,4 +1,4 @@
-"""What a process needs to use persistence: types, one cache, one node id, and stores for the catalogs it works on."""
+"""Persistence in one process: object types, one cache, one node id, and a store for each catalog."""
 
 import random
 import time
@@ -30,14 +30,13 @@ OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
     TASK_TYPE,
     *ICEBERG_TYPES,
 )
-"""The types that this package declares; `installed` adds those of other packages."""
+"""The types of this package; `installed` adds those of other packages."""
 
 
 class PersistenceProcess:
-    """Persistence in one process; thread-safe. `close` gives the node id back.
+    """Persistence in one process; thread-safe. `close` releases the node id, which the first id leases.
 
-    The node id is leased when the first id is made, so a process that only reads leases none. `now_ns` is the wall
-    clock in nanoseconds since 1970, `clock` counts seconds and never goes back.
+    `now_ns` is the wall clock in nanoseconds since 1970, `clock` counts seconds and never goes back.
     """
 
     def __init__(
@@ -68,25 +67,25 @@ class PersistenceProcess:
         self._new_id = IdGenerator(self._leases, now_ms=self._now_ms, sleep=sleep)
 
     def store(self, realm: str, catalog: str) -> CatalogStore:
-        """The objects and references of a catalog, cached together with those of all others."""
+        """Return the store of a catalog; all catalogs share one cache."""
         return self._store(realm, catalog, self._cache)
 
     def realms(self, **settings: Any) -> Realms:
-        """The realms; `settings` go to their committers."""
+        """Return the realms; `settings` go to their committers."""
         return Realms(self.backend, self.store, **settings)
 
     def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen
-        """Mark and sweep, past the cache: what it reads would displace what is needed."""
+        """Return the mark and sweep. It bypasses the cache, so that it does not evict what is in use."""
         uncached = Cache[Any, Any](0, clock=time.monotonic)
         store_of = partial(self._store, cache=uncached)
         return RealmMaintenance(self.backend, store_of, now_us=self._now_us, policy=policy)
 
     def statistics(self) -> CacheStatistics:
-        """What the cache did."""
+        """Return the counters of the cache."""
         return self._cache.statistics()
 
     def close(self) -> None:
-        """Give the node id back; no id may be made after that."""
+        """Release the node id; no id may be made after that."""
         self._leases.release(self._new_id.last_timestamp)
 
     def _store(self, realm: str, catalog: str, cache: Cache[Any, Any]) -> CatalogStore:

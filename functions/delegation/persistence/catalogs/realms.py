@@ -1,4 +1,4 @@
-"""Realms and their catalogs as entities, and the purge of a realm (proposal, System Managed Entities)."""
+"""Realms, their catalogs, and the purge of a realm (NoSQL persistence proposal, System Managed Entities)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MAIN: Final = "main"
 
 
 class RealmStatus(StrEnum):
-    """What may be done with a realm."""
+    """The status of a realm: catalogs of an ACTIVE one can be used, an INACTIVE one can be purged."""
 
     ACTIVE = "ACTIVE"
     INACTIVE = "INACTIVE"
@@ -35,15 +35,15 @@ _NEXT: Final[Mapping[RealmStatus, frozenset[RealmStatus]]] = {
 
 
 class Realm(PersistedModel):
-    """A tenant; `status` is a RealmStatus, kept as text for those a later release adds."""
+    """A tenant; `status` is a RealmStatus, stored as text so that a later release can add one."""
 
     status: str = RealmStatus.ACTIVE.value
     properties: dict[str, str] = Field(default_factory=dict)
 
 
 class RealmCatalog(PersistedModel):
-    """A catalog of a realm. `space` is what its keys say, so that a name used again finds nothing of the old catalog;
-    `dropped` is set while its references are being removed."""
+    """A catalog of a realm. `space` is the catalog in its keys, so that a catalog of the same name starts empty;
+    `dropped` is set while its references are being deleted."""
 
     space: str
     dropped: bool = False
@@ -56,7 +56,7 @@ CATALOG_TYPE: Final = ObjectType("catalog", RealmCatalog)
 
 @dataclass(frozen=True, slots=True)
 class RealmPurge:
-    """What a purge removed."""
+    """How many references and objects a purge deleted."""
 
     references: int
     objects: int
@@ -65,8 +65,8 @@ class RealmPurge:
 class Realms:
     """The realms of a store, and the catalogs of each.
 
-    `store_of` makes a CatalogStore for (realm, catalog). What belongs to a realm but to none of its catalogs, its list
-    of catalogs for instance, is in the catalog named SYSTEM.
+    `store_of` makes a CatalogStore for (realm, catalog). The catalog named SYSTEM holds what belongs to a realm but to
+    none of its catalogs, such as the list of catalogs.
     """
 
     def __init__(self, backend: Backend, store_of: Callable[[str, str], CatalogStore], **settings: Any) -> None:
@@ -74,22 +74,22 @@ class Realms:
         self._store_of = store_of
         self._settings = settings
         self._system = store_of(SYSTEM, SYSTEM)
-        _ensure(self._system, REALMS)
+        _ensure_reference(self._system, REALMS)
         self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, **settings)
 
     def create(self, realm: str, properties: Mapping[str, str]) -> None:
-        """A new realm, active and without catalogs. Raises EntityExists, ValueError for the empty name."""
+        """Create a realm, active and without catalogs. Raises EntityExists; ValueError for the empty name."""
         if realm == SYSTEM:
             raise ValueError("a realm needs a name")
         self._realms.create(realm, Realm(properties=dict(properties)))
-        _ensure(self._store_of(realm, SYSTEM), CATALOGS)
+        _ensure_reference(self._store_of(realm, SYSTEM), CATALOGS)
 
     def get(self, realm: str) -> Realm:
-        """A realm as of now. Raises EntityNotFound."""
+        """Return a realm as it is stored now. Raises EntityNotFound."""
         return self._realms.get(realm).value
 
     def page(self, *, limit: int, token: str | None = None) -> EntityPage[Realm]:
-        """Realms in the order of their names. Raises InvalidPageToken."""
+        """Return a page of realms in the order of their names. Raises InvalidPageToken."""
         return self._realms.page(limit=limit, token=token)
 
     def update(self, realm: str, properties: Mapping[str, str]) -> None:
@@ -97,7 +97,7 @@ class Realms:
         self._realms.update(realm, lambda old: old.model_copy(update={"properties": dict(properties)}))
 
     def set_status(self, realm: str, status: RealmStatus) -> None:
-        """Move a realm on: ACTIVE and INACTIVE both ways, INACTIVE to PURGING for good.
+        """Change between ACTIVE and INACTIVE, or from INACTIVE to the terminal PURGING.
 
         Raises EntityNotFound, RealmNotReady.
         """
@@ -110,10 +110,10 @@ class Realms:
         self._realms.update(realm, change)
 
     def purge(self, realm: str, *, page: int = 1_000) -> RealmPurge:
-        """Remove an inactive realm with everything in it; done again after a crash, it goes on.
+        """Delete an inactive realm with everything in it; repeated after a crash, it continues.
 
-        Its references go first, so that no commit succeeds any more. Objects that a commit under way still writes then
-        are found by another pass, and by maintenance. Raises EntityNotFound, RealmNotReady.
+        References are deleted first, so that no commit succeeds any more. Objects that running commits still write are
+        found by a further scan, and by maintenance. Raises EntityNotFound, RealmNotReady.
         """
         if self.get(realm).status != RealmStatus.PURGING:
             self.set_status(realm, RealmStatus.PURGING)
@@ -121,38 +121,38 @@ class Realms:
         for one in references:
             self._backend.delete_reference(one.key)
         objects = 0
-        while removed := self._remove_objects(realm, page):
+        while removed := self._delete_objects(realm, page):
             objects += removed
         self._realms.remove(realm)
         return RealmPurge(len(references), objects)
 
     def catalogs(self, realm: str) -> Directory[RealmCatalog]:
-        """The catalogs of an active realm. Raises EntityNotFound, RealmNotReady."""
+        """Return the catalogs of an active realm. Raises EntityNotFound, RealmNotReady."""
         status = self.get(realm).status
         if status != RealmStatus.ACTIVE:
             raise RealmNotReady(f"realm {realm!r} is {status}")
         store = self._store_of(realm, SYSTEM)
-        # Here too, for a process that ended between the two steps of creating the realm.
-        _ensure(store, CATALOGS)
+        # Again, because a process may have ended between the two steps of creating the realm.
+        _ensure_reference(store, CATALOGS)
         return directory_of(store, CATALOGS, RealmCatalog, **self._settings)
 
     def create_catalog(self, realm: str, catalog: str, properties: Mapping[str, str]) -> CatalogStore:
-        """A new, empty catalog. Raises EntityExists, and EntityNotFound and RealmNotReady for the realm."""
+        """Create an empty catalog. Raises EntityExists; EntityNotFound and RealmNotReady for the realm."""
         space = str(self._system.new_id())
         self.catalogs(realm).create(catalog, RealmCatalog(space=space, properties=dict(properties)))
         return self.open(realm, catalog)
 
     def open(self, realm: str, catalog: str) -> CatalogStore:
-        """The objects and references of a catalog, of which MAIN exists. Raises EntityNotFound, RealmNotReady."""
+        """Return the store of a catalog, whose reference MAIN exists. Raises EntityNotFound, RealmNotReady."""
         found = self.catalogs(realm).get(catalog).value
         if found.dropped:
             raise EntityNotFound(f"catalog {catalog!r} is being dropped")
         store = self._store_of(realm, found.space)
-        _ensure(store, MAIN)
+        _ensure_reference(store, MAIN)
         return store
 
     def drop_catalog(self, realm: str, catalog: str) -> None:
-        """Remove a catalog; what was in it is swept by maintenance. Done again after a crash, it goes on.
+        """Delete a catalog; maintenance sweeps its objects. Repeated after a crash, it continues.
 
         Raises EntityNotFound, RealmNotReady.
         """
@@ -162,7 +162,7 @@ class Realms:
             self._backend.delete_reference(one.key)
         catalogs.remove(catalog)
 
-    def _remove_objects(self, realm: str, page: int) -> int:
+    def _delete_objects(self, realm: str, page: int) -> int:
         removed, after = 0, None
         while True:
             found = self._backend.scan(realm=realm, after=after, limit=page)
@@ -174,9 +174,9 @@ class Realms:
                 return removed
 
 
-def _ensure(store: CatalogStore, name: str) -> None:
+def _ensure_reference(store: CatalogStore, name: str) -> None:
     if store.backend.read_reference(store.reference_key(name)) is None:
         try:
             store.create_reference(name)
         except ReferenceExists:
-            return  # Another process made it a moment ago.
+            return  # Another process created it meanwhile.

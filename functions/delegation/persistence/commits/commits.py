@@ -1,4 +1,4 @@
-"""What a commit is made of: the head object it writes, the change that makes it, the attempt the change works in."""
+"""The parts of a commit: the head object it writes, the change that makes it, and one attempt of the change."""
 
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable
@@ -9,16 +9,16 @@ from delegation.persistence.objects.objects import Loaded, M, ObjectRef, Persist
 from delegation.persistence.objects.store import CatalogStore, Prepared, of_model
 
 TAIL: Final = 20
-"""How many ancestors a head names, so that the log is read in batches."""
+"""The most ancestors that a head names, so that the log is read in batches."""
 REUSED_FOR: Final = 60_000_000
-"""For how many µs an object that was stored for a lost attempt may serve the next one; far below the grace period."""
+"""How many µs an object stored for a lost attempt may be used by the next one; far below the grace period."""
 
 
 class CommitObject(PersistedModel):
-    """What every head object holds besides its own: the committer fills these fields, never a change.
+    """The base of head objects; the committer sets these fields, never a change.
 
-    `seq` counts the commits of the reference, `tail` are the ids of the heads before this one, newest first (at most
-    TAIL), `created_at` is in µs, `operations` name what was committed, several when commits were grouped.
+    `seq` counts the commits of the reference, `tail` are the ids of at most TAIL heads before this one, newest first,
+    `created_at` is in µs, `operations` name what was committed, several when commits were grouped.
     """
 
     seq: int = 0
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class Changed(NamedTuple, Generic[H, R]):
-    """What a change makes of the head: a new one, or None to leave it as it is; and its result."""
+    """The outcome of a change: a new head, or None to keep the present one; and its result."""
 
     head: H | None
     result: R
@@ -40,7 +40,7 @@ class Changed(NamedTuple, Generic[H, R]):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Generic[R]):
-    """An acknowledged commit: `commit_id` is the head that holds it, None if the change left the head as it was."""
+    """An acknowledged commit: `commit_id` is its head, None if the change kept the present one."""
 
     result: R
     commit_id: int | None
@@ -49,13 +49,13 @@ class Committed(Generic[R]):
 Writes = dict[int, Prepared[Any]]
 """New objects by id, in the order of writing."""
 Memo = dict[Hashable, tuple[int | None, Prepared[Any]]]
-"""Objects made in an earlier attempt, each with the id of the entity state it was made from."""
+"""Objects made in an earlier attempt, each with the id of the entity state that it was made from."""
 
 
 class CommitAttempt(Generic[H]):
     """One attempt of a change: the head it starts from, and what it reads and writes.
 
-    Objects that changes before it in the same group wrote are read here although they are not stored yet.
+    It also reads the objects that earlier changes of its group wrote, which are not stored yet.
     """
 
     def __init__(self, store: CatalogStore, head: H | None, *, before: Writes, memo: Memo) -> None:
@@ -67,16 +67,16 @@ class CommitAttempt(Generic[H]):
 
     @property
     def now_us(self) -> int:
-        """The time, in µs."""
+        """Return the time in µs since 1970."""
         return self._store.now_us()
 
     def fetch(self, ref: ObjectRef, model: type[M]) -> Loaded[M] | None:
-        """One object; None if it is absent."""
+        """Return one object, None if it is absent."""
         [found] = self.fetch_many([ref])
         return of_model(found, model) if found else None
 
     def fetch_many(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
-        """Objects in the order asked, None for absent ones."""
+        """Return objects in the order of `refs`, None for absent ones."""
         refs = list(refs)
         written = ChainMap(self.writes, self._before)
         new = {ref.id: written[ref.id].loaded for ref in refs if ref.id in written}
@@ -85,15 +85,15 @@ class CommitAttempt(Generic[H]):
         return [new[ref.id] if ref.id in new else next(rest) for ref in refs]
 
     def write(self, value: PersistedModel) -> ObjectRef:
-        """Write a new object; if this attempt loses, it is deleted again."""
+        """Write a new object, which is deleted again if this attempt loses."""
         return self._written(self._store.prepare(value))
 
     def write_once(self, memo: Hashable, source: ObjectRef | None, make: Callable[[], PersistedModel]) -> ObjectRef:
-        """Write what `make` answers, once for all attempts that find the entity at `source`.
+        """Write the object that `make` returns, once for all attempts that find the entity at `source`.
 
-        `make` may use nothing that changes between attempts but the entity at `source` (proposal: memoized results
-        must only be reused if the entity-obj-ID did not change). `memo` names the entity within this commit. After
-        REUSED_FOR it is made again: maintenance may have taken a process that was frozen for long for dead.
+        Only the entity at `source` may influence `make` (NoSQL persistence proposal, Performing a Commit: memoized
+        results). `memo` names the entity within this commit. After REUSED_FOR the object is made again, because
+        maintenance may have deleted it while the process was frozen.
         """
         id_ = source.id if source else None
         made = self._memo.get(memo)
@@ -107,8 +107,8 @@ class CommitAttempt(Generic[H]):
 
 
 CommitChange = Callable[[CommitAttempt[H]], Changed[H, R]]
-"""Step 3 of a commit (proposal, Performing a Commit): look up, check requirements, write entities, make the new head.
+"""Step 3 of NoSQL persistence proposal, Performing a Commit: check requirements, write entities, make the new head.
 
 It is called once per attempt, each time on another head, and must have no other effect than the attempt's writes. What
-it raises refuses the commit, once it is certain that it was raised on the current head.
+it raises refuses the commit, once it was raised on the current head.
 """

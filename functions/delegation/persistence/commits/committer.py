@@ -1,8 +1,8 @@
-"""The commit loop: apply the change to the head, write what is new, compare-and-set the reference, again if lost.
+"""The commit loop: apply the change to the head, write new objects, compare-and-set the reference, repeat if lost.
 
-Uncontended with a known head that is two serial round trips: one batch of writes, one compare-and-set. Commits of
-threads that would only race each other are grouped into one (proposal, No Concurrent Retry-Loops per Process): their
-changes are applied one after the other, written and swapped together, and each has an outcome of its own.
+Without contention and with a cached head a commit takes two round trips: one batch of writes, one compare-and-set.
+Commits of several threads are grouped (NoSQL persistence proposal, No Concurrent Retry-Loops per Process): changes are
+applied in turn and swapped together, and each has a separate outcome.
 """
 
 import random
@@ -30,9 +30,9 @@ from delegation.persistence.objects.store import CatalogStore
 
 @dataclass(frozen=True, slots=True)
 class CommitRetries:
-    """How often and how long a commit is tried; the wait after try n is drawn from up to first_wait · 2^n seconds.
+    """How often and how long a commit is attempted; the wait after attempt n is random, up to first_wait · 2^n seconds.
 
-    `seconds` must stay far below the grace period of maintenance, which deletes old objects that no head names.
+    `seconds` must be far below the grace period of maintenance, which deletes old objects that no head names.
     """
 
     tries: int = 60
@@ -41,7 +41,7 @@ class CommitRetries:
     max_wait: float = 0.25
 
     def wait(self, attempt: int, draw: float) -> float:
-        """Seconds to wait after a try, by number from 0; `draw` is from [0, 1)."""
+        """Return the seconds to wait after an attempt, counted from 0; `draw` is from [0, 1)."""
         return exponential(attempt + 1, self.first_wait, self.max_wait) * draw
 
 
@@ -61,7 +61,7 @@ class _Pending(Generic[H]):
 
 @dataclass(eq=False)
 class _Group(Generic[H]):
-    """Commits made together, and the objects that were stored for them in all attempts."""
+    """Commits made together, and the objects stored for them in all attempts."""
 
     members: list[_Pending[H]]
     stored: dict[int, ObjectRef] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class _Group(Generic[H]):
 
 @dataclass(slots=True)
 class _Round(Generic[H]):
-    """What one attempt of a group came to; none of it holds unless the head it started from is the current one."""
+    """The results of one attempt of a group, valid only if the head it started from is the current one."""
 
     head: H | None = None
     writes: Writes = field(default_factory=dict)
@@ -95,8 +95,8 @@ class _Round(Generic[H]):
 class Committer(Generic[H]):
     """Commits to one reference of a catalog, whose heads hold `model`; one per process and reference, thread-safe.
 
-    At most `group_size` commits share a compare-and-set, 1 turns grouping off. `seal` is applied to the head once per
-    attempt, after all changes (an index is serialised there). `clock` counts seconds, `draw` answers from [0, 1).
+    At most `group_size` commits share a compare-and-set; 1 turns grouping off. `seal` is applied to the head once per
+    attempt, after all changes (it encodes an index). `clock` counts seconds, `draw` returns from [0, 1).
     """
 
     def __init__(
@@ -128,24 +128,24 @@ class Committer(Generic[H]):
         self._known: Reference | None = None
 
     def commit(self, change: CommitChange[H, R], *, operation: str = "") -> Committed[R]:
-        """Apply a change to the current head, atomically; when it returns, the change is in the log exactly once.
+        """Apply a change to the current head, atomically; once it returns, the change is in the log exactly once.
 
         Raises what the change raised; CommitContended and BackendUnavailable (nothing was applied); CommitUnknown;
-        ReferenceNotFound; CorruptObject if the head object is gone. `operation` is recorded in the head.
+        ReferenceNotFound; CorruptObject if the head object is missing. `operation` is recorded in the head.
         """
         pending: _Pending[H] = _Pending(change, operation)
         if self._group_size == 1:
             self._run([pending])
-        elif self._leads(pending):
+        elif self._becomes_leader(pending):
             self._run_next_group()
         if pending.error is not None:
             raise pending.error
         if pending.outcome is None:
-            raise RuntimeError("a commit ended without an outcome")
+            raise RuntimeError("the commit ended without an outcome")
         return pending.outcome
 
     def head(self) -> Loaded[H] | None:
-        """The head object as of now; None before the first commit. Raises ReferenceNotFound."""
+        """Return the current head object, None before the first commit. Raises ReferenceNotFound."""
         reference = self._read_reference()
         found = self._head_of(reference)
         if found is None and reference.head is not None:
@@ -153,10 +153,10 @@ class Committer(Generic[H]):
         return found
 
     def log(self) -> Iterator[Loaded[H]]:
-        """The commits as of now, newest first, as far back as they are kept."""
+        """Return the commits, newest first, as far back as they are kept."""
         return read_log(self._store, self._read_reference().head, self._model)
 
-    def _leads(self, pending: _Pending[H]) -> bool:
+    def _becomes_leader(self, pending: _Pending[H]) -> bool:
         with self._lock:
             self._queue.append(pending)
             if not self._busy:
@@ -173,7 +173,7 @@ class Committer(Generic[H]):
             self._run(group)
         finally:
             with self._lock:
-                # The first of those who came meanwhile goes on.
+                # The first thread that queued meanwhile runs the next group.
                 self._busy = bool(self._queue)
                 successor = self._queue[:1]
             for one in group + successor:
@@ -194,19 +194,19 @@ class Committer(Generic[H]):
             group.fail(RuntimeError("the thread that ran this commit was stopped"))
 
     def _attempt_until_settled(self, group: _Group[H]) -> Writes:
-        give_up_at = self._clock() + self._retry.seconds
-        known, current = self._known_reference()
+        deadline = self._clock() + self._retry.seconds
+        known, current = (self._known, False) if self._known else (self._read_reference(), True)
         for attempt in range(self._retry.tries):
             base = self._head_of(known)
             if base is None and known.head is not None:
                 if current:
                     raise self._headless(known)
-                # An old head may have been swept since; the present one is there.
+                # Maintenance may have swept an old head; the current one exists.
                 known, current = self._read_reference(), True
                 continue
             made = self._apply(group, base)
             if made.head is None:
-                # Nothing to swap, so nothing yet has shown that the verdicts were reached on the current head.
+                # Without a swap, only a read shows whether the results were reached on the current head.
                 now = known if current else self._read_reference()
                 if now == known:
                     made.settle(None)
@@ -222,10 +222,10 @@ class Committer(Generic[H]):
                 made.settle(head.key.id)
                 return made.writes
             self._known, known, current = rival, rival, True
-            if self._clock() >= give_up_at:
+            if self._clock() >= deadline:
                 break
             self._sleep(self._retry.wait(attempt, self._draw()))
-        raise CommitContended(f"other processes moved reference {self._name!r} at every attempt")
+        raise CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
 
     def _apply(self, group: _Group[H], base: Loaded[H] | None) -> _Round[H]:
         made: _Round[H] = _Round()
@@ -250,7 +250,7 @@ class Committer(Generic[H]):
             update={
                 "seq": base.value.seq + 1 if base else 1,
                 "tail": (base.key.id, *base.value.tail)[:TAIL] if base else (),
-                # A commit is never older than the one it follows: maintenance walks back by age.
+                # A commit is never older than its predecessor, because maintenance stops at an old one.
                 "created_at": max(now, base.value.created_at) if base else now,
                 "operations": made.operations,
             }
@@ -258,7 +258,7 @@ class Committer(Generic[H]):
         id_ = sealing.write(head).id
         made.writes |= sealing.writes
         new = [one for key, one in made.writes.items() if key not in group.stored]
-        # Before it is tried: what got half-way has to be deleted too.
+        # Before the write: objects of a half-done write must be deleted too.
         group.stored |= {one.loaded.key.id: one.loaded.ref for one in new}
         self._store.backend.put_many(one.stored for one in new)
         return made.writes[id_].loaded
@@ -274,18 +274,14 @@ class Committer(Generic[H]):
         )
 
     def _discard(self, group: _Group[H], kept: Writes) -> None:
-        """Delete what was stored for attempts that are known to have lost."""
+        """Delete the objects of attempts that are known to have lost."""
         lost = [ref for id_, ref in group.stored.items() if id_ not in kept]
         if not lost:
             return
         try:
             self._store.delete(lost)
         except BackendUnavailable:
-            return  # Nothing names them, so maintenance will find them.
-
-    def _known_reference(self) -> tuple[Reference, bool]:
-        known = self._known
-        return (known, False) if known else (self._read_reference(), True)
+            return  # Nothing names them, so maintenance deletes them.
 
     def _read_reference(self) -> Reference:
         self._known = self._store.current_reference(self._name)
@@ -297,4 +293,4 @@ class Committer(Generic[H]):
         return self._store.fetch(ObjectRef(self._type, reference.head), self._model)
 
     def _headless(self, reference: Reference) -> CorruptObject:
-        return CorruptObject(f"reference {self._name!r} points to {reference.head}, which does not exist")
+        return CorruptObject(f"reference {self._name!r} points to head {reference.head}, which is missing")

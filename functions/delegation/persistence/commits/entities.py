@@ -1,4 +1,4 @@
-"""Named entities of a catalog: a head with an index, changes to it, and listings that all see one commit."""
+"""Named entities of a catalog: a head with an index, changes to it, and listings of one commit."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ from delegation.persistence.objects.types import Fetch, ObjectType
 
 
 class EntityHead(CommitObject):
-    """A head whose index names the entities; changes wait beside it until the head is sealed."""
+    """A head whose index names the entities; changes are kept beside the index until the head is sealed."""
 
     index: bytes = b""
     _waiting: dict[IndexKey, ObjectRef | None] = PrivateAttr(default_factory=dict)
 
     @property
     def waiting(self) -> Mapping[IndexKey, ObjectRef | None]:
-        """What changed since the index was stored; None for a removal."""
+        """Return the changes since the index was stored; None is a removal."""
         return self._waiting
 
     def with_changes(self, changes: Mapping[IndexKey, ObjectRef | None]) -> "EntityHead":
-        """A head with further changes waiting; this one stays as it is."""
+        """Return a head with further waiting changes; this one is not altered."""
         changed = self.model_copy()
-        changed._waiting = {**self._waiting, **changes}  # noqa: SLF001 - of its own kind
+        changed._waiting = {**self._waiting, **changes}  # noqa: SLF001 - of the same class
         return changed
 
     def working_index(self, fetch: Fetch) -> Index:
-        """The index with the waiting changes in it, a copy of its own."""
+        """Return a copy of the index with the waiting changes in it."""
         index = Index.load(self.index, fetch)
         for key, ref in self._waiting.items():
             if ref is None:
@@ -55,7 +55,7 @@ HEAD_TYPE: Final = ObjectType("catalog-head", EntityHead, links=_links)
 
 
 def seal(policy: IndexPolicy) -> Callable[[EntityHead, CommitAttempt[EntityHead]], EntityHead]:
-    """The `seal` of a committer of entities: all waiting changes go into the index at once."""
+    """Return the `seal` of a committer of entities, which puts all waiting changes into the index."""
 
     def sealed(head: EntityHead, attempt: CommitAttempt[EntityHead]) -> EntityHead:
         if not head.waiting:
@@ -69,7 +69,7 @@ def seal(policy: IndexPolicy) -> Callable[[EntityHead, CommitAttempt[EntityHead]
 
 
 class EntityChanges:
-    """The entities as one attempt sees and changes them."""
+    """The entities as one attempt reads and changes them."""
 
     def __init__(self, attempt: CommitAttempt[EntityHead]) -> None:
         self.attempt = attempt
@@ -78,24 +78,24 @@ class EntityChanges:
 
     @property
     def head(self) -> EntityHead | None:
-        """The head with the changes; None if there are none."""
+        """Return the head with the changes; None without changes."""
         return self._before.with_changes(self._changes) if self._changes else None
 
     def get(self, key: IndexKey) -> ObjectRef | None:
-        """What is under a name."""
+        """Return the ref under a name, None if there is none."""
         for waiting in (self._changes, self._before.waiting):
             if key in waiting:
                 return waiting[key]
         return Index.load(self._before.index, self.attempt.fetch_many).get(key)
 
     def fetch(self, key: IndexKey, model: type[M]) -> Loaded[M] | None:
-        """The entity under a name; None if there is none. Raises EntityNotFound if its object is gone."""
+        """Return the entity under a name, None if there is none. Raises EntityNotFound if its object is missing."""
         ref = self.get(key)
         if ref is None:
             return None
         found = self.attempt.fetch(ref, model)
         if found is None:
-            raise EntityNotFound(f"the object of {key} is gone")
+            raise EntityNotFound(f"the object of {key} is missing")
         return found
 
     def put(self, key: IndexKey, value: PersistedModel) -> ObjectRef:
@@ -104,14 +104,14 @@ class EntityChanges:
         return ref
 
     def link(self, key: IndexKey, ref: ObjectRef) -> None:
-        """Put a name on an object that the current head names already, to rename it, or that was written just now."""
+        """Put a name on an object that the current head already names, or that was just written."""
         self._changes[key] = ref
 
     def update(self, key: IndexKey, change: Callable[[M], M], model: type[M]) -> Loaded[M]:
-        """Replace the entity under a name by what `change` makes of it alone. Raises EntityNotFound."""
+        """Replace the entity under a name by what `change` returns for it. Raises EntityNotFound."""
         found = self.fetch(key, model)
         if found is None:
-            raise EntityNotFound(f"there is no {key}")
+            raise EntityNotFound(f"there is no entity {key}")
         self._changes[key] = ref = self.attempt.write_once(key, found.ref, lambda: change(found.value))
         made = self.attempt.fetch(ref, model)
         if made is None:
@@ -119,28 +119,28 @@ class EntityChanges:
         return made
 
     def remove(self, key: IndexKey) -> bool:
-        """Remove a name; False if it is not there."""
+        """Remove a name; return False if there is none."""
         if self.get(key) is None:
             return False
         self._changes[key] = None
         return True
 
     def items(self, prefix: IndexKey | None = None) -> Iterator[tuple[IndexKey, ObjectRef]]:
-        """Names in order, with the changes."""
-        now = self._before.with_changes(self._changes)
-        return now.working_index(self.attempt.fetch_many).items(prefix=prefix)
+        """Return the names in order, with the changes applied."""
+        changed = self._before.with_changes(self._changes)
+        return changed.working_index(self.attempt.fetch_many).items(prefix=prefix)
 
 
 @dataclass(frozen=True, slots=True)
 class EntityPage(Generic[M]):
-    """Some entities in the order of their names, and the token for those that follow."""
+    """Some entities in the order of their names, and the token of the next page."""
 
     entities: tuple[tuple[IndexKey, Loaded[M]], ...]
     next_token: str | None
 
 
 class Directory(Generic[M]):
-    """The entities of one model on one reference, by name. Every method raises what Committer.commit raises."""
+    """The entities of one model on one reference, by name. Every method also raises what Committer.commit raises."""
 
     def __init__(self, store: CatalogStore, committer: Committer[EntityHead], model: type[M]) -> None:
         self._store = store
@@ -154,23 +154,23 @@ class Directory(Generic[M]):
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, ObjectRef]:
             entities = EntityChanges(attempt)
             if entities.get(key) is not None:
-                raise EntityExists(f"{name!r} exists already")
+                raise EntityExists(f"{name!r} already exists")
             ref = entities.put(key, value)
             return Changed(entities.head, ref)
 
         return self._committer.commit(change, operation=f"create {name}").result
 
     def get(self, name: str) -> Loaded[M]:
-        """The entity as of now. Raises EntityNotFound."""
+        """Return the entity as it is stored now. Raises EntityNotFound."""
         head = self._committer.head()
         ref = Index.load(head.value.index, self._store.fetch_many).get(IndexKey.of(name)) if head else None
         found = self._store.fetch(ref, self._model) if ref else None
         if found is None:
-            raise EntityNotFound(f"there is no {name!r}")
+            raise EntityNotFound(f"there is no entity {name!r}")
         return found
 
     def update(self, name: str, change: Callable[[M], M]) -> Loaded[M]:
-        """Replace an entity by what `change` makes of it; what it raises refuses. Raises EntityNotFound."""
+        """Replace an entity by what `change` returns for it, unless it raises. Raises EntityNotFound."""
         key = IndexKey.of(name)
 
         def changed(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, Loaded[M]]:
@@ -187,15 +187,15 @@ class Directory(Generic[M]):
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
             if not entities.remove(key):
-                raise EntityNotFound(f"there is no {name!r}")
+                raise EntityNotFound(f"there is no entity {name!r}")
             return Changed(entities.head, None)
 
         self._committer.commit(change, operation=f"remove {name}")
 
     def page(self, *, limit: int, token: str | None = None) -> EntityPage[M]:
-        """Entities in the order of their names; all pages of a listing see the commit of its first one.
+        """Return entities in the order of their names; all pages of a listing read the commit of the first page.
 
-        Raises InvalidPageToken, also when the listing took longer than maintenance keeps commits.
+        Raises InvalidPageToken, also when maintenance has deleted that commit.
         """
         listing = Listing()
         after = PageToken.decode(token, listing) if token is not None else None
@@ -218,12 +218,12 @@ class Directory(Generic[M]):
             return self._committer.head()
         found = self._store.fetch(ObjectRef(HEAD_TYPE.name, after.commit_id), EntityHead)
         if found is None:
-            raise InvalidPageToken("the state that was listed is no longer kept: start the listing again")
+            raise InvalidPageToken("the commit that was listed is no longer kept; start the listing again")
         return found
 
 
 def directory_of(store: CatalogStore, reference: str, model: type[M], **settings: Any) -> Directory[M]:
-    """A directory on a reference, which must exist; `settings` go to the committer."""
+    """Return a directory on an existing reference; `settings` go to the committer."""
     policy = settings.pop("policy", IndexPolicy())
     committer: Committer[EntityHead] = Committer(store, reference, EntityHead, seal=seal(policy), **settings)
     return Directory(store, committer, model)

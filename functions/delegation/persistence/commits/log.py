@@ -1,4 +1,4 @@
-"""The commit log, read backwards from a head along the tails."""
+"""The commit log, read from a head backwards along the tails."""
 
 from collections.abc import Iterator
 
@@ -8,10 +8,7 @@ from delegation.persistence.objects.store import CatalogStore, of_model
 
 
 def read_log(store: CatalogStore, head: int | None, model: type[H]) -> Iterator[Loaded[H]]:
-    """The commits from `head` backwards, newest first, read in batches as long as the tails are.
-
-    The log ends where it began or where maintenance removed what was before.
-    """
+    """Return the commits from `head` backwards, read one tail at a time, up to the first one that is still stored."""
     type_ = store.types.of(model).name
     batch: tuple[int, ...] = () if head is None else (head,)
     while batch:
@@ -26,7 +23,7 @@ def read_log(store: CatalogStore, head: int | None, model: type[H]) -> Iterator[
 
 
 def in_log(store: CatalogStore, head: int, commit_id: int, seq: int, model: type[CommitObject]) -> bool | None:
-    """Whether the log of `head` holds a commit whose number is `seq`; None if the log does not reach that far back."""
+    """Return whether the log of `head` has `commit_id` at number `seq`; None if it does not reach that far back."""
     for commit in read_log(store, head, model):
         if commit.value.seq <= seq:
             return commit.key.id == commit_id

@@ -1,4 +1,4 @@
-"""The compare-and-set of a reference, with an answer even where the store gave none."""
+"""The compare-and-set of a reference, with reconciliation if the store gave no clear answer."""
 
 from collections.abc import Callable
 from typing import Final
@@ -17,12 +17,12 @@ def swap(
     wait: Callable[[int], None],
     in_log: Callable[[Reference], bool | None],
 ) -> Reference | None:
-    """Move a reference: None if that was done, else the reference as it stands, which somebody else moved.
+    """Move a reference; return None, or the present reference if another process moved it first.
 
-    A swap without an answer is resolved by reading. While the reference is where it was, the same swap is made again:
-    whichever of the two arrives first wins, the other finds it done, and none can win once another head is in place
-    (`version` never returns). `in_log` tells whether a reference's log holds the new head, for a reference that moved
-    on by more heads than it lists. Raises CommitUnknown, and BackendUnavailable, ReferenceNotFound (not applied).
+    A swap without a clear answer is reconciled. While the reference is unmoved, the same swap is repeated: one of the
+    two wins, and neither can once another head is in place, because `version` never repeats. `in_log` returns whether a
+    reference's log has the new head, for one that moved by more heads than it lists. Raises CommitUnknown;
+    BackendUnavailable and ReferenceNotFound if not applied.
     """
     unclear = False
     for attempt in range(_TRIES):
@@ -47,7 +47,7 @@ def swap(
 
 
 def _read_back(backend: Backend, expected: Reference) -> Reference | None:
-    """Return the stored reference, `expected` if the store does not answer."""
+    """Return the stored reference, or `expected` if the store does not answer."""
     try:
         return backend.read_reference(expected.key)
     except BackendUnavailable:
@@ -57,7 +57,7 @@ def _read_back(backend: Backend, expected: Reference) -> Reference | None:
 def _verdict(
     stored: Reference | None, new: Reference, in_log: Callable[[Reference], bool | None] | None
 ) -> Reference | None:
-    """Return what `swap` returns for a reference that was found changed; `in_log` is None if every answer was clear."""
+    """Return the result of a refused swap; `in_log` is None if every answer was clear."""
     if stored is None:
         if in_log:
             raise CommitUnknown(new.heads[0])
@@ -70,7 +70,7 @@ def _was_applied(stored: Reference, new: Reference, in_log: Callable[[Reference]
         return False
     if new.heads[0] in stored.heads:
         return True
-    # At most one head was added at each version since, so ours would still be listed.
+    # Each version since added at most one head, so the new one would still be listed.
     if stored.version - new.version < len(stored.heads) or len(stored.heads) < RECENT_HEADS:
         return False
     found = in_log(stored)

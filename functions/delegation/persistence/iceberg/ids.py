@@ -1,6 +1,6 @@
-"""Ids that the catalog assigns instead of its clients (proposal, Iceberg REST - Fine Granular Updates; table spec).
+"""Ids assigned by the catalog, not by clients (NoSQL persistence proposal, Iceberg REST - Fine Granular Updates).
 
-Functions of JSON values in and out, as a REST layer has them: nothing is altered, unknown fields stay.
+The functions take and return JSON values as a REST layer has them, alter no argument and keep unknown fields.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,8 +15,12 @@ FIRST_PARTITION_ID: Final = 1000
 _NESTED: Final = (("element", "element-id"), ("key", "key-id"), ("value", "value-id"))
 
 
+Renumbered = tuple[Json, dict[int, int], int]
+"""A schema with new field ids, the map from its old ids to the new ones, and the last id given."""
+
+
 class TableIds(NamedTuple):
-    """Schema, spec and sort order of a new table with their ids, and the counters that go on from there."""
+    """Schema, spec and sort order of a new table with their ids, and the counters for the ids after them."""
 
     schema: Json
     spec: Json
@@ -25,19 +29,17 @@ class TableIds(NamedTuple):
     last_partition_id: int
 
 
-def fresh_field_ids(schema: Mapping[str, Any], *, last: int = 0) -> tuple[Json, dict[int, int], int]:
-    """A schema numbered anew from `last` + 1 on, the map from its own ids to the new ones, and the last id given.
+def fresh_field_ids(schema: Mapping[str, Any], *, last: int = 0) -> Renumbered:
+    """Number the fields of a schema anew from `last` + 1 on.
 
-    A struct's own fields come before what is nested in them, as in Iceberg's TypeUtil.assignFreshIds. Raises
+    A struct's direct fields come before what is nested in them, as in Iceberg's TypeUtil.assignFreshIds. Raises
     InvalidIcebergMetadata for a schema that gives one id to two fields.
     """
     return _renumbered(schema, {}, last)
 
 
-def evolved_field_ids(
-    schema: Mapping[str, Any], base: Mapping[str, Any], *, last: int
-) -> tuple[Json, dict[int, int], int]:
-    """A schema in which a field has the id that `base` gives to its full name, and a new one after `last` otherwise.
+def evolved_field_ids(schema: Mapping[str, Any], base: Mapping[str, Any], *, last: int) -> Renumbered:
+    """Give a field the id that `base` gives to its full name, otherwise a new one after `last`.
 
     So two clients that each added a column need not agree on ids, and a client that knows an old schema loses nothing.
     """
@@ -45,36 +47,36 @@ def evolved_field_ids(
 
 
 def names(schema: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
-    """The ids of all fields by their full names; list elements, map keys and values have the names of the spec."""
+    """Return the ids of all fields by full name; list elements, map keys and values have the names of the spec."""
     found: dict[tuple[str, ...], int] = {}
 
-    def look(value: Any, path: tuple[str, ...]) -> None:
+    def collect(value: Any, path: tuple[str, ...]) -> None:
         if not isinstance(value, dict):
             return
         for field in value.get("fields", ()):
             found[*path, field["name"]] = field["id"]
-            look(field["type"], (*path, field["name"]))
+            collect(field["type"], (*path, field["name"]))
         for name, id_name in _NESTED:
             if id_name in value:
                 found[*path, name] = value[id_name]
-                look(value[name], (*path, name))
+                collect(value[name], (*path, name))
 
-    look(schema, ())
+    collect(schema, ())
     return found
 
 
 def highest_field_id(schema: Mapping[str, Any]) -> int:
-    """The highest id in a schema, 0 for none."""
+    """Return the highest id in a schema, 0 for none."""
     return max(names(schema).values(), default=0)
 
 
 def schema_id(schema: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> int:
-    """The id of an equal schema among `known` (same struct and identifier fields), else the next: 0, 1, 2…"""
+    """Return the id of an equal schema among `known` (same struct and identifier fields), else the next: 0, 1, 2…"""
     return _id_among(schema, list(known), "schema-id", first=0)
 
 
 def sort_order_id(order: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> int:
-    """0 for no order at all, the id of an equal one among `known`, else the next: 1, 2…"""
+    """Return 0 for an order without fields, the id of an equal order among `known`, else the next: 1, 2…"""
     if not order.get("fields"):
         return 0
     return _id_among(order, [one for one in known if one.get("fields")], "order-id", first=1)
@@ -83,10 +85,10 @@ def sort_order_id(order: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) 
 def partition_spec(
     spec: Mapping[str, Any], known: Sequence[Mapping[str, Any]], *, last: int = FIRST_PARTITION_ID - 1
 ) -> tuple[Json, int]:
-    """A spec with its ids, and the last partition field id then.
+    """Return a spec with its ids, and the last partition field id.
 
-    A field that some known spec has (same source and transform) keeps that id, others get the next after `last`. A spec
-    equal to a known one gets that one's id, else the next: 0, 1, 2…
+    A field of a known spec (same source and transform) keeps its id, another gets the next after `last`. A spec equal
+    to a known one gets that one's id, another the next: 0, 1, 2…
     """
     ids = {_field_identity(field): field["field-id"] for one in known for field in one["fields"] if "field-id" in field}
     fields: list[Json] = []
@@ -101,9 +103,9 @@ def partition_spec(
 
 
 def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list[Json]:
-    """Fields of a spec or sort order with their sources named by new ids (as fresh_field_ids and its like map them).
+    """Return the fields of a spec or sort order with their sources under new ids (the map of Renumbered).
 
-    Raises InvalidIcebergMetadata for a source that is in no schema.
+    Raises InvalidIcebergMetadata for a source that is not in the schema.
     """
     try:
         return [
@@ -121,9 +123,9 @@ def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list
 def new_table_ids(
     schema: Mapping[str, Any], spec: Mapping[str, Any] | None, order: Mapping[str, Any] | None
 ) -> TableIds:
-    """What a table to be created consists of, under ids of the catalog whatever ids its creator used.
+    """Return the parts of a new table under ids of the catalog, whatever ids its creator used.
 
-    Raises InvalidIcebergMetadata for a schema that is none, and for a spec or order over fields it does not have.
+    Raises InvalidIcebergMetadata for an invalid schema, and for a spec or order over fields that it does not have.
     """
     fresh, ids, last_column = fresh_field_ids(schema)
     sources = [
@@ -140,17 +142,15 @@ def new_table_ids(
     )
 
 
-def new_snapshot_id(draw: Callable[[], int], taken: Callable[[int], bool]) -> int:
-    """An id no snapshot of the table has; `draw` answers random integers of at least 63 bits."""
+def new_snapshot_id(draw: Callable[[], int], used: Callable[[int], bool]) -> int:
+    """Return an id that no snapshot of the table has; `draw` returns random integers of at least 63 bits."""
     while True:
         drawn = draw() & MAX_ID
-        if drawn and not taken(drawn):
+        if drawn and not used(drawn):
             return drawn
 
 
-def _renumbered(
-    schema: Mapping[str, Any], given: Mapping[tuple[str, ...], int], last: int
-) -> tuple[Json, dict[int, int], int]:
+def _renumbered(schema: Mapping[str, Any], given: Mapping[tuple[str, ...], int], last: int) -> Renumbered:
     ids: dict[int, int] = {}
 
     def number(old: int, path: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""What the metadata of a table and of a view consist of (Iceberg table spec, "Table metadata"; view spec)."""
+"""The structure of table and view metadata (Iceberg Table Spec, Table Metadata; Iceberg View Spec, View Metadata)."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A list of objects known by their field `id`, or (`id` None) a map of objects known by their names."""
+    """A list of objects identified by their field `id`, or, if `id` is None, a map of objects by name."""
 
     model: type[IcebergPart]
     id: str | None
@@ -32,7 +32,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A field that repeats an element of a list: of `section` the one that `current` names, or its field `part`."""
+    """A field that repeats the element of `section` whose id is the field `current`, or that element's field `part`."""
 
     section: str
     current: str
@@ -41,7 +41,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each top-level field of a metadata document has its place; what is not named is kept as it is."""
+    """How each top-level field of a metadata document is stored; fields not named here are kept unchanged."""
 
     kind: str
     order: tuple[str, ...]
@@ -95,35 +95,32 @@ LAYOUTS: Final = {layout.kind: layout for layout in (TABLE, VIEW)}
 
 
 def id_text(value: object) -> bytes:
-    """An id as text that no id of another type has: 5, "5" and an absent one (None) differ. It is printable ASCII."""
+    """Return an id as printable ASCII text; 5, "5" and None differ."""
     return json.dumps(value).encode()
 
 
 def in_order(document: Mapping[str, Any], layout: Layout) -> Json:
-    """The document with its fields in the order in which Iceberg writes them, unknown ones last."""
+    """Return the document with its fields in the order in which Iceberg writes them, unknown ones last."""
     ranks = {name: number for number, name in enumerate(layout.order)}
     return dict(sorted(document.items(), key=lambda item: ranks.get(item[0], len(ranks))))
 
 
 def parse(data: bytes | str) -> Json:
-    """A metadata document, integers exact.
-
-    Raises InvalidIcebergMetadata for what is no JSON object, or holds what CBOR and other readers cannot.
-    """
+    """Return a metadata document with exact integers. Raises InvalidIcebergMetadata if it is no JSON object."""
     try:
         document = json.loads(data, parse_constant=_refuse)
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InvalidIcebergMetadata(f"not a metadata document: {type(error).__name__}") from error
+        raise InvalidIcebergMetadata(f"the metadata document is not valid JSON: {type(error).__name__}") from error
     if not isinstance(document, dict):
-        raise InvalidIcebergMetadata("not a metadata document: not an object")
+        raise InvalidIcebergMetadata("the metadata document is not a JSON object")
     return document
 
 
 def serialise(document: Mapping[str, Any]) -> bytes:
-    """A metadata document as the bytes of metadata.json."""
+    """Return the bytes of metadata.json for a document."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _refuse(constant: str) -> Any:
-    raise InvalidIcebergMetadata(f"{constant} is not JSON")
+    raise InvalidIcebergMetadata(f"the metadata document is not valid JSON: {constant}")

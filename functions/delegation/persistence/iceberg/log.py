@@ -1,7 +1,7 @@
-"""Logs that grow by an entry a commit: the newest in the state itself, older ones in chunks that are written rarely.
+"""Logs that grow by one entry per commit: the newest entries in the metadata state, older ones in chunks.
 
-A full tail becomes a chunk, together with chunks before it that are not larger: chunk sizes fall from old to new, there
-are about log2(n) of them and an entry is written about log2(n) times in its life. Dropping the oldest writes nothing.
+A full tail becomes a chunk, merged with the chunks before it that are not larger: so there are about log2(n) chunks and
+an entry is written about log2(n) times. Dropping the oldest entries writes nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,11 +36,11 @@ class Log:
         return sum(chunk.entries for chunk in self._chunks) - self._skip + len(self._tail)
 
     def entries(self) -> list[Json]:
-        """All entries, the oldest first; reads the chunks. Raises CorruptObject."""
+        """Return all entries, the oldest first, after reading the chunks. Raises CorruptObject."""
         return _read(self._chunks, self._fetch)[self._skip :] + self._tail
 
     def append(self, entry: Json) -> None:
-        """Add the newest."""
+        """Add the newest entry."""
         self._tail.append(entry)
         self.changed = True
 
@@ -55,11 +55,11 @@ class Log:
             self._skip = 0
 
     def replace(self, entries: Sequence[Json]) -> None:
-        """Make it `entries`, keeping what is written already where only old ones went or new ones came."""
+        """Replace all entries, but keep stored chunks if only old entries are dropped and new ones added."""
         old = self.entries()
         if same(old, list(entries)):
             return
-        # The new log begins somewhere in the old one and goes on after its end.
+        # The new log may start within the old one and continue after its end.
         for dropped in range(len(old)):
             kept = len(old) - dropped
             if kept <= len(entries) and same(old[dropped:], list(entries[:kept])):
@@ -71,7 +71,7 @@ class Log:
         self.changed = True
 
     def finish(self, write: WriteObject) -> LogState:
-        """The state to store; a full tail is given to `write`."""
+        """Return the state to store, after passing a full tail to `write`."""
         if not self.changed:
             return self._state
         names = self._state.names or tuple(self._tail[0] if self._tail else ())
@@ -94,7 +94,7 @@ class Log:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are the same JSON: unlike for ==, 1, 1.0 and true differ."""
+    """Return whether two values are the same JSON; other than with ==, 1, 1.0 and true differ."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
@@ -107,7 +107,7 @@ def _read(chunks: Iterable[LogChunk], fetch: Fetch) -> list[Json]:
     entries: list[Json] = []
     for ref, loaded in zip(refs, fetch(refs) if refs else [], strict=True):
         if loaded is None or not isinstance(loaded.value, IcebergLog):
-            raise CorruptObject(f"log entries {ref.id} are not there")
+            raise CorruptObject(f"the log entries {ref.id} are missing")
         entries += [_entry(row, loaded.value.names) for row in loaded.value.rows]
     return entries
 
@@ -120,5 +120,5 @@ def _entry(row: Any, names: tuple[str, ...]) -> Json:
     if isinstance(row, dict):
         return row
     if not isinstance(row, list | tuple) or len(row) != len(names):
-        raise CorruptObject("a log entry does not have the fields of its log")
+        raise CorruptObject("a log entry has not the fields of its log")
     return dict(zip(names, row, strict=True))

@@ -1,8 +1,7 @@
-"""A table's or view's metadata as objects: read in parts, changed in parts, exported as metadata.json's value.
+"""The metadata of a table or view as objects, read and changed in parts and exported as the value of metadata.json.
 
-Parts stand in an index under (section, position, id), so that lists keep their order and an id is found without reading
-a part. A change writes the parts it touches and one small state (proposal, Managed Iceberg Metadata: no duplication of
-big pieces, no huge blobs).
+An index has the parts under (section, position, id): lists keep their order, and an id is found without reading parts.
+A change writes its parts and one small state (NoSQL persistence proposal, Managed Iceberg Metadata).
 """
 
 import json
@@ -22,22 +21,22 @@ from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.types import Fetch
 
 FIELD_BYTES: Final = 1_024
-"""An unknown top-level field above this becomes an object of its own."""
+"""An unknown top-level field above this size is stored as a separate object."""
 _FIELDS: Final = "+fields"
 _WHOLE: Final = "+wholes"
 _PENDING: Final = ObjectRef("+pending", 0)
 
 
 class ManagedMetadata:
-    """A working copy for one thread. Values that it answers are shared with the cache: they are not to be altered.
+    """A working copy for one thread. Returned values are shared with the cache and must not be altered.
 
-    Every method that reads stored parts raises CorruptObject for one that is absent or malformed.
+    Every method that reads stored parts raises CorruptObject for a missing or malformed one.
     """
 
     def __init__(self, state: IcebergMetadata, fetch: Fetch) -> None:
         layout = LAYOUTS.get(state.kind)
         if layout is None:
-            raise CorruptObject(f"metadata of kind {state.kind!r}")
+            raise CorruptObject(f"the metadata has the unknown kind {state.kind!r}")
         self.layout: Layout = layout
         self._state = state
         self._fetch = fetch
@@ -53,18 +52,18 @@ class ManagedMetadata:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], layout: Layout, fetch: Fetch) -> Self:
-        """Import a metadata document. Raises InvalidIcebergMetadata."""
+        """Return the working copy of a metadata document. Raises InvalidIcebergMetadata."""
         new = cls(IcebergMetadata(kind=layout.kind, fields={}, sections=()), fetch)
-        new.become(document)
+        new.replace_with(document)
         return new
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         return self._touched or self._index.changed or any(log.changed for log in self._logs.values())
 
     def field(self, name: str) -> Any:
-        """A small top-level field; None if it is absent."""
+        """Return a small top-level field, None if it is absent."""
         return self._fields.get(name)
 
     def set_field(self, name: str, value: Any) -> None:
@@ -74,24 +73,24 @@ class ManagedMetadata:
             self._touched = True
 
     def ids(self, section: str) -> list[Any]:
-        """The ids (or names) of a section in order, without reading its parts."""
+        """Return the ids (or names) of a section in order, without reading its parts."""
         return [json.loads(key[_id_at(section) :]) for key in self._keys_of(section)]
 
     def has(self, section: str, id_: object) -> bool:
-        """Whether there is a part of that id (or name), without reading it."""
+        """Return whether there is a part of that id (or name), without reading it."""
         return bool(self._known(section).get(id_text(id_)))
 
     def part(self, section: str, id_: object) -> Any:
-        """The part of that id (or name), the first if there are several; None if there is none."""
+        """Return the first part of that id (or name), None if there is none."""
         keys = self._known(section).get(id_text(id_))
         return next(iter(self._values(keys[:1]))) if keys else None
 
     def parts(self, section: str) -> list[Any]:
-        """All parts of a section in order, read in batches."""
+        """Return all parts of a section in order, read in batches."""
         return self._values(self._keys_of(section))
 
     def put(self, section: str, id_: object, value: Any) -> None:
-        """Add a part at the end, or replace the one of that id where it stands."""
+        """Replace the part of that id in place, or add it at the end."""
         self._present_now(section)
         keys = self._known(section).get(id_text(id_))
         if keys:
@@ -101,7 +100,7 @@ class ManagedMetadata:
             self._append(section, id_text(id_), self._model(section)(value=value))
 
     def remove(self, section: str, id_: object) -> bool:
-        """Remove a part (all of that id); False if there is none."""
+        """Remove all parts of that id; return False if there is none."""
         keys = self._known(section).pop(id_text(id_), [])
         for key in keys:
             self._index.remove(IndexKey(key))
@@ -118,16 +117,16 @@ class ManagedMetadata:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """The property map; empty if absent."""
+        """Return the properties, empty if absent."""
         found = self.part(_WHOLE, "properties")
         return found if isinstance(found, dict) else {}
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
-        """Replace the property map."""
+        """Replace the properties."""
         self.put(_WHOLE, "properties", dict(properties))
 
     def log(self, name: str) -> Log:
-        """A log, to be read and appended to."""
+        """Return a log, to read and append to."""
         if name not in self.layout.logs:
             raise KeyError(name)
         if name not in self._logs:
@@ -136,7 +135,7 @@ class ManagedMetadata:
         return self._logs[name]
 
     def document(self) -> Json:
-        """The metadata document, fields in Iceberg's order: what metadata.json says."""
+        """Return the metadata document, the value of metadata.json, with fields in Iceberg's order."""
         document = dict(self._fields)
         for section in self._present:
             value: Any = self.parts(section)
@@ -149,15 +148,15 @@ class ManagedMetadata:
         document |= {name: self._derive(self.layout.derived[name], document) for name in self._derived}
         return in_order(document, self.layout)
 
-    def become(self, document: Mapping[str, Any]) -> None:
-        """Make it say what `document` says; parts that stay the same stay the objects they are.
+    def replace_with(self, document: Mapping[str, Any]) -> None:
+        """Change the metadata to `document`, keeping the objects of unchanged parts.
 
         Raises InvalidIcebergMetadata for a name or id too long for a key.
         """
         rest = dict(document)
         for name in self.layout.sections:
             if _is_section(rest.get(name), self.layout.sections[name].id):
-                self._become_section(name, rest.pop(name))
+                self._replace_section(name, rest.pop(name))
             else:
                 self.clear(name)
         for name in self.layout.logs:
@@ -172,10 +171,10 @@ class ManagedMetadata:
         }
         self._touched |= derived != self._derived
         self._derived = derived
-        self._become_fields({name: value for name, value in rest.items() if name not in derived})
+        self._replace_fields({name: value for name, value in rest.items() if name not in derived})
 
     def finish(self, policy: IndexPolicy, write: WriteObject) -> IcebergMetadata:
-        """The state to store; new parts are given to `write` first. The very state it was loaded from if unchanged."""
+        """Return the state to store, after passing new parts to `write`; the loaded state itself if unchanged."""
         if not self.changed:
             return self._state
         for key, part in self._new.items():
@@ -195,15 +194,13 @@ class ManagedMetadata:
         return self._index.keys(prefix=IndexKey.of(section))
 
     def _known(self, section: str) -> dict[bytes, list[bytes]]:
-        """The keys of a section by id; several only where a document repeats an id."""
+        """Return the keys of a section by id, several if a document repeats an id."""
         if section not in self._keys:
             keys = self._keys_of(section)
             skip = _id_at(section)
-            known = {key[skip:]: [key] for key in keys}
-            if len(known) < len(keys):
-                known = {}
-                for key in keys:
-                    known.setdefault(key[skip:], []).append(key)
+            known: dict[bytes, list[bytes]] = {}
+            for key in keys:
+                known.setdefault(key[skip:], []).append(key)
             self._next[section] = _position(keys[-1][skip - 9 : skip - 1]) + 1 if keys else 0
             self._keys[section] = known
         return self._keys[section]
@@ -221,7 +218,7 @@ class ManagedMetadata:
     def _append(self, section: str, text: bytes, held: IcebergPart | ObjectRef) -> None:
         known = self._known(section)
         if len(section) + len(text) + 10 > MAX_KEY_BYTES:
-            raise InvalidIcebergMetadata(f"an id in {section} is too long")
+            raise InvalidIcebergMetadata(f"an id in {section} is too long for an index key")
         key = IndexKey.of(section, f"{self._next[section]:08x}", text.decode())
         self._next[section] += 1
         known.setdefault(text, []).append(key)
@@ -232,7 +229,7 @@ class ManagedMetadata:
 
     def _write(self, key: bytes, part: IcebergPart) -> None:
         self._new[key] = part
-        # It holds the place until the part is written and its id known.
+        # A placeholder until the part is written and its id is known.
         self._index.put(IndexKey(key), _PENDING)
 
     def _values(self, keys: Iterable[bytes]) -> list[Any]:
@@ -242,12 +239,12 @@ class ManagedMetadata:
         values: dict[bytes, Any] = {key: self._new[key].value for key in wanted if key in self._new}
         for key, ref, loaded in zip(stored, refs, self._fetch(refs) if refs else [], strict=True):
             if loaded is None or not isinstance(loaded.value, IcebergPart):
-                raise CorruptObject(f"part {ref.id} of {key.elements()[0]} is not there")
+                raise CorruptObject(f"part {ref.id} of {key.elements()[0]} is missing")
             values[key] = loaded.value.value
         return [values[key] for key in wanted]
 
-    def _become_section(self, section: str, value: Any) -> None:
-        """Parts keep object and place while the order allows; from the first new or moved one on, places are new."""
+    def _replace_section(self, section: str, value: Any) -> None:
+        """Parts keep object and position up to the first new or moved part; from there on positions are new."""
         self._present_now(section)
         self._known(section)
         keys = self._keys_of(section)
@@ -256,7 +253,7 @@ class ManagedMetadata:
             old.setdefault(key[_id_at(section) :], []).append((key, part))
         last = b""
         moved: list[tuple[bytes, IcebergPart | ObjectRef]] = []
-        gone: list[bytes] = []
+        removed: list[bytes] = []
         for text, part in _identified(value, self.layout.sections[section].id):
             new = self._model(section)(value=part)
             if not old.get(text):
@@ -267,20 +264,20 @@ class ManagedMetadata:
             if moved or key <= last:
                 held = self._new.get(key) or self._index.get(IndexKey(key)) or _PENDING
                 moved.append((text, held if unchanged else new))
-                gone.append(key)
+                removed.append(key)
                 continue
             last = key
             if not unchanged:
                 self._write(key, new)
-        gone += [key for same_id in old.values() for key, _ in same_id]
-        for key in gone:
+        removed += [key for same_id in old.values() for key, _ in same_id]
+        for key in removed:
             self._known(section)[key[_id_at(section) :]].remove(key)
             self._index.remove(IndexKey(key))
             self._new.pop(key, None)
         for text, held in moved:
             self._append(section, text, held)
 
-    def _become_fields(self, fields: Json) -> None:
+    def _replace_fields(self, fields: Json) -> None:
         wholes = {name: fields.pop(name) for name in self.layout.wholes if name in fields}
         large = {name: value for name, value in fields.items() if len(cbor2.dumps(value)) > FIELD_BYTES}
         for section, values in ((_WHOLE, wholes), (_FIELDS, large)):
@@ -309,11 +306,11 @@ def _position(text: bytes) -> int:
     try:
         return int(text, 16)
     except ValueError as error:
-        raise CorruptObject("a part of the metadata stands nowhere") from error
+        raise CorruptObject("a part of the metadata has an invalid position") from error
 
 
 def _id_at(section: str) -> int:
-    """Where in a part's key its id begins: after section and position. As JSON in ASCII it needs no escape."""
+    """Return where the id begins in a part's key: after section and position; ASCII JSON needs no escape."""
     return len(section) + 10
 
 

@@ -1,7 +1,7 @@
-"""The object types of managed Iceberg metadata (proposal, Managed Iceberg Metadata; Iceberg table and view spec).
+"""The object types of managed Iceberg metadata (NoSQL persistence proposal, Managed Iceberg Metadata).
 
-A state of a table or view is one small IcebergMetadata. Every schema, spec, sort order, snapshot, ref and so on is an
-immutable object of its own, written once and shared by all states that have it. Values are JSON as parsed.
+A state of a table or view is one small IcebergMetadata. Every schema, spec, sort order, snapshot, ref and so on is a
+separate object, written once and shared by all states that have it. Values are parsed JSON.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from delegation.persistence.objects.types import Fetch, ObjectType
 
 
 class IcebergPart(PersistedModel):
-    """One thing with an identity of its own inside the metadata: `value` is its JSON."""
+    """A part of the metadata with an id; `value` is its JSON."""
 
     value: Any
 
@@ -57,25 +57,25 @@ class IcebergProperties(IcebergPart):
 
 
 class IcebergField(IcebergPart):
-    """A top-level field this release knows nothing of, too large to stand in every state."""
+    """A top-level field that this release does not know and that is too large to repeat in every state."""
 
 
 class IcebergLog(PersistedModel):
-    """Consecutive entries of a log; one with exactly the fields `names` stands as a list of its values."""
+    """Consecutive entries of a log; one with exactly the fields `names` is stored as a list of its values."""
 
     names: tuple[str, ...]
     rows: list[Any]
 
 
 class LogChunk(NamedTuple):
-    """Log entries that were spilled out, the oldest first."""
+    """A reference to spilled log entries, the oldest first, and their number."""
 
     ref: ObjectRef
     entries: int
 
 
 class LogState(PersistedModel):
-    """A log in a state of the metadata: `chunks` without the first `skip` entries, then `tail`."""
+    """The log of a metadata state: `chunks` without the first `skip` entries, then `tail`."""
 
     names: tuple[str, ...] = ()
     skip: int = 0
@@ -84,10 +84,10 @@ class LogState(PersistedModel):
 
 
 class IcebergMetadata(PersistedModel):
-    """One state of a table's or view's metadata.
+    """One state of the metadata of a table or view.
 
-    `kind` names the layout, `fields` are the small top-level fields, `sections` the lists and maps that are present,
-    empty ones included, `derived` the fields that repeat others and are made on export, `index` finds all parts.
+    `kind` names the layout, `fields` are the small top-level fields, `sections` the present lists and maps, even empty
+    ones, `derived` the fields that are computed on export, `index` names all parts.
     """
 
     kind: str
@@ -121,4 +121,4 @@ ICEBERG_TYPES: Final[Iterable[ObjectType[Any]]] = (
     ObjectType("iceberg-log", IcebergLog),
     *(ObjectType(name, model) for name, model in PART_TYPES.items()),
 )
-"""To be declared, together with the index's STRIPES, where managed metadata is stored."""
+"""To be declared, together with STRIPES, wherever managed metadata is stored."""

@@ -1,7 +1,7 @@
-"""Changes that the catalog makes to a managed table, each a delta of a few objects (REST spec, TableUpdate).
+"""Changes of the catalog to a managed table, each of a few objects (Iceberg REST Catalog API, TableUpdate).
 
-They check what must hold of the metadata and raise IcebergConflict otherwise; ids that the catalog assigns come from
-iceberg_ids.py. Which requirements a client stated is the REST layer's to check, with the same working copy.
+They raise IcebergConflict for a change that does not fit the metadata. The REST layer checks the requirements that a
+client stated, on the same working copy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,27 +24,27 @@ DEFAULT_PREVIOUS_VERSIONS: Final = 100
 
 
 def add_snapshot(table: ManagedMetadata, snapshot: Mapping[str, Any]) -> None:
-    """Add a snapshot; no ref points to it yet. Sequence numbers must ascend (format version 2 and later)."""
+    """Add a snapshot without a ref to it. Sequence numbers must ascend (format version 2 and later)."""
     snapshot_id = snapshot["snapshot-id"]
     if table.has("snapshots", snapshot_id):
-        raise IcebergConflict(f"snapshot {snapshot_id} exists already")
+        raise IcebergConflict(f"snapshot {snapshot_id} already exists")
     version = table.field("format-version")
     if version > 1:
         sequence = snapshot.get("sequence-number", 0)
         if sequence <= table.field("last-sequence-number") and snapshot.get("parent-snapshot-id") is not None:
-            raise IcebergConflict(f"sequence number {sequence} is not after {table.field('last-sequence-number')}")
+            raise IcebergConflict(f"sequence number {sequence} is not above {table.field('last-sequence-number')}")
         table.set_field("last-sequence-number", sequence)
     if version > 2:
         first = table.field("next-row-id") or 0
         if snapshot.get("first-row-id", first) < first:
-            raise IcebergConflict(f"rows from {snapshot['first-row-id']} on are given to other snapshots already")
+            raise IcebergConflict(f"row ids from {snapshot['first-row-id']} on already belong to other snapshots")
         table.set_field("next-row-id", first + snapshot.get("added-rows", 0))
     table.put("snapshots", snapshot_id, dict(snapshot))
     table.set_field("last-updated-ms", snapshot["timestamp-ms"])
 
 
 def set_ref(table: ManagedMetadata, name: str, ref: Mapping[str, Any], *, now_ms: int) -> None:
-    """Let a branch or tag point to a snapshot; the log follows `main`."""
+    """Point a branch or tag to a snapshot; a move of `main` is logged."""
     snapshot_id = ref["snapshot-id"]
     if not table.has("snapshots", snapshot_id):
         raise IcebergConflict(f"there is no snapshot {snapshot_id}")
@@ -54,7 +54,7 @@ def set_ref(table: ManagedMetadata, name: str, ref: Mapping[str, Any], *, now_ms
     table.put("refs", name, dict(ref))
     if name == MAIN and table.field("current-snapshot-id") != snapshot_id:
         table.set_field("current-snapshot-id", snapshot_id)
-        # A snapshot added by the same commit carries the commit's time; going back to an older one happens now.
+        # A snapshot of the same commit has the time of the commit; a rollback to an older one happens now.
         added = table.part("snapshots", snapshot_id)
         recent = added["timestamp-ms"] == table.field("last-updated-ms")
         timestamp = added["timestamp-ms"] if recent else now_ms
@@ -63,30 +63,30 @@ def set_ref(table: ManagedMetadata, name: str, ref: Mapping[str, Any], *, now_ms
 
 
 def remove_ref(table: ManagedMetadata, name: str) -> None:
-    """Remove a branch or tag; absent is no error."""
+    """Remove a branch or tag; an absent one is no error."""
     if table.remove("refs", name) and name == MAIN:
         table.set_field("current-snapshot-id", -1 if table.field("format-version") < 3 else None)
         table.log("snapshot-log").replace([])
 
 
 def remove_snapshots(table: ManagedMetadata, snapshot_ids: Iterable[int]) -> None:
-    """Expire snapshots, with their statistics and the log up to them. One that a ref names is refused."""
-    gone = set(snapshot_ids)
+    """Expire snapshots, with their statistics and the log up to them. Raises IcebergConflict if a ref names one."""
+    expired = set(snapshot_ids)
     held = {ref["snapshot-id"]: name for name, ref in zip(table.ids("refs"), table.parts("refs"), strict=True)}
-    for snapshot_id in gone & held.keys():
-        raise IcebergConflict(f"snapshot {snapshot_id} is held by ref {held[snapshot_id]!r}")
-    removed = {snapshot_id for snapshot_id in gone if table.remove("snapshots", snapshot_id)}
+    for snapshot_id in expired & held.keys():
+        raise IcebergConflict(f"ref {held[snapshot_id]!r} points to snapshot {snapshot_id}; remove the ref first")
+    removed = {snapshot_id for snapshot_id in expired if table.remove("snapshots", snapshot_id)}
     for snapshot_id in removed:
         table.remove("statistics", snapshot_id)
         table.remove("partition-statistics", snapshot_id)
     log = table.log("snapshot-log")
-    # History before an expired snapshot is dropped: it would have gaps (Iceberg's TableMetadata does the same).
-    expired = [number for number, entry in enumerate(log.entries()) if entry["snapshot-id"] in removed]
-    log.drop_oldest(expired[-1] + 1 if expired else 0)
+    # History before an expired snapshot would have gaps and is dropped, as by Iceberg's TableMetadata.
+    entries = [number for number, entry in enumerate(log.entries()) if entry["snapshot-id"] in removed]
+    log.drop_oldest(entries[-1] + 1 if entries else 0)
 
 
 def add_schema(table: ManagedMetadata, schema: Mapping[str, Any]) -> int:
-    """Add a schema under an id the catalog assigns, which is that of an equal one if there is one; returns it."""
+    """Add a schema and return the id that the catalog assigns, that of an equal schema if there is one."""
     assigned = schema_id(schema, table.parts("schemas"))
     if not table.has("schemas", assigned):
         table.put("schemas", assigned, {**schema, "schema-id": assigned})
@@ -95,12 +95,12 @@ def add_schema(table: ManagedMetadata, schema: Mapping[str, Any]) -> int:
 
 
 def set_current_schema(table: ManagedMetadata, assigned: int) -> None:
-    """Make a schema the current one."""
+    """Make a schema current."""
     _set_current(table, "schemas", "current-schema-id", assigned)
 
 
 def add_spec(table: ManagedMetadata, spec: Mapping[str, Any]) -> int:
-    """Add a partition spec under ids the catalog assigns, those of an equal one if there is one; returns its id."""
+    """Add a partition spec and return the id that the catalog assigns, that of an equal spec if there is one."""
     last = table.field("last-partition-id")
     numbered, last = partition_spec(
         spec, table.parts("partition-specs"), last=FIRST_PARTITION_ID - 1 if last is None else last
@@ -118,7 +118,7 @@ def set_default_spec(table: ManagedMetadata, assigned: int) -> None:
 
 
 def add_sort_order(table: ManagedMetadata, order: Mapping[str, Any]) -> int:
-    """Add a sort order under an id the catalog assigns, which is that of an equal one if there is one; returns it."""
+    """Add a sort order and return the id that the catalog assigns, that of an equal order if there is one."""
     assigned = sort_order_id(order, table.parts("sort-orders"))
     if not table.has("sort-orders", assigned):
         table.put("sort-orders", assigned, {**order, "order-id": assigned})
@@ -132,21 +132,21 @@ def set_default_sort_order(table: ManagedMetadata, assigned: int) -> None:
 
 def update_properties(table: ManagedMetadata, updates: Mapping[str, str], removals: Iterable[str] = ()) -> None:
     """Set and remove properties."""
-    gone = set(removals)
-    if clash := gone & updates.keys():
-        raise IcebergConflict(f"properties to be both set and removed: {', '.join(sorted(clash))}")
-    left: Json = {name: value for name, value in table.properties.items() if name not in gone}
+    removed = set(removals)
+    if clash := removed & updates.keys():
+        raise IcebergConflict(f"properties cannot be both set and removed: {', '.join(sorted(clash))}")
+    left: Json = {name: value for name, value in table.properties.items() if name not in removed}
     table.set_properties(left | dict(updates))
 
 
 def set_statistics(table: ManagedMetadata, statistics: Mapping[str, Any], *, of_partitions: bool = False) -> None:
-    """Set the statistics file (or the partition statistics file) of a snapshot, in place of an earlier one."""
+    """Set or replace the statistics file (or the partition statistics file) of a snapshot."""
     section = "partition-statistics" if of_partitions else "statistics"
     table.put(section, statistics["snapshot-id"], dict(statistics))
 
 
 def log_metadata_file(table: ManagedMetadata, location: str, *, timestamp_ms: int) -> None:
-    """Record the metadata file that the one to be exported replaces; as many are kept as the table's property says."""
+    """Log the metadata file that the next export replaces; PREVIOUS_VERSIONS limits the log."""
     log = table.log("metadata-log")
     log.append({"timestamp-ms": timestamp_ms, "metadata-file": location})
     keep = max(1, int(table.properties.get(PREVIOUS_VERSIONS, DEFAULT_PREVIOUS_VERSIONS)))
@@ -155,5 +155,5 @@ def log_metadata_file(table: ManagedMetadata, location: str, *, timestamp_ms: in
 
 def _set_current(table: ManagedMetadata, section: str, field: str, assigned: int) -> None:
     if not table.has(section, assigned):
-        raise IcebergConflict(f"there is no {assigned} in {section}")
+        raise IcebergConflict(f"{section} has no id {assigned}")
     table.set_field(field, assigned)

@@ -1,4 +1,4 @@
-"""Node ids, leased through updateable objects (proposal, Allocating a node ID, Renewing a lease)."""
+"""Node ids, leased through updateable objects (NoSQL persistence proposal, Allocating a node ID, Renewing a lease)."""
 
 import secrets
 import threading
@@ -19,12 +19,12 @@ from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.types import ObjectType
 from delegation.persistence.objects.updateable import Updateables
 
-_ATTEMPT_AGAIN_MS: Final = 1_000
-_LOOK_AT: Final = 32
+_RENEWAL_PAUSE_MS: Final = 1_000
+_NODES_READ_AT_ONCE: Final = 32
 
 
 class NodeHolder(PersistedModel):
-    """Who holds a node id and until when, in milliseconds since EPOCH_MS; the id is free from then on."""
+    """The lease holder of a node id and the end of its lease, in milliseconds since EPOCH_MS."""
 
     holder: str
     until: int
@@ -35,21 +35,21 @@ NODE_TYPE: Final = ObjectType("node", NodeHolder, mutable=True)
 
 @dataclass(frozen=True, slots=True)
 class NodeLeasePolicy:
-    """How long a node id is leased and how long before its end the lease is renewed."""
+    """How long a node id is leased, and how long before its end a lease is renewed."""
 
     duration_ms: int = 3_600_000
     renew_before_ms: int = 1_200_000
 
     def __post_init__(self) -> None:
         if not 0 < self.renew_before_ms < self.duration_ms:
-            raise ValueError("a lease is renewed before it ends and after it began")
+            raise ValueError("renew_before_ms must be above 0 and below duration_ms")
 
 
 class NodeLeases:
     """The node id of this process: leased at the first use, renewed early, leased anew when it was lost.
 
-    Call it for the lease held now (IdGenerator does, for every id): it talks to the store only when the lease is due
-    for renewal or over. `now_ms` is the wall clock; `shuffled` puts node ids in random order.
+    Calling it returns the present lease and calls the store only when the lease is due for renewal or has ended.
+    `now_ms` is the wall clock; `shuffled` puts node ids in random order.
     """
 
     def __init__(
@@ -66,27 +66,24 @@ class NodeLeases:
         self._policy = policy
         self._lock = threading.Lock()
         self._held: tuple[NodeLease, Loaded[NodeHolder]] | None = None
-        self._not_again_before = 0
+        self._no_renewal_before = 0
 
     def __call__(self) -> NodeLease:
-        """The lease held now, which ends in the future as far as this process can tell.
-
-        Raises NoFreeNode, BackendUnavailable, and LeaseExpired if it ran out while the store was asked.
-        """
+        """Return the present lease. Raises NoFreeNode, BackendUnavailable, LeaseExpired if it ended meanwhile."""
         with self._lock:
             now = self._now()
             if self._held is None or now >= self._held[0].until:
                 self._held = self._lease()
-            elif now >= self._held[0].until - self._policy.renew_before_ms and now >= self._not_again_before:
-                self._not_again_before = now + _ATTEMPT_AGAIN_MS
+            elif now >= self._held[0].until - self._policy.renew_before_ms and now >= self._no_renewal_before:
+                self._no_renewal_before = now + _RENEWAL_PAUSE_MS
                 self._renew(*self._held)
             lease = self._held[0]
             if self._now() >= lease.until:
-                raise LeaseExpired(f"node {lease.node} was leased too late")
+                raise LeaseExpired(f"the lease of node {lease.node} ended while the store was called; try again")
             return lease
 
     def release(self, last_id_timestamp: int) -> None:
-        """Give the node id back early. No id with a timestamp above `last_id_timestamp` was or will be made with it."""
+        """Release the node id early; no id above `last_id_timestamp` was or will be made with it."""
         with self._lock:
             if self._held is None:
                 return
@@ -96,18 +93,18 @@ class NodeLeases:
             try:
                 self._objects.update(stored, stored.value.model_copy(update={"until": until}))
             except (StaleObject, CommitOutcomeUnknown, BackendUnavailable):
-                return  # It ends by itself.
+                return  # The lease ends at its time.
 
     def _lease(self) -> tuple[NodeLease, Loaded[NodeHolder]]:
         nodes = self._shuffled(range(NODES))
-        for start in range(0, len(nodes), _LOOK_AT):
-            keys = {node: _key(node) for node in nodes[start : start + _LOOK_AT]}
+        for start in range(0, len(nodes), _NODES_READ_AT_ONCE):
+            keys = {node: _key(node) for node in nodes[start : start + _NODES_READ_AT_ONCE]}
             found = self._objects.read_many(keys.values(), NodeHolder)
             for node, key in keys.items():
                 held = self._lease_if_free(node, key, found.get(key))
                 if held:
                     return held
-        raise NoFreeNode(f"all {NODES} node ids are leased")
+        raise NoFreeNode(f"all {NODES} node ids are leased; stop processes or shorten their leases")
 
     def _lease_if_free(
         self, node: int, key: ObjectKey, stored: Loaded[NodeHolder] | None
@@ -119,8 +116,8 @@ class NodeLeases:
         try:
             held = self._objects.update(stored, value) if stored else self._objects.insert(key, value)
         except (StaleObject, CommitOutcomeUnknown):
-            return None  # Somebody was faster; or the id stays unused until a lease that nobody holds is over.
-        # Whoever held it before made ids below the end of that lease, whatever their clock said.
+            return None  # Another process was faster, or the node is unused until a lease without a holder ends.
+        # The former holder made ids below the end of that lease only, whatever its clock.
         not_before = stored.value.until if stored else RESERVED_TIMESTAMPS
         return NodeLease(node, not_before, value.until), held
 
@@ -131,13 +128,13 @@ class NodeLeases:
             held = self._objects.update(stored, value)
         except StaleObject:
             # An earlier renewal without an answer was applied after all, or the id was taken over.
-            self._look_again(lease, stored)
+            self._reconcile(lease, stored)
         except (BackendUnavailable, CommitOutcomeUnknown):
-            return  # The lease goes on to its end as it is, and is renewed at a later call.
+            return  # The lease is unchanged, and a later call renews it.
         else:
             self._held = NodeLease(lease.node, lease.not_before, until), held
 
-    def _look_again(self, lease: NodeLease, stored: Loaded[NodeHolder]) -> None:
+    def _reconcile(self, lease: NodeLease, stored: Loaded[NodeHolder]) -> None:
         try:
             found = self._objects.read(stored.key, NodeHolder)
         except BackendUnavailable:
@@ -145,13 +142,13 @@ class NodeLeases:
         if found and found.value.holder == stored.value.holder:
             self._held = NodeLease(lease.node, lease.not_before, found.value.until), found
         else:
-            # Taken over: what is left of the lease is still ours alone (the next holder starts at its end).
-            self._not_again_before = lease.until
+            # Taken over: the rest of the lease is still exclusive, because the next holder starts at its end.
+            self._no_renewal_before = lease.until
 
     def _now(self) -> int:
         return self._now_ms() - EPOCH_MS
 
 
 def _key(node: int) -> ObjectKey:
-    # A timestamp among the reserved ones, so no generated id is ever the same (proposal, Allocating a node ID).
+    # A reserved timestamp, so that no generated id is equal (NoSQL persistence proposal, Allocating a node ID).
     return ObjectKey(SYSTEM, SYSTEM, NODE_TYPE.name, join_id(0, node, 0))

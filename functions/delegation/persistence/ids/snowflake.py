@@ -1,10 +1,9 @@
-"""Ids without coordination: 41 bits of milliseconds since 2025, 10 bits of node, 12 bits of sequence (proposal,
+"""Ids of 41 bits of milliseconds since 2025, 10 bits of node and 12 bits of sequence (NoSQL persistence proposal,
 Polaris specific snowflake ID parameters).
 
-No two ids are ever equal, whatever clocks do: all ids of a node lease have a timestamp in [not_before, until) of that
-lease, and the next lease of the same node starts at or after `until` (nodes.py). A generator checks its timestamp
-against the lease for every id, reading the clock first: a process may stop anywhere between the two for any time, and
-then uses an old timestamp that is still inside its lease, never a new one outside.
+No two ids are equal, whatever clocks do: all ids of a node lease have a timestamp in [not_before, until) of that lease,
+and the next lease of the same node starts at or after `until` (`ids.nodes`). For every id the clock is read first and
+the lease second: a process that freezes in between uses an old timestamp inside its lease, never a new one outside.
 """
 
 import threading
@@ -22,12 +21,12 @@ SEQUENCE_BITS: Final = 12
 NODES: Final = 1 << NODE_BITS
 SEQUENCES: Final = 1 << SEQUENCE_BITS
 RESERVED_TIMESTAMPS: Final = 1_000
-"""Ids with a timestamp below this are not generated: they name things that need a known id."""
+"""Ids with a timestamp below this are not generated; they name objects that need a known id."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdParts:
-    """What an id is made of; `timestamp` is in milliseconds since EPOCH_MS."""
+    """The parts of an id; `timestamp` is in milliseconds since EPOCH_MS."""
 
     timestamp: int
     node: int
@@ -35,15 +34,15 @@ class IdParts:
 
 
 def join_id(timestamp: int, node: int, sequence: int) -> int:
-    """The id of the parts. Raises ValueError if one does not fit its bits."""
+    """Return the id of the parts. Raises ValueError if one does not fit its bits."""
     if not (0 <= timestamp < 1 << TIMESTAMP_BITS and 0 <= node < NODES and 0 <= sequence < SEQUENCES):
-        raise ValueError(f"no id has timestamp {timestamp}, node {node} and sequence {sequence}")
+        raise ValueError(f"no id has timestamp {timestamp}, node {node} and sequence {sequence}: one exceeds its bits")
     return timestamp << (NODE_BITS + SEQUENCE_BITS) | node << SEQUENCE_BITS | sequence
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLease:
-    """A node id held for the timestamps [not_before, until), in milliseconds since EPOCH_MS."""
+    """The lease of a node id for the timestamps [not_before, until), in milliseconds since EPOCH_MS."""
 
     node: int
     not_before: int
@@ -51,10 +50,10 @@ class NodeLease:
 
 
 class IdGenerator:
-    """Ids that increase within a process while its clock does; thread-safe.
+    """Makes ids that increase as long as the clock does; thread-safe.
 
-    `lease` answers the lease held now and may renew it; `now_ms` is the wall clock in milliseconds since 1970; `sleep`
-    takes seconds. A clock that stands back by at most `max_wait_ms` is waited for.
+    `lease` returns the present lease and may renew it; `now_ms` is the wall clock in milliseconds since 1970; `sleep`
+    takes seconds. It waits for a clock that is behind by at most `max_wait_ms`.
     """
 
     def __init__(
@@ -73,11 +72,8 @@ class IdGenerator:
         self._last = IdParts(0, 0, 0)
 
     def __call__(self) -> int:
-        """A new id.
-
-        Raises LeaseExpired when the lease does not cover the present, ClockRegressed when the clock stands back too
-        far or stands still, and ValueError in 2094.
-        """
+        """Return a new id. Raises LeaseExpired; ClockRegressed for a clock too far behind or stopped; ValueError from
+        2094 on."""
         with self._lock:
             waited = 0
             while True:
@@ -94,11 +90,11 @@ class IdGenerator:
                 behind = max(behind, 1)
                 waited += behind
                 if waited > self._max_wait_ms:
-                    raise ClockRegressed(f"the clock would have to be waited for more than {self._max_wait_ms} ms")
+                    raise ClockRegressed(f"the clock is more than {self._max_wait_ms} ms behind; correct it")
                 self._sleep(behind / 1_000)
 
     @property
     def last_timestamp(self) -> int:
-        """The timestamp of the newest id, in milliseconds since EPOCH_MS; 0 before the first."""
+        """Return the timestamp of the newest id, in milliseconds since EPOCH_MS; 0 before the first."""
         with self._lock:
             return self._last.timestamp

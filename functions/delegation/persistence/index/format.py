@@ -1,19 +1,19 @@
-"""The binary form of index entries: sorted, prefix-compressed, checked (proposal, Object Indexes).
+"""The binary form of index entries: sorted, prefix-compressed, checked (NoSQL persistence proposal, Object Indexes).
 
     segment  = 01, text, ids, crc32 of all before it (4 bytes)          a stripe's value
-    head     = 02, text, ids, crc32                                     what a head commit embeds
-    text     = length, deflated length, deflated bytes                  bytes as they are where that length is 0
-    ... of a head begins with  stripes count, { strip, length, separator's tail, id (8 bytes), size, entries } …
-    ... of both goes on with   kinds count, { length, type name, parts } …, lowest id (8 bytes), width, entries count,
-                               { control, [strip], [length], key's tail, [kind] } …
-    control  = bit 7: a kind follows, else it is that of the entry before (1 before the first)
+    head     = 02, text, ids, crc32                                     the index bytes of a head object
+    text     = length, deflated length, deflated bytes                  not deflated if that length is 0
+    ... of a head begins with      stripes count, { strip, length, separator's tail, id (8 bytes), size, entries } …
+    ... of both continues with     kinds count, { length, type name, parts } …, lowest id (8 bytes), width,
+                                   entries count, { control, [strip], [length], key's tail, [kind] } …
+    control  = bit 7: a kind follows, else it is that of the previous entry (1 before the first)
                bits 3-6: length of the tail, 15 for "varint follows"
-               bits 0-2: bytes to strip from the end of the key before, 7 for "varint follows"
+               bits 0-2: bytes to strip from the end of the previous key, 7 for "varint follows"
     ids      = each entry's id less the lowest, in width bytes; none for a removal
 
-Kind 0 is a removal, kind n the n-th (type, parts) of the list. Numbers not said to be otherwise are varints (LEB128),
-ids are big-endian. Keys ascend strictly; the separator of the first stripe is empty, and a stripe holds the keys from
-its own separator up to the next one. Bytes either read as what was written or raise CorruptIndexError.
+Kind 0 is a removal, kind n the n-th (type, parts) of the list. Other numbers are varints (LEB128), ids are big-endian.
+Keys ascend strictly; the separator of the first stripe is empty, and a stripe holds the keys from its separator up to
+the next one. Bytes either decode to what was encoded or raise CorruptIndexError.
 """
 
 import zlib
@@ -39,13 +39,13 @@ _MANY_STRIPPED: Final = 7
 _LONGEST_VARINT: Final = 9
 _RAW: Final = -15
 _MOST_INFLATED: Final = 1_032
-"""Deflate makes no more of a byte; an announcement above it is refused before anything is allocated."""
+"""Deflate expands a byte to no more; a stated length above it is refused before anything is allocated."""
 
 Kind = tuple[str, int] | None
 
 
 class Stripe(NamedTuple):
-    """What a head knows of a stripe: the lowest key it may hold, its object, its bytes and how many entries it has."""
+    """A head's record of a stripe: its lowest possible key, object id, size in bytes and number of entries."""
 
     separator: bytes
     id: int
@@ -54,14 +54,14 @@ class Stripe(NamedTuple):
 
     @property
     def ref(self) -> ObjectRef:
-        """The object that holds it."""
-        # The envelope around the bytes is small: a wrong hint costs a round trip, and only next to a part's limit.
+        """Return the object of the stripe."""
+        # 32 bytes for the CBOR around the value; a hint that is still wrong costs a round trip.
         return ObjectRef(STRIPE_TYPE, self.id, max(1, -(-(self.size + 32) // PART_BYTES)))
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Decoded entries: `kinds[i]` says which of `table` entry i is, `ids[i]` is 0 for a removal."""
+    """Decoded entries: `kinds[i]` is the index in `table` of entry i, `ids[i]` is 0 for a removal."""
 
     keys: list[bytes]
     ids: list[int]
@@ -69,12 +69,12 @@ class Entries:
     table: list[Kind]
 
     def position(self, key: bytes) -> int | None:
-        """Return where a key is; None if it is not there."""
+        """Return the position of a key, None if it is absent."""
         position = bisect_left(self.keys, key)
         return position if position < len(self.keys) and self.keys[position] == key else None
 
     def ref(self, position: int) -> ObjectRef | None:
-        """The value of an entry; None for a removal."""
+        """Return the value of an entry, None for a removal."""
         kind = self.table[self.kinds[position]]
         return None if kind is None else ObjectRef(kind[0], self.ids[position], kind[1])
 
@@ -83,12 +83,12 @@ EMPTY: Final = Entries([], [], [], [None])
 
 
 def encode_segment(entries: Sequence[tuple[bytes, ObjectRef | None]]) -> bytes:
-    """Entries, sorted by key, as a stripe's value."""
+    """Return the value of a stripe with the entries, sorted by key."""
     return _sealed(SEGMENT, [], entries)
 
 
 def encode_head(stripes: Sequence[Stripe], entries: Sequence[tuple[bytes, ObjectRef | None]]) -> bytes:
-    """Stripes and embedded entries, both sorted, as what a head commit embeds."""
+    """Return the index bytes of a head with stripes and embedded entries, both sorted."""
     parts = [varint(len(stripes))]
     last = b""
     for stripe in stripes:
@@ -101,13 +101,13 @@ def encode_head(stripes: Sequence[Stripe], entries: Sequence[tuple[bytes, Object
 
 
 def entry_sizes(entries: Sequence[tuple[bytes, ObjectRef | None]]) -> list[int]:
-    """How many bytes each entry takes where it stands, before deflating."""
+    """Return how many bytes each entry takes before deflating."""
     _, width = _id_range(entries)
     return [len(chunk) + width for chunk in _chunks(entries, _table(entries))]
 
 
 def decode_segment(data: bytes) -> Entries:
-    """The entries of a stripe's value. Raises CorruptIndexError."""
+    """Return the entries of a stripe's value. Raises CorruptIndexError."""
     text, ids = _opened(data, SEGMENT)
     entries = _read_body(text, 0, ids)
     if 0 in entries.kinds:
@@ -116,11 +116,11 @@ def decode_segment(data: bytes) -> Entries:
 
 
 def decode_head(data: bytes) -> tuple[tuple[Stripe, ...], Entries]:
-    """The stripes and entries that a head commit embeds. Raises CorruptIndexError."""
+    """Return the stripes and embedded entries of a head. Raises CorruptIndexError."""
     data, ids = _opened(data, HEAD)
     end = len(data)
     count, position = read_varint(data, 0, end)
-    _plausible(count, position, end, 4 + _ID_BYTES)
+    _check_count(count, position, end, 4 + _ID_BYTES)
     stripes: list[Stripe] = []
     last = b""
     for number in range(count):
@@ -128,14 +128,14 @@ def decode_head(data: bytes) -> tuple[tuple[Stripe, ...], Entries]:
         strip, position = read_varint(data, position, end)
         added, position = read_varint(data, position, end)
         if strip > len(last) or added > end - position - _ID_BYTES:
-            raise CorruptIndexError(at, "a separator exceeds what is there")
+            raise CorruptIndexError(at, "a separator exceeds the data")
         separator = last[: len(last) - strip] + data[position : position + added]
         position += added
         if len(separator) > MAX_KEY_BYTES or (separator <= last if number else separator):
             raise CorruptIndexError(at, "separators do not ascend")
         identifier = int.from_bytes(data[position : position + _ID_BYTES])
         if identifier > MAX_ID:
-            raise CorruptIndexError(position, "an id has 63 bits")
+            raise CorruptIndexError(position, "an id exceeds 63 bits")
         size, position = read_varint(data, position + _ID_BYTES, end)
         held, position = read_varint(data, position, end)
         stripes.append(Stripe(separator, identifier, size, held))
@@ -144,14 +144,14 @@ def decode_head(data: bytes) -> tuple[tuple[Stripe, ...], Entries]:
 
 
 def common_prefix(left: bytes, right: bytes) -> int:
-    """How many bytes two strings have in common from the start."""
+    """Return the length of the common prefix of two byte strings."""
     shortest = min(len(left), len(right))
     different = int.from_bytes(left[:shortest]) ^ int.from_bytes(right[:shortest])
     return shortest - (different.bit_length() + 7) // 8
 
 
 def varint(number: int) -> bytes:
-    """LEB128 of a number that is not negative."""
+    """Return the LEB128 form of a number that is not negative."""
     if number < 0x80:
         return bytes((number,))
     written = bytearray()
@@ -163,7 +163,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """A number and where it ends. Raises CorruptIndexError, for one of more than 63 bits too."""
+    """Return a number and the position after it. Raises CorruptIndexError, also for more than 63 bits."""
     number = 0
     for length in range(_LONGEST_VARINT):
         if position + length >= end:
@@ -193,19 +193,19 @@ def _sealed(form: int, parts: list[bytes], entries: Sequence[tuple[bytes, Object
 
 
 def _opened(data: bytes, form: int) -> tuple[bytes, bytes]:
-    """The text and the ids."""
+    """Return the text and the ids."""
     end = len(data) - _CRC_BYTES
     if end < 1:
-        raise CorruptIndexError(len(data), "it ends too early")
+        raise CorruptIndexError(len(data), "the data is truncated")
     if data[0] != form:
-        raise CorruptIndexError(0, f"form {data[0]} where {form} is expected")
+        raise CorruptIndexError(0, f"form {data[0]} instead of {form}")
     if zlib.crc32(data[:end]) != int.from_bytes(data[end:]):
         raise CorruptIndexError(end, "the checksum does not match")
     length, position = read_varint(data, 1, end)
     deflated, position = read_varint(data, position, end)
     text_end = position + (deflated or length)
     if text_end > end or length > _MOST_INFLATED * (text_end - position):
-        raise CorruptIndexError(position, "the text exceeds what is there")
+        raise CorruptIndexError(position, "the text exceeds the data")
     text = data[position:text_end]
     return _inflated(text, length, position) if deflated else text, data[text_end:end]
 
@@ -213,19 +213,19 @@ def _opened(data: bytes, form: int) -> tuple[bytes, bytes]:
 def _inflated(deflated: bytes, length: int, position: int) -> bytes:
     inflater = zlib.decompressobj(_RAW)
     try:
-        # One byte more than announced, which must not come.
+        # One byte more than stated, to detect a longer text.
         text = inflater.decompress(deflated, length + 1)
     except zlib.error as error:
         raise CorruptIndexError(position, f"the text cannot be inflated ({error})") from error
     if len(text) != length or not inflater.eof or inflater.unused_data:
-        raise CorruptIndexError(position, "the text is not as long as announced")
+        raise CorruptIndexError(position, "the text has another length than stated")
     return text
 
 
-def _plausible(count: int, position: int, end: int, least: int) -> None:
-    """Refuse a count before anything is allocated for it."""
+def _check_count(count: int, position: int, end: int, least: int) -> None:
+    """Refuse a count that the remaining bytes cannot hold, before anything is allocated for it."""
     if count * least > end - position:
-        raise CorruptIndexError(position, f"{count} items announced where {end - position} bytes are left")
+        raise CorruptIndexError(position, f"{count} items stated, but {end - position} bytes are left")
 
 
 def _table(entries: Iterable[tuple[bytes, ObjectRef | None]]) -> dict[Kind, int]:
@@ -237,7 +237,7 @@ def _table(entries: Iterable[tuple[bytes, ObjectRef | None]]) -> dict[Kind, int]
 
 
 def _id_range(entries: Iterable[tuple[bytes, ObjectRef | None]]) -> tuple[int, int]:
-    """The lowest id and how many bytes all others take from there: snowflake ids of one time are close together."""
+    """Return the lowest id and the bytes of the largest distance to it: ids of one time are close together."""
     ids = [ref.id for _, ref in entries if ref is not None]
     lowest = min(ids, default=0)
     return lowest, ((max(ids, default=0) - lowest).bit_length() + 7) // 8
@@ -250,35 +250,35 @@ def _chunks(entries: Iterable[tuple[bytes, ObjectRef | None]], table: dict[Kind,
     for key, ref in entries:
         shared = common_prefix(last, key)
         strip, added = len(last) - shared, len(key) - shared
-        own = 0 if ref is None else table[ref.type, ref.parts]
-        tail = key[shared:] if own == kind else key[shared:] + varint(own)
+        this = 0 if ref is None else table[ref.type, ref.parts]
+        tail = key[shared:] if this == kind else key[shared:] + varint(this)
         if strip < _MANY_STRIPPED and added < _MANY_ADDED:
-            start = bytes((strip | added << 3 | (0 if own == kind else _KIND_FOLLOWS),))
+            start = bytes((strip | added << 3 | (0 if this == kind else _KIND_FOLLOWS),))
         else:
             few, short = min(strip, _MANY_STRIPPED), min(added, _MANY_ADDED)
-            start = bytes((few | short << 3 | (0 if own == kind else _KIND_FOLLOWS),))
+            start = bytes((few | short << 3 | (0 if this == kind else _KIND_FOLLOWS),))
             start += varint(strip) if few == _MANY_STRIPPED else b""
             start += varint(added) if short == _MANY_ADDED else b""
         chunks.append(start + tail)
-        last, kind = key, own
+        last, kind = key, this
     return chunks
 
 
 def _read_table(data: bytes, position: int, end: int) -> tuple[list[Kind], int]:
     count, position = read_varint(data, position, end)
-    _plausible(count, position, end, 2)
+    _check_count(count, position, end, 2)
     table: list[Kind] = [None]
     for _ in range(count):
         length, position = read_varint(data, position, end)
         if length > end - position:
-            raise CorruptIndexError(position, "a type name exceeds what is there")
+            raise CorruptIndexError(position, "a type name exceeds the data")
         try:
             name = data[position : position + length].decode()
         except UnicodeDecodeError as error:
             raise CorruptIndexError(position, "a type name is not UTF-8") from error
         parts, position = read_varint(data, position + length, end)
         if not 1 <= parts <= MAX_PARTS:
-            raise CorruptIndexError(position, f"an object of {parts} parts")
+            raise CorruptIndexError(position, f"an object has {parts} parts")
         table.append((name, parts))
     return table, position
 
@@ -289,7 +289,7 @@ def _read_body(data: bytes, position: int, packed_ids: bytes) -> Entries:
     lowest = int.from_bytes(data[position : position + _ID_BYTES])
     width, position = read_varint(data, position + _ID_BYTES, end)
     count, position = read_varint(data, position, end)
-    _plausible(count, position, end, 1)
+    _check_count(count, position, end, 1)
     keys, kinds, position = _read_keys(data, position, count, len(table))
     if position != end:
         raise CorruptIndexError(position, "bytes are left over")
@@ -298,7 +298,7 @@ def _read_body(data: bytes, position: int, packed_ids: bytes) -> Entries:
 
 
 def _read_keys(data: bytes, position: int, count: int, known_kinds: int) -> tuple[list[bytes], list[int], int]:
-    """Return the keys, the kind of each, and where they end."""
+    """Return the keys, the kind of each, and the position after them."""
     end = len(data)
     keys: list[bytes] = []
     kinds: list[int] = []
@@ -318,7 +318,7 @@ def _read_keys(data: bytes, position: int, count: int, known_kinds: int) -> tupl
         kept = len(last) - strip
         tail_end = position + added
         if kept < 0 or tail_end > end or kept + added > MAX_KEY_BYTES:
-            raise CorruptIndexError(at, "a key exceeds what is there")
+            raise CorruptIndexError(at, "a key exceeds the data")
         key = last[:kept] + data[position:tail_end]
         if key <= last and number:
             raise CorruptIndexError(at, "keys do not ascend")
@@ -335,7 +335,7 @@ def _read_keys(data: bytes, position: int, count: int, known_kinds: int) -> tupl
 
 def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> list[int]:
     if width > _ID_BYTES or len(packed) != width * (len(kinds) - kinds.count(0)):
-        raise CorruptIndexError(-1, "the ids are not as long as the entries want them")
+        raise CorruptIndexError(-1, "the ids have another length than the entries require")
     if 0 not in kinds:
         ids = [lowest + int.from_bytes(packed[at * width : (at + 1) * width]) for at in range(len(kinds))]
     else:
@@ -345,5 +345,5 @@ def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> list[
             ids.append(lowest + int.from_bytes(packed[at : at + width]) if kind else 0)
             at += width if kind else 0
     if ids and max(ids) > MAX_ID:
-        raise CorruptIndexError(-1, "an id has 63 bits")
+        raise CorruptIndexError(-1, "an id exceeds 63 bits")
     return ids

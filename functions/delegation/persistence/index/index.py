@@ -1,4 +1,4 @@
-"""The index of one commit: names in order, each with the object that holds it (proposal, Object Indexes)."""
+"""The index of one commit: sorted keys, each with an object id (NoSQL persistence proposal, Object Indexes)."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -15,25 +15,25 @@ from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.types import Fetch
 
 MOST_AHEAD: Final = 16
-"""Stripes that a long iteration reads in one batch; it begins with one and doubles."""
+"""The most stripes that an iteration reads in one batch; it begins with one and doubles."""
 
 _Overlay = tuple[list[bytes], list[ObjectRef | None]]
 _Span = tuple[list[bytes], Callable[[int], ObjectRef | None], int, int]
-"""Keys, what finds the value by position, and the first position and the one after the last."""
+"""Keys, a function from position to value, the first position and the one after the last."""
 
 
 @lru_cache(maxsize=32)
 def _decoded(embedded: bytes) -> tuple[tuple[Stripe, ...], list[bytes], Entries]:
-    """The head's part is decoded once for all who read the same commit."""
+    """Decode the index bytes of a head, once for all readers of the same commit."""
     stripes, entries = decode_head(embedded)
     return stripes, [stripe.separator for stripe in stripes], entries
 
 
 class Index:
-    """A working copy for one thread: reads see its own changes, nobody else does until `finish`'s result is committed.
+    """A working copy for one thread, whose changes are private until the result of `finish` is committed.
 
-    Embedded entries win over stripes. Stripes are read when something in their range is asked for, several in one call
-    of the loader where several are needed; an absent one, as any malformed byte, raises CorruptIndexError.
+    Embedded entries win over stripes. Stripes are read when a key in their range is needed, several in one call of
+    `fetch`; a missing or malformed one raises CorruptIndexError.
     """
 
     def __init__(self, embedded: bytes, fetch: Fetch) -> None:
@@ -49,44 +49,44 @@ class Index:
 
     @classmethod
     def load(cls, embedded: bytes, fetch: Fetch) -> Self:
-        """The index that a head commit embeds; no bytes are an empty one. Raises CorruptIndexError."""
+        """Return the index embedded in a head; no bytes are an empty one. Raises CorruptIndexError."""
         return cls(embedded, fetch)
 
     @classmethod
     def empty(cls) -> Self:
-        """An index without entries."""
-        return cls(b"", lambda refs: [])
+        """Return an index without entries."""
+        return cls(b"", lambda refs: [])  # noqa: ARG005 - as Fetch names it
 
     @property
     def changed(self) -> bool:
-        """Whether `finish` has anything new to write. Putting what a stripe not yet read holds counts as a change."""
+        """Return whether `finish` has changes to write; a put of what an unread stripe already holds counts as one."""
         return bool(self._changes)
 
     @property
     def stripes(self) -> tuple[Stripe, ...]:
-        """The stripes as of loading."""
+        """Return the stripes of the loaded index."""
         return self._stripes
 
     def get(self, key: IndexKey) -> ObjectRef | None:
-        """What is stored under the key; None for nothing."""
+        """Return the value of the key, None if there is none."""
         if key in self._changes:
             return self._changes[key]
         return self._committed(key)
 
     def get_many(self, keys: Iterable[IndexKey]) -> dict[IndexKey, ObjectRef | None]:
-        """The values of several keys, after reading the stripes they need in one batch."""
+        """Return the values of several keys, after reading their stripes in one batch."""
         wanted = list(keys)
         self.prefetch(wanted)
         return {key: self.get(key) for key in wanted}
 
     def prefetch(self, keys: Iterable[IndexKey]) -> None:
-        """Read the stripes that the keys may be in, in one batch."""
+        """Read the stripes of the keys in one batch."""
         self._entries({bisect_right(self._separators, key) - 1 for key in keys} - {-1})
 
     def put(self, key: IndexKey, ref: ObjectRef) -> None:
-        """Store under a new key or in place of what is there. Raises ValueError for a ref no object can have."""
+        """Add or replace the value of a key. Raises ValueError for an invalid ref."""
         if not 0 <= ref.id <= MAX_ID or not 1 <= ref.parts <= MAX_PARTS or not ref.type:
-            raise ValueError(f"no object is named {ref}")
+            raise ValueError(f"{ref} cannot be the ref of an object")
         self._merged = None
         if self._committed(key, may_read=False) == ref:
             self._changes.pop(key, None)
@@ -94,7 +94,7 @@ class Index:
             self._changes[key] = ref
 
     def remove(self, key: IndexKey) -> bool:
-        """Remove what is stored under the key; False for nothing."""
+        """Remove a key; return False if it is absent."""
         if self.get(key) is None:
             return False
         self._merged = None
@@ -107,8 +107,7 @@ class Index:
     def items(
         self, start: IndexKey | None = None, end: IndexKey | None = None, prefix: IndexKey | None = None
     ) -> Iterator[tuple[IndexKey, ObjectRef]]:
-        """Entries in order, as they are at the time of the call: from `start`, up to but without `end`, and only those
-        whose elements begin with those of `prefix`."""
+        """Return the present entries from `start` to below `end`, if their elements begin with those of `prefix`."""
         return (
             (IndexKey(keys[position]), ref)
             for keys, ref_of, low, high in self._between(start, end, prefix)
@@ -119,30 +118,30 @@ class Index:
     def keys(
         self, start: IndexKey | None = None, end: IndexKey | None = None, prefix: IndexKey | None = None
     ) -> list[bytes]:
-        """The keys of `items`, encoded, as a list; much faster than that."""
+        """Return the encoded keys of `items` as a list, much faster."""
         found: list[bytes] = []
         for keys, _, low, high in self._between(start, end, prefix):
             found += keys[low:high]
         return found
 
     def finish(self, policy: IndexPolicy, write: WriteStripe) -> Finished:
-        """The index as it is now, as bytes to embed in the head; the stripes of a spill are given to `write`.
+        """Return the index as bytes to embed in the head, after passing the stripes of a spill to `write`.
 
-        Unchanged, it returns the very bytes it was loaded from. The index goes on as it was; load the result to go on
-        from there.
+        An unchanged index returns the bytes it was loaded from. The index itself is not altered: load the result to
+        continue from it.
         """
         if not self._changes:
             return Finished(self._source, ())
         keys, refs = self._overlay()
         overlay: list[SpillEntry] = list(zip(keys, refs, strict=True))
         if self._stripes:
-            # A removal is only kept where it hides something.
+            # A removal is only kept if a stripe has the key.
             self.prefetch(IndexKey(key) for key, ref in overlay if ref is None)
         overlay = [(key, ref) for key, ref in overlay if ref is not None or self._stored(key) is not None]
         return settle(self._stripes, overlay, policy, write, self._entries)
 
     def _committed(self, key: bytes, *, may_read: bool = True) -> ObjectRef | None:
-        """Return what is committed under the key, without `may_read` only as far as no stripe has to be read for it."""
+        """Return the committed value of a key; without `may_read` None if a stripe has to be read for it."""
         position = self._embedded.position(key)
         return self._stored(key, may_read=may_read) if position is None else self._embedded.ref(position)
 
@@ -155,19 +154,19 @@ class Index:
         return None if position is None else entries.ref(position)
 
     def _entries(self, numbers: Iterable[int]) -> list[Entries]:
-        """The entries of stripes by their positions; those not yet read are read in one batch."""
+        """Return the entries of stripes by their positions, after reading unread ones in one batch."""
         wanted = list(numbers)
         missing = [number for number in wanted if self._read[number] is None]
         if missing:
             loaded = self._fetch([self._stripes[number].ref for number in missing])
             for number, found in zip(missing, loaded, strict=True):
                 if found is None or not isinstance(found.value, IndexStripe):
-                    raise CorruptIndexError(-1, f"stripe {self._stripes[number].id} is not there")
+                    raise CorruptIndexError(-1, f"stripe {self._stripes[number].id} is missing")
                 self._read[number] = found.value.entries()
         return [entries for number in wanted if (entries := self._read[number]) is not None]
 
     def _overlay(self) -> _Overlay:
-        """Embedded entries and changes in order, removals included; never altered once made."""
+        """Return embedded entries and changes in order, removals included, as lists that are never altered."""
         if self._merged is None:
             entries = self._embedded
             merged = {key: entries.ref(position) for position, key in enumerate(entries.keys)}
@@ -188,7 +187,7 @@ class Index:
         return self._spans(lowest, highest, self._overlay())
 
     def _spans(self, lowest: bytes, highest: bytes | None, overlay: _Overlay) -> Iterator[_Span]:
-        """Entries of stripes and of the overlay in turn, as they lie in order; stripes are read on the way."""
+        """Return the entries of stripes and overlay in order, reading stripes when they are reached."""
         keys, refs = overlay
         at = bisect_left(keys, lowest)
         stop = len(keys) if highest is None else bisect_left(keys, highest)

@@ -1,8 +1,8 @@
-"""Keys of an index: tuples of text in one byte string that sorts as the tuples do (proposal, Object Indexes).
+"""Index keys: tuples of text as byte strings that sort as the tuples do (NoSQL persistence proposal, Object Indexes).
 
-Elements stand in UTF-8, separated by 00. A byte 00 inside an element is written 01 01 and a byte 01 is written 01 02,
-so the separator is lower than anything an element can hold: ("a", "b") < ("a\\0",), ("a",) < ("a", ""). UTF-8 sorts as
-code points do. The keys whose elements begin with those of a key follow it without a gap.
+Elements are UTF-8, separated by 00. A byte 00 inside an element is written 01 01 and a byte 01 is written 01 02, so the
+separator is below every byte of an element: ("a", "b") < ("a\\0",), ("a",) < ("a", ""). UTF-8 sorts as code points do.
+The keys whose elements begin with those of a key follow it without a gap.
 """
 
 from typing import Final, Self
@@ -10,7 +10,7 @@ from typing import Final, Self
 from delegation.persistence.errors import CorruptIndexError
 
 MAX_KEY_BYTES: Final = 8_192
-"""The longest key, encoded: nine levels of 500 bytes each fit, even where every second byte needs the escape."""
+"""The longest encoded key: nine levels of 500 bytes fit, even if every second byte is escaped."""
 
 _SEPARATOR: Final = b"\x00"
 _ESCAPE: Final = b"\x01"
@@ -19,25 +19,25 @@ _ESCAPED_ESCAPE: Final = b"\x01\x02"
 
 
 class IndexKey(bytes):
-    """One key, encoded; it compares, sorts and hashes as its bytes do."""
+    """One encoded key, which compares, sorts and hashes as its bytes do."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, *elements: str) -> Self:
-        """The key of one element or more, empty ones allowed.
+        """Return the key of one or more elements, of which any may be empty.
 
         Raises ValueError for no element, a lone surrogate (not UTF-8), or more than MAX_KEY_BYTES.
         """
         if not elements:
-            raise ValueError("a key has at least one element")
+            raise ValueError("a key needs at least one element")
         encoded = _SEPARATOR.join([_escaped(element) for element in elements])
         if len(encoded) > MAX_KEY_BYTES:
-            raise ValueError(f"a key has at most {MAX_KEY_BYTES} bytes, this one has {len(encoded)}")
+            raise ValueError(f"the key has {len(encoded)} bytes; at most {MAX_KEY_BYTES} are allowed")
         return cls(encoded)
 
     def elements(self) -> tuple[str, ...]:
-        """What the key was made of. Raises CorruptIndexError for bytes that `of` never makes."""
+        """Return the elements of the key. Raises CorruptIndexError for bytes that `of` never makes."""
         check_keys(self)
         return tuple(
             part.replace(_ESCAPED_SEPARATOR, _SEPARATOR).replace(_ESCAPED_ESCAPE, _ESCAPE).decode()
@@ -45,7 +45,7 @@ class IndexKey(bytes):
         )
 
     def below(self) -> tuple[bytes, bytes]:
-        """Where this key and all whose elements begin with its elements start, and the first bytes after them."""
+        """Return the first of the keys whose elements begin with those of this key, and the bytes after the last."""
         return bytes(self), bytes(self) + _ESCAPE
 
     def __repr__(self) -> str:
@@ -58,16 +58,16 @@ class IndexKey(bytes):
 
 
 def check_keys(joined: bytes) -> None:
-    """Check one key, or many joined by separators in one go. Raises CorruptIndexError."""
+    """Check one key, or many joined by separators. Raises CorruptIndexError."""
     try:
         joined.decode()
     except UnicodeDecodeError as error:
         raise CorruptIndexError(-1, f"a key is not UTF-8 ({error.reason})") from error
     if _ESCAPE in joined:
-        # Replaced from left to right and by a letter, so that what is left of an escape is never taken for another.
+        # A letter replaces each escape from left to right, so that the rest of one cannot form another.
         rest = joined.replace(_ESCAPED_SEPARATOR, b"x").replace(_ESCAPED_ESCAPE, b"x")
         if _ESCAPE in rest:
-            raise CorruptIndexError(-1, "a key has an escape that stands for nothing")
+            raise CorruptIndexError(-1, "a key has an invalid escape")
 
 
 def _escaped(element: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Listing in pages that all see one commit, however many commits happen meanwhile (proposal, Paging Support).
+"""Listing in pages that all read one commit (NoSQL persistence proposal, Paging Support).
 
-A token holds the commit's id, where to go on, and a checksum over both and the listing's bounds. Whoever answers a page
-decodes the token, loads the index of that commit (not of the current head), and asks for the page.
+A token holds the commit's id, the last key, and a checksum over both and the listing's bounds. The next page is read
+from the index of that commit, not of the current head.
 """
 
 import base64
@@ -23,14 +23,14 @@ _SHORTEST: Final = 1 + 8 + 4
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is listed: as the arguments of Index.items."""
+    """The bounds of a listing, as in Index.items."""
 
     prefix: IndexKey | None = None
     start: IndexKey | None = None
     end: IndexKey | None = None
 
     def checksum(self, content: bytes) -> bytes:
-        """Ties `content` to this listing; it guards against mistakes, a token grants nothing."""
+        """Return a checksum of `content` and this listing, against mistakes: a token grants no access."""
         for bound in (self.prefix, self.start, self.end):
             content += b"\x00" if bound is None else b"\x01" + len(bound).to_bytes(4) + bound
         return zlib.crc32(content).to_bytes(4)
@@ -38,39 +38,39 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Go on after `last` in the index of commit `commit_id`."""
+    """The position after `last` in the index of commit `commit_id`."""
 
     commit_id: int
     last: IndexKey
 
     def encode(self, listing: Listing) -> str:
-        """URL-safe text for a client to bring back."""
+        """Return the token as URL-safe text."""
         content = bytes((_FORM,)) + self.commit_id.to_bytes(8) + self.last
         return base64.urlsafe_b64encode(content + listing.checksum(content)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str, listing: Listing) -> Self:
-        """What `encode` was given. Raises InvalidPageToken, for the token of another listing too."""
+        """Return the token of a text. Raises InvalidPageToken, also for the token of another listing."""
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidPageToken("the page token is not one of ours") from error
+            raise InvalidPageToken("the page token is not base64; start the listing again") from error
         content, checksum = data[:-4], data[-4:]
         if len(data) < _SHORTEST or content[0] != _FORM or listing.checksum(content) != checksum:
-            raise InvalidPageToken("the page token was altered or belongs to another listing")
+            raise InvalidPageToken("the page token was altered or belongs to another listing; start it again")
         commit_id = int.from_bytes(content[1:9])
         try:
             check_keys(content[9:])
         except CorruptIndexError as error:
-            raise InvalidPageToken("the page token holds no key") from error
+            raise InvalidPageToken("the page token holds no valid key; start the listing again") from error
         if commit_id > MAX_ID:
-            raise InvalidPageToken("the page token holds no commit id")
+            raise InvalidPageToken("the page token holds no valid commit id; start the listing again")
         return cls(commit_id, IndexKey(content[9:]))
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPage:
-    """Some entries, and the token for those that follow; None at the end."""
+    """Some entries, and the token of the next page, None at the end."""
 
     entries: tuple[tuple[IndexKey, ObjectRef], ...]
     next_token: str | None
@@ -79,16 +79,16 @@ class IndexPage:
 def read_page(
     index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None
 ) -> IndexPage:
-    """A page of at most `limit` entries of the index of `commit_id`.
+    """Return a page of at most `limit` entries of the index of `commit_id`.
 
-    Raises InvalidPageToken if `after` is of another commit, ValueError for a limit below 1.
+    Raises InvalidPageToken if `after` is of another commit; ValueError for a limit below 1.
     """
     if limit < 1:
-        raise ValueError("a page has at least one entry")
+        raise ValueError(f"the limit of a page must be at least 1, not {limit}")
     start = listing.start
     if after is not None:
         if after.commit_id != commit_id:
-            raise InvalidPageToken("the page token is of another commit than the index")
+            raise InvalidPageToken("the page token is of another commit; start the listing again")
         # The lowest of all keys above `last`.
         following = IndexKey(after.last + b"\x00")
         start = following if start is None else max(start, following)

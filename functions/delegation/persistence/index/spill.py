@@ -1,10 +1,10 @@
-"""When embedded entries are spilled out into stripes, and which stripes are written then (proposal, Object Indexes).
+"""When embedded entries are spilled into stripes, and into which (NoSQL persistence proposal, Object Indexes).
 
 Every commit writes the embedded entries again, up to E bytes of e bytes each; the n stripes hold T bytes. Above the
-threshold the stripe with most waiting for it is written, 2·E/(n+1) bytes of the embedded ones then, and so on until
-what is left is below: "all but the most recent changes". Written per commit are E·n/(n+1) + e·T·(n+1)/(2·n·E), least
-at E = √(2·e·T)·(n+1)/(2·n), and √(2·e·T) then. To spill everything at once costs the same on average, and in a single
-commit all of T. So the threshold follows the size of the index.
+threshold the stripes with most embedded entries are written, about 2·E/(n+1) bytes of these each, until the rest is
+below it ("all but the most recent changes"). A commit writes E·n/(n+1) + e·T·(n+1)/(2·n·E) bytes on average, least for
+E = √(2·e·T)·(n+1)/(2·n): so the threshold follows the size of the index. Spilling everything at once costs the same on
+average, but all of T in one commit.
 """
 
 import math
@@ -27,17 +27,13 @@ from delegation.persistence.objects.objects import ObjectRef
 
 SpillEntry = tuple[bytes, ObjectRef | None]
 WriteStripe = Callable[[IndexStripe], ObjectRef]
-"""Add a new object to those that the commit writes before its head."""
+"""Add an object to those that the commit writes before its head, and return its ref."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPolicy:
-    """Sizes in bytes.
-
-    The threshold for spilling is never below `min_embedded`, because a table store rounds a row's size up anyway, nor
-    above `max_embedded`. An entry of more than a quarter of that is spilled at once (forced spill). A stripe that
-    grows above `stripe` is split, unless it is a single entry.
-    """
+    """Sizes in bytes: the threshold for spilling is between `min_embedded` and `max_embedded`, an entry above a quarter
+    of `max_embedded` is spilled at once, and a stripe of several entries above `stripe` is split."""
 
     min_embedded: int = 700
     max_embedded: int = 65_536
@@ -45,20 +41,20 @@ class IndexPolicy:
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_embedded <= self.max_embedded or self.stripe < 1:
-            raise ValueError(f"not a policy: {self}")
+            raise ValueError(f"{self} is invalid: min_embedded must be in 0..max_embedded and stripe at least 1")
 
     def threshold(self, entry: float, total: int, stripes: int) -> int:
-        """Up to how many bytes stay embedded, for entries of `entry` bytes, `total` bytes in so many stripes."""
+        """Return how many bytes may stay embedded, for entries of `entry` bytes and `total` bytes in `stripes`."""
         best = math.sqrt(2 * entry * total) * (stripes + 1) / (2 * stripes) if stripes else 0
         return max(self.min_embedded, min(self.max_embedded, int(best)))
 
     def forced(self, size: int) -> bool:
-        """Whether an entry of that size is spilled at once."""
+        """Return whether an entry of that size is spilled at once."""
         return 4 * size > self.max_embedded
 
 
 class Finished(NamedTuple):
-    """What a commit writes of an index: `embedded` goes into its head object, `stripes` were given to `write`."""
+    """The stored form of an index: `embedded` belongs into the head object, `stripes` were passed to `write`."""
 
     embedded: bytes
     stripes: tuple[ObjectRef, ...]
@@ -66,7 +62,7 @@ class Finished(NamedTuple):
 
 @dataclass(slots=True)
 class _Piece:
-    """A stripe while stripes are written anew: as it is, or with new content."""
+    """A stripe during a spill: an unchanged one, or new content."""
 
     stripe: Stripe | None
     items: list[SpillEntry]
@@ -90,7 +86,7 @@ def settle(
     write: WriteStripe,
     entries_of: Callable[[Sequence[int]], Sequence[Entries]],
 ) -> Finished:
-    """The stored form of `overlay` over `stripes`; `entries_of` reads stripes by their positions, in one batch."""
+    """Return the stored form of `overlay` over `stripes`; `entries_of` reads stripes by position, in one batch."""
     embedded = encode_head(stripes, overlay)
     waiting = _waiting(stripes, overlay, policy)
     spilled = _chosen(waiting, stripes, len(embedded) - len(encode_head(stripes, [])), policy)
@@ -101,7 +97,7 @@ def settle(
     kept: list[Stripe] = []
     rebuilt = _rebuilt(stripes, {number: waiting[number].items for number in sorted(spilled)}, entries_of)
     for piece in _split(_join(rebuilt, policy, entries_of, stripes), policy):
-        # What stood before the first stripe that is left belongs to it now.
+        # The first remaining stripe also covers the keys before it.
         separator = piece.separator if kept else b""
         if piece.stripe is not None:
             kept.append(piece.stripe._replace(separator=separator))
@@ -113,14 +109,14 @@ def settle(
 
 
 def overlaid(entries: Entries, overlay: Sequence[SpillEntry]) -> list[SpillEntry]:
-    """The entries with `overlay` over them; what it removes is gone."""
+    """Return the entries with `overlay` applied, without those that it removes."""
     merged: dict[bytes, ObjectRef | None] = {key: entries.ref(number) for number, key in enumerate(entries.keys)}
     merged.update(overlay)
     return sorted((item for item in merged.items() if item[1] is not None), key=lambda item: item[0])
 
 
 def _waiting(stripes: Sequence[Stripe], overlay: Sequence[SpillEntry], policy: IndexPolicy) -> dict[int, _Waiting]:
-    """Embedded entries by the position of their stripe, all at 0 while there are no stripes."""
+    """Return embedded entries by the position of their stripe, 0 if there are no stripes."""
     separators = [stripe.separator for stripe in stripes]
     groups: dict[int, _Waiting] = {}
     for item, size in zip(overlay, entry_sizes(overlay), strict=True):
@@ -132,7 +128,7 @@ def _waiting(stripes: Sequence[Stripe], overlay: Sequence[SpillEntry], policy: I
 
 
 def _chosen(waiting: dict[int, _Waiting], stripes: Sequence[Stripe], embedded: int, policy: IndexPolicy) -> set[int]:
-    """Which stripes to write: those that must be, and the fullest ones until the others' entries may stay embedded."""
+    """Return the stripes to write: the forced ones, then the fullest until the remaining entries may stay embedded."""
     chosen = {number for number, group in waiting.items() if group.forced}
     sizes = sum(group.size for group in waiting.values())
     count = sum(len(group.items) for group in waiting.values())
@@ -154,7 +150,7 @@ def _rebuilt(
     spilled: dict[int, list[SpillEntry]],
     entries_of: Callable[[Sequence[int]], Sequence[Entries]],
 ) -> list[_Piece]:
-    """The stripes, some with what is spilled into them; empty ones are left out."""
+    """Return the stripes that are not empty, with the spilled entries in them."""
     if not stripes:
         return [_fresh(overlaid(EMPTY, items), b"") for items in spilled.values()]
     touched = dict(zip(spilled, entries_of(list(spilled)), strict=True))
@@ -177,7 +173,7 @@ def _join(
     entries_of: Callable[[Sequence[int]], Sequence[Entries]],
     stripes: Sequence[Stripe],
 ) -> list[_Piece]:
-    """Neighbours put together where one that is written has become small, so that stripes do not only multiply."""
+    """Join neighbors of which a rewritten one has become small, so that the number of stripes can shrink."""
     joined: list[_Piece] = []
     numbers = {stripe.id: number for number, stripe in enumerate(stripes)}
 
@@ -197,22 +193,22 @@ def _join(
 
 
 def _split(pieces: list[_Piece], policy: IndexPolicy) -> list[_Piece]:
-    """Written stripes above the limit in parts of about equal size."""
+    """Split rewritten stripes above the limit into parts of about equal size."""
     result: list[_Piece] = []
     for piece in pieces:
         if piece.stripe is not None or piece.size <= policy.stripe or len(piece.items) < 2:
             result.append(piece)
             continue
         aim = piece.size / -(-piece.size // policy.stripe)
-        start = taken = 0
+        start = filled = 0
         separator = piece.separator
         for number, size in enumerate(entry_sizes(piece.items)):
-            if number > start and taken + size > aim:
-                result.append(_Piece(None, piece.items[start:number], taken, separator))
+            if number > start and filled + size > aim:
+                result.append(_Piece(None, piece.items[start:number], filled, separator))
                 last, first = piece.items[number - 1][0], piece.items[number][0]
-                # The shortest string that is above the one and not above the other.
+                # The shortest separator above `last` and not above `first`.
                 separator = first[: common_prefix(last, first) + 1]
-                start, taken = number, 0
-            taken += size
-        result.append(_Piece(None, piece.items[start:], taken, separator))
+                start, filled = number, 0
+            filled += size
+        result.append(_Piece(None, piece.items[start:], filled, separator))
     return result

@@ -1,4 +1,4 @@
-"""The object type of stripes: spilled index entries, immutable and decoded at most once while they are cached."""
+"""The object type of stripes: immutable spilled index entries, decoded at most once while they are cached."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -11,21 +11,21 @@ from delegation.persistence.objects.types import Fetch, ObjectType
 
 
 class IndexStripe(PersistedModel):
-    """The entries of a range of keys; `data` is a segment (index_format.py)."""
+    """The entries of a range of keys; `data` is a segment (`index.format`)."""
 
     data: bytes
 
     _entries: Entries | None = PrivateAttr(default=None)
 
     def entries(self) -> Entries:
-        """The entries, decoded by whoever asks first. Raises CorruptIndexError."""
+        """Return the entries, decoded on the first call. Raises CorruptIndexError."""
         if self._entries is None:
             self._entries = decode_segment(self.data)
         return self._entries
 
 
 def head_links(embedded: bytes) -> Iterator[ObjectRef]:
-    """What an embedded index keeps alive by itself: its stripes and its embedded values. Raises CorruptIndexError."""
+    """Return what an embedded index keeps alive: its stripes and embedded values. Raises CorruptIndexError."""
     if embedded:
         stripes, entries = decode_head(embedded)
         yield from (stripe.ref for stripe in stripes)
@@ -44,4 +44,4 @@ def _values(entries: Entries) -> Iterator[ObjectRef]:
 
 
 STRIPES: Final = ObjectType(STRIPE_TYPE, IndexStripe, links=_stripe_links)
-"""To be declared wherever an index is."""
+"""To be declared wherever an index is stored."""

@@ -1,4 +1,4 @@
-"""A Bloom filter over object keys: what was added is always found; what was not is rarely taken for it."""
+"""A Bloom filter over object keys: an added key is always found, another one rarely."""
 
 import hashlib
 import math
@@ -9,7 +9,7 @@ from delegation.persistence.errors import CorruptObject
 
 
 class BloomFilter:
-    """Filter of `size` bits and `hashes` bits set per key; `salt` (16 bytes) makes other keys collide in every run."""
+    """A filter of `size` bits with `hashes` bits set per key; with another `salt` (16 bytes) other keys collide."""
 
     def __init__(self, size: int, hashes: int, salt: bytes, bits: bytes | None = None, count: int = 0) -> None:
         self.size = size
@@ -17,17 +17,17 @@ class BloomFilter:
         self.salt = salt
         self.bits = bytearray(bits) if bits is not None else bytearray(-(-size // 8))
         if len(self.bits) != -(-size // 8):
-            raise CorruptObject("a stored filter has not the size it states")
+            raise CorruptObject(f"a stored Bloom filter has {len(self.bits)} bytes, not {-(-size // 8)}")
         self.count = count
 
     @classmethod
     def for_keys(cls, expected: int, false_positive_rate: float, salt: bytes) -> Self:
-        """The smallest filter that keeps the rate when `expected` keys are added."""
+        """Return the smallest filter that keeps the rate when `expected` keys are added."""
         size = math.ceil(-max(expected, 1) * math.log(false_positive_rate) / math.log(2) ** 2)
         return cls(size, max(1, round(-math.log2(false_positive_rate))), salt)
 
     def add(self, key: ObjectKey) -> None:
-        """Add a key; `count` counts those that were not there before (about)."""
+        """Add a key; `count` is about the number of different keys."""
         new = False
         for position in self._positions(key):
             byte, bit = position >> 3, 1 << (position & 7)
@@ -40,7 +40,7 @@ class BloomFilter:
         return all(self.bits[position >> 3] & 1 << (position & 7) for position in self._positions(key))
 
     def false_positive_rate(self) -> float:
-        """The rate as it is now, measured on the bits: the chance that a key not added finds all its bits set."""
+        """Return the present rate, measured on the bits: the chance that all bits of a key not added are set."""
         filled: float = int.from_bytes(self.bits).bit_count() / self.size
         return filled**self.hashes
 

@@ -1,4 +1,4 @@
-"""Tasks of which at most one run is under way in all processes (proposal, Special case: coordinated tasks)."""
+"""Tasks that one process at a time runs (NoSQL persistence proposal, Special case: coordinated tasks)."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from delegation.persistence.objects.updateable import Updateables
 
 
 class TaskState(PersistedModel):
-    """A task's row: who runs it, until when (µs) it is believed to, and what a run leaves for the next."""
+    """A task's object: the holder, when its run is presumed lost (µs), and the state for the next run."""
 
     holder: str | None = None
     presumed_lost_at: int = 0
@@ -29,10 +29,9 @@ TASK_TYPE: Final = ObjectType("coordinated-task", TaskState, mutable=True)
 
 @dataclass(frozen=True)
 class CoordinatedTask:
-    """A task under `key`. A run that shows no sign of life for `lost_after` seconds is taken over.
+    """A task under `key`. A run without a checkpoint for `lost_after` seconds is taken over.
 
-    Two runs can overlap: the first was only slow and learns at its next checkpoint. What is done between checkpoints
-    must therefore be harmless if done by both.
+    A slow run learns of it at its next checkpoint, so work between checkpoints must be safe to do twice.
     """
 
     objects: Updateables
@@ -41,14 +40,14 @@ class CoordinatedTask:
     now_us: Callable[[], int]
 
     def start(self) -> "TaskRun":
-        """Begin a run, or take over a lost one; its `state` is what the last checkpoint left.
+        """Start a run, or take over a lost one, with the `state` of the last checkpoint.
 
-        Raises TaskHeld while another run is under way, OutcomeUnknown, BackendUnavailable.
+        Raises TaskHeld while another run is active, CommitOutcomeUnknown, BackendUnavailable.
         """
         stored = self.objects.read(self.key, TaskState)
         now = self.now_us()
         if stored and stored.value.holder is not None and now < stored.value.presumed_lost_at:
-            raise TaskHeld(f"{self.key.type} {self.key.id} is being run")
+            raise TaskHeld(f"{self.key.type} {self.key.id} is being run by another process; try again later")
         before = stored.value if stored else TaskState()
         value = before.model_copy(
             update={"holder": secrets.token_hex(8), "presumed_lost_at": self.deadline(now), "runs": before.runs + 1}
@@ -56,16 +55,16 @@ class CoordinatedTask:
         try:
             held = self.objects.update(stored, value) if stored else self.objects.insert(self.key, value)
         except StaleObject as error:
-            raise TaskHeld(f"{self.key.type} {self.key.id} was started by another process") from error
+            raise TaskHeld(f"{self.key.type} {self.key.id} was started by another process; try again later") from error
         return TaskRun(self, held)
 
     def deadline(self, now: int) -> int:
-        """When a run that shows a sign of life at `now` is presumed lost, in µs."""
+        """Return when a run with a checkpoint at `now` is presumed lost, in µs."""
         return now + round(self.lost_after * 1_000_000)
 
 
 class TaskRun:
-    """A run under way, for one thread."""
+    """A run of a coordinated task, for one thread."""
 
     def __init__(self, task: CoordinatedTask, held: Loaded[TaskState]) -> None:
         self._task = task
@@ -73,23 +72,25 @@ class TaskRun:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What the last checkpoint left, of this run or of the one before."""
+        """Return the state of the last checkpoint, of this run or of the one before."""
         return self._held.value.state
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:
-        """Show a sign of life and leave `state` (plain CBOR values). Raises TaskTakenOver."""
+        """Extend the time until the run is presumed lost and store `state` (CBOR values). Raises TaskTakenOver."""
         self._write({"presumed_lost_at": self._task.deadline(self._task.now_us()), "state": dict(state)})
 
     def finish(self, state: Mapping[str, Any]) -> None:
-        """End the run and leave `state` for the next. Raises TaskTakenOver."""
+        """End the run and store `state` for the next. Raises TaskTakenOver."""
         self._write({"holder": None, "finished_at": self._task.now_us(), "state": dict(state)})
 
-    def give_up(self) -> None:
-        """End the run so that another may go on from the last checkpoint at once. Raises TaskTakenOver."""
+    def hand_over(self) -> None:
+        """End the run so that another can continue at once from the last checkpoint. Raises TaskTakenOver."""
         self._write({"holder": None})
 
     def _write(self, update: Mapping[str, Any]) -> None:
         try:
             self._held = self._task.objects.update(self._held, self._held.value.model_copy(update=dict(update)))
         except StaleObject as error:
-            raise TaskTakenOver(f"run {self._held.value.runs} of {self._task.key.type} was presumed lost") from error
+            raise TaskTakenOver(
+                f"run {self._held.value.runs} of {self._task.key.type} was presumed lost; stop it"
+            ) from error

@@ -1,5 +1,5 @@
-"""Which objects are needed: those that heads and commits not old enough to forget reach (proposal, Handling no longer
-needed objects)."""
+"""Marking the objects that heads and recent commits need (NoSQL persistence proposal, Handling no longer needed
+objects)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _BATCH: Final = 200
 
 @dataclass(frozen=True)
 class Marker:
-    """Adds to a filter what references reach.
+    """Adds the objects that references reach to a filter.
 
-    Kept of a reference are its current and recent heads (they are what a reset goes back to), and every commit that was
-    the head at `cutoff` (µs) or later: an operation that began since may still read it. With `leaves` objects that link
-    nothing are read too, to see whether they are there.
+    A reference keeps its current and recent heads, to which it can be reset, and every commit that was the head at
+    `cutoff` (µs) or later, because running operations may still read it. With `leaves`, objects without links are also
+    read, to check that they exist.
     """
 
     types: ObjectTypes
@@ -32,12 +32,12 @@ class Marker:
     leaves: bool = False
 
     def mark(self, store: CatalogStore, reference: Reference) -> None:
-        """Add everything that one reference needs.
+        """Add all objects that one reference needs.
 
-        Raises MaintenanceRefused when links cannot be followed to the end: an object of a type not declared here, one
-        with fields that a newer release added, or one that is missing.
+        Raises MaintenanceRefused for an object of an undeclared type, with fields of a newer release, or missing,
+        because its links cannot be followed.
         """
-        # Exact, not the filter: a key wrongly taken for visited would leave what it links unmarked.
+        # An exact set, because a false positive of the filter would leave links unmarked.
         visited: set[tuple[str, int]] = set()
         pending: list[ObjectRef] = []
         for commit in self._commits(store, reference):
@@ -48,7 +48,7 @@ class Marker:
                 batch, pending[:] = pending[:_BATCH], pending[_BATCH:]
                 for ref, found in zip(batch, store.fetch_many(batch), strict=True):
                     if found is None:
-                        raise MaintenanceRefused(f"{store.key(ref)} is named by a commit and missing")
+                        raise MaintenanceRefused(f"{store.key(ref)} is named by a commit but missing")
                     self._visit(store, found, visited, pending)
 
     def _commits(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[PersistedModel]]:
@@ -58,7 +58,7 @@ class Marker:
         for id_ in dict.fromkeys(reference.heads):
             head = self._head(store, id_)
             if head is None and id_ == reference.head:
-                raise MaintenanceRefused(f"reference {reference.key} points to {id_}, which no known type has")
+                raise MaintenanceRefused(f"reference {reference.key} points to {id_}, missing or of an undeclared type")
             if head is not None:
                 model = model or type(head.value)
                 yield head
@@ -88,7 +88,7 @@ class Marker:
         self.filter.add(found.key)
         links: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
         if found.value.model_extra:
-            raise MaintenanceRefused(f"{found.key} was written by a newer release, which may have linked more")
+            raise MaintenanceRefused(f"{found.key} has fields of a newer release; finish the upgrade first")
         for ref in links:
             if (ref.type, ref.id) in visited:
                 continue
@@ -101,5 +101,5 @@ class Marker:
     def _declared(self, name: str) -> ObjectType[Any]:
         declared = self.types.get(name)
         if declared is None:
-            raise MaintenanceRefused(f"type {name!r} is not declared here, so what its objects need is not known")
+            raise MaintenanceRefused(f"type {name!r} is not declared, so its links are unknown; install its package")
         return declared

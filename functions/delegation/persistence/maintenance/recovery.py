@@ -1,7 +1,7 @@
-"""References after a disaster: what they point to, and the way back to a recent head (proposal, Reference).
+"""Resetting a reference to a recent head after a disaster (NoSQL persistence proposal, Reference).
 
-A table that is replicated asynchronously may have received a reference before the objects it names: then the reference
-is reset to the newest of its recent heads whose objects are all there.
+An asynchronous replica may have a reference without the objects that it names: then the reference is reset to its
+newest complete head.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _LATEST: Final = round(timedelta(days=3_650_000).total_seconds() * 1e6)
 
 @dataclass(frozen=True, slots=True)
 class RecentHead:
-    """A head that a reference can be reset to; `problem` says what is missing of it, None if nothing is."""
+    """A head that a reference can be reset to; `problem` names what is missing, None if it is complete."""
 
     id: int
     current: bool
@@ -36,40 +36,40 @@ class RecentHead:
 
 
 def recent_heads(store: CatalogStore, reference: Reference) -> Iterator[RecentHead]:
-    """The recent heads, newest first, each with everything it links looked at."""
+    """Return the recent heads, newest first, after reading everything that each one links."""
     for position, id_ in enumerate(reference.heads):
         yield RecentHead(id_, position == 0, _problem(store, reference, id_))
 
 
 def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool = False) -> Reference:
-    """Move a reference back to one of its recent heads; commits go on from there.
+    """Move a reference to one of its recent heads, from which commits continue.
 
-    The heads since stay listed, so a reset can be undone by another. Raises ReferenceNotFound,
-    HeadNotListed, HeadIncomplete, StaleObject if the reference moved meanwhile, CommitOutcomeUnknown.
+    The other heads remain listed, so a further reset can undo it. Raises ReferenceNotFound, HeadNotListed,
+    HeadIncomplete, StaleObject if the reference moved meanwhile, CommitOutcomeUnknown.
     """
     reference = store.current_reference(name)
     if head not in reference.heads:
-        raise HeadNotListed(f"{head} is not among the recent heads of {name!r}")
+        raise HeadNotListed(f"{head} is not one of the recent heads of {name!r}")
     problem = _problem(store, reference, head)
     if problem and not even_if_incomplete:
-        raise HeadIncomplete(f"head {head} of {name!r} is not complete: {problem}")
+        raise HeadIncomplete(f"head {head} of {name!r} is incomplete: {problem}")
     moved = reference.moved_to(head)
     for _ in range(_TRIES):
         try:
             refused = store.backend.replace_reference(moved, expected=reference)
         except CommitOutcomeUnknown:
-            continue  # The same once more: it finds what the first one did, or does it.
+            continue  # Repeat the call: it finds what the first one wrote, or writes it.
         if refused and refused.stored is None:
             raise ReferenceNotFound(f"reference {name!r} was deleted")
         if refused and refused.stored != moved:
-            raise StaleObject(f"reference {name!r} moved meanwhile")
+            raise StaleObject(f"reference {name!r} moved meanwhile; read it and decide again")
         store.remember_reference(moved)
         return moved
-    raise CommitOutcomeUnknown(f"reference {name!r} may have been reset")
+    raise CommitOutcomeUnknown(f"reference {name!r} may have been reset; read it before trying again")
 
 
 def _problem(store: CatalogStore, reference: Reference, head: int) -> str | None:
-    # What one head needs, without the commits before it: a reference that had no other head, and nothing is old enough.
+    # Mark a reference that has only this head, with a cutoff that keeps no earlier commit.
     alone = Reference(reference.key, (head,), reference.created_at)
     try:
         Marker(store.types, BloomFilter.for_keys(1, 0.5, bytes(16)), _LATEST, leaves=True).mark(store, alone)

@@ -1,8 +1,8 @@
-"""Mark and sweep of objects that nothing needs any more (proposal, Handling no longer needed objects).
+"""Mark and sweep of objects that are no longer needed (NoSQL persistence proposal, Handling no longer needed objects).
 
-Safe against live commits and frozen processes: before a reference is marked it is fenced, so a compare-and-set that was
-prepared before fails afterwards; and only objects older than the grace period are deleted, so what commits since the
-fence write is left alone. What a later head names was written since then or named by the head that was marked.
+It is safe beside running commits and frozen processes: a reference is fenced before it is marked, so that every
+compare-and-set prepared earlier fails, and objects younger than the grace period are kept. What a later head names was
+written after the fence or is named by the marked head.
 """
 
 import secrets
@@ -25,7 +25,7 @@ _FENCES: Final = 20
 
 
 class MarkedObjects(PersistedModel):
-    """A Bloom filter at rest, so that a run that ended early can be gone on with."""
+    """A stored Bloom filter, with which the next run continues one that ended early."""
 
     bits: bytes
     size: int
@@ -41,10 +41,10 @@ FILTER_TYPE: Final = ObjectType("maintenance-filter", MarkedObjects)
 class SweepPolicy:
     """What a run deletes and when it refuses.
 
-    Objects younger than `grace` seconds stay: the longest time to list or to commit, and the clocks' differences, fit
-    into it many times. The filter is made for `expected` objects, or for `growth` times those that the last run marked,
-    with `false_positive_rate` (the share of garbage left for the next run); a run that marks `abort_ratio` times as
-    many is ended, and so is one whose filter shows more than `max_false_positive_rate`.
+    Objects younger than `grace` seconds are kept; it must exceed every listing, commit and clock difference many times.
+    The filter is made for `expected` objects, or `growth` times those of the last run, with `false_positive_rate` (the
+    share of garbage left for the next run). A run ends if it marks `abort_ratio` times as many objects, or if its
+    filter exceeds `max_false_positive_rate`.
     """
 
     grace: float = 86_400.0
@@ -60,7 +60,7 @@ class SweepPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RealmSweepReport:
-    """What a run did; of one gone on with, all its parts together. `complete` is False if it was asked to stop."""
+    """The counts of a run, with those of the runs it continues. `complete` is False if it was stopped."""
 
     complete: bool = False
     references: int = 0
@@ -73,9 +73,9 @@ class RealmSweepReport:
 
 
 class RealmMaintenance:
-    """Runs over all realms of a store, at most one at a time in all processes.
+    """Runs mark and sweep over all realms of a store, in one process at a time.
 
-    `store_of` makes a CatalogStore for (realm, catalog); its cache only holds what a run reads.
+    `store_of` makes a CatalogStore for (realm, catalog) that bypasses the shared cache.
     """
 
     def __init__(
@@ -93,23 +93,23 @@ class RealmMaintenance:
         self._now_us = now_us
         self._policy = policy
         self._salt = salt
-        # Among the reserved timestamps, as node leases are.
+        # An id with a reserved timestamp, as for node leases.
         key = ObjectKey(SYSTEM, SYSTEM, "coordinated-task", join_id(1, 0, 0))
         updateables = Updateables(backend, self._system.types, now_us)
         self.task = CoordinatedTask(updateables, key, policy.lost_after, now_us)
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> RealmSweepReport:
-        """Mark and sweep, or go on where the last run stopped; `stop` is asked between steps.
+        """Mark and sweep, or continue where the last run stopped; `stop` is called between steps.
 
-        Raises TaskHeld, TaskTakenOver, MaintenanceRefused (nothing more is deleted; `expected` is raised for the next
-        run if it was too low), CorruptObject, CommitOutcomeUnknown, BackendUnavailable.
+        Raises TaskHeld, TaskTakenOver, MaintenanceRefused (nothing more is deleted; the next run gets a larger filter
+        if this one was too small), CorruptObject, CommitOutcomeUnknown, BackendUnavailable.
         """
         run = self.task.start()
         progress = self._resumed(run.state) or self._begun(run.state)
         try:
             if not self._mark(run, progress, stop) or not self._sweep(run, progress, stop):
                 self._save(run, progress)
-                run.give_up()
+                run.hand_over()
                 return progress.report
         except MaintenanceRefused:
             self._finish(run, progress, max(progress.filter.count, progress.expected))
@@ -126,7 +126,7 @@ class RealmMaintenance:
 
     def _resumed(self, state: Mapping[str, Any]) -> "_Progress | None":
         if "filter" not in state or state["cutoff"] <= self._now_us() - round(2 * self._policy.grace * 1e6):
-            # What was marked so long ago is still right, but its filter may be swept any time.
+            # The marks are still right, but the stored filter may be swept at any time.
             return None
         found = self._system.fetch(ObjectRef(*state["filter"]), MarkedObjects)
         if found is None:
@@ -138,7 +138,7 @@ class RealmMaintenance:
         progress.marked_to = state["marked_to"]
         progress.swept_to = state["swept_to"]
         progress.sweeping = state["sweeping"]
-        # A newer release may count more.
+        # A newer release may have stored more counts.
         known = RealmSweepReport.__slots__
         progress.report = RealmSweepReport(**{name: n for name, n in state["report"].items() if name in known})
         return progress
@@ -159,20 +159,22 @@ class RealmMaintenance:
                 marker.mark(self._store_of(reference.key.realm, reference.key.catalog), fenced)
             if progress.filter.count > self._policy.abort_ratio * progress.expected:
                 count, expected = progress.filter.count, progress.expected
-                raise MaintenanceRefused(f"{count} objects are needed, the filter was made for {expected}")
+                raise MaintenanceRefused(
+                    f"{count} objects are needed, but the filter was made for {expected}; run again"
+                )
             progress.marked_to = name
             progress.report = replace(progress.report, references=progress.report.references + 1)
             self._checkpoint(run, progress)
         rate = progress.filter.false_positive_rate()
         if rate > self._policy.max_false_positive_rate:
-            raise MaintenanceRefused(f"the filter's false positive rate is {rate:.1e}")
+            raise MaintenanceRefused(f"the filter's false positive rate is {rate:.1e}, above the limit of the policy")
         progress.sweeping = True
         progress.report = replace(progress.report, marked=progress.filter.count, false_positive_rate=rate)
         self._save(run, progress)
         return True
 
     def _fenced(self, reference: Reference) -> Reference | None:
-        """The reference as of now, on which no swap prepared before succeeds; None if it was deleted."""
+        """Fence a reference, so that every swap prepared before fails; return it, None if it was deleted."""
         current: Reference | None = reference
         for _ in range(_FENCES):
             if current is None:
@@ -186,14 +188,14 @@ class RealmMaintenance:
             if refused is None:
                 return fenced
             current = refused.stored
-        raise MaintenanceRefused(f"reference {reference.key} moves too fast to be fenced")
+        raise MaintenanceRefused(f"reference {reference.key} moves too often to be fenced; run again later")
 
     def _sweep(self, run: TaskRun, progress: "_Progress", stop: Callable[[], bool]) -> bool:
         while True:
             if stop():
                 return False
             page = self._backend.scan(after=progress.swept_to, limit=self._policy.page)
-            doomed: list[Locator] = []
+            locators: list[Locator] = []
             report = progress.report
             for row in page.rows:
                 if row.created_at >= progress.cutoff:
@@ -202,10 +204,10 @@ class RealmMaintenance:
                     if self._system.types.get(row.key.type) is None:
                         report = replace(report, unknown=report.unknown + 1)
                     else:
-                        doomed.append(Locator(row.key, row.parts))
-            if doomed:
-                self._backend.delete_many(doomed)
-            deleted = report.deleted + len({one.key for one in doomed})
+                        locators.append(Locator(row.key, row.parts))
+            if locators:
+                self._backend.delete_many(locators)
+            deleted = report.deleted + len({one.key for one in locators})
             progress.report = replace(report, scanned=report.scanned + len(page.rows), deleted=deleted)
             progress.swept_to = page.after
             if page.after is None:

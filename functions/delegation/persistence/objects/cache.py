@@ -1,4 +1,4 @@
-"""A cache by weight and expiry that loads each key once however many threads ask (proposal, Object cache)."""
+"""A cache by weight and expiry that loads a key once for all threads (NoSQL persistence proposal, Object cache)."""
 
 import threading
 from collections import OrderedDict
@@ -11,12 +11,12 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 ENTRY_WEIGHT: Final = 200
-"""Bytes that an entry takes besides its value, about."""
+"""Bytes that an entry takes besides its value, approximately."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry(Generic[V]):
-    """What is kept for a key, None if it is known to be absent; for `keep_for` seconds, None for ever, 0 not at all."""
+    """The value of a key, None if absent, to keep for `keep_for` seconds: None without expiry, 0 not at all."""
 
     value: V | None
     weight: int = 0
@@ -25,7 +25,7 @@ class CacheEntry(Generic[V]):
 
 @dataclass(slots=True)
 class CacheStatistics:
-    """Counted since the start; `weight` and `entries` are as of now."""
+    """Counts since the start; `weight` and `entries` are the present values."""
 
     hits: int = 0
     absent_hits: int = 0
@@ -44,7 +44,7 @@ class _Kept(Generic[V]):
 
 
 class Cache(Generic[K, V]):
-    """The least recently used entries go beyond `capacity` bytes; `clock` counts seconds, never backwards."""
+    """Evicts the least recently used entries above `capacity` bytes; `clock` counts seconds and never goes back."""
 
     def __init__(self, capacity: int, *, clock: Callable[[], float]) -> None:
         self._capacity = capacity
@@ -55,10 +55,10 @@ class Cache(Generic[K, V]):
         self._count = CacheStatistics()
 
     def get_many(self, keys: Iterable[K], load: Callable[[list[K]], Mapping[K, CacheEntry[V]]]) -> dict[K, V | None]:
-        """The values of the keys, None for absent ones; what is not kept is loaded in one call of `load`.
+        """Return the values of the keys, None for absent ones, after loading the missing ones in one call of `load`.
 
-        `load` answers for every key it is given. Threads that ask for a key being loaded wait for that load; what it
-        raises is raised in all of them.
+        `load` returns an entry for every key. Threads that need a key being loaded wait for that load; what it raises
+        is raised in all of them.
         """
         answers: dict[K, V | None] = {}
         mine: dict[K, Future[V | None]] = {}
@@ -76,25 +76,25 @@ class Cache(Generic[K, V]):
                     self._count.misses += 1
         if mine:
             answers |= self._load(mine, load)
-        # Only now: two threads that wait for each other's keys have both loaded their own.
+        # After the load, so that two threads that wait for each other's keys do not block each other.
         for key, future in others.items():
             answers[key] = future.result()
         return answers
 
     def put(self, key: K, entry: CacheEntry[V]) -> None:
-        """Keep an entry, in place of what is kept or being loaded."""
+        """Store an entry, in place of a present one or of one being loaded."""
         with self._lock:
             self._loads.pop(key, None)
             self._keep(key, entry)
 
     def remove(self, key: K) -> None:
-        """Forget a key; a load under way answers those who wait for it and is not kept."""
+        """Remove a key; a running load still serves the threads that wait for it, but is not kept."""
         with self._lock:
             self._loads.pop(key, None)
             self._drop(key)
 
     def statistics(self) -> CacheStatistics:
-        """A copy of the counters."""
+        """Return a copy of the counters."""
         with self._lock:
             return replace(self._count, entries=len(self._kept))
 
@@ -104,16 +104,16 @@ class Cache(Generic[K, V]):
         try:
             loaded = load(list(mine))
         except BaseException as error:
-            # Whatever it is, nobody may wait for ever; it goes on to the caller as it came.
+            # Of any kind, because no thread may wait without end; the caller gets it unchanged.
             with self._lock:
                 for key, future in mine.items():
-                    self._is_current(key, future)
+                    self._end_load(key, future)
             for future in mine.values():
                 future.set_exception(error)
             raise
         with self._lock:
             for key, future in mine.items():
-                if self._is_current(key, future):
+                if self._end_load(key, future):
                     self._keep(key, loaded[key])
         for key, future in mine.items():
             future.set_result(loaded[key].value)
@@ -134,8 +134,8 @@ class Cache(Generic[K, V]):
             self._count.hits += 1
         return kept
 
-    def _is_current(self, key: K, future: "Future[V | None]") -> bool:
-        """End a load; False if a put or remove came during it, so that its result must not be kept."""
+    def _end_load(self, key: K, future: "Future[V | None]") -> bool:
+        """End a load and return whether its result may be kept: no put or remove came during it."""
         if self._loads.get(key) is not future:
             return False
         del self._loads[key]

@@ -1,4 +1,4 @@
-"""Objects as their owners see them: frozen pydantic models, stored as CBOR (RFC 8949), unknown fields included."""
+"""Objects as frozen pydantic models, stored as CBOR (RFC 8949), unknown fields included."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -11,10 +11,10 @@ from delegation.persistence.errors import CorruptObject
 
 
 class PersistedModel(BaseModel):
-    """A value an object holds. Fields that a newer release wrote are kept and written back (rolling up- and downgrade).
+    """The value of an object. Fields that a newer release wrote are kept and written back (rolling up- and downgrade).
 
-    Only what CBOR carries by itself may be a field: text, bytes, integers of any size, floats, booleans, None, lists,
-    maps, ObjectRef and further PersistedModels. A field that a release adds needs a default, for older values.
+    Fields hold text, bytes, integers, floats, booleans, None, lists, maps, ObjectRefs and PersistedModels. A field that
+    a release adds needs a default, for older values.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -25,26 +25,26 @@ M_co = TypeVar("M_co", bound=PersistedModel, covariant=True)
 
 
 class UnknownObject(PersistedModel):
-    """An object of a type that no installed package declares: carried byte for byte, its fields only for looking at."""
+    """An object of a type that no installed package declares; it is written back byte for byte."""
 
     _raw: bytes = PrivateAttr(default=b"")
 
 
 class ObjectRef(NamedTuple):
-    """How one object names another of its catalog; `parts` is a hint that may be wrong (Locator)."""
+    """An object's name within its catalog; `parts` is a hint that may be wrong (Locator)."""
 
     type: str
     id: int
     parts: int = 1
 
     def locator(self, realm: str, catalog: str) -> Locator:
-        """Where the object is."""
+        """Return the key of the object with its hint."""
         return Locator(ObjectKey(realm, catalog, self.type, self.id), self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[M_co]):
-    """An object read or written: `created_at` in µs, `token` of updateable ones, `size` of the stored bytes."""
+    """An object that was read or written: `created_at` in µs, `token` if updateable, `size` of the stored bytes."""
 
     key: ObjectKey
     value: M_co
@@ -54,19 +54,19 @@ class Loaded(Generic[M_co]):
 
     @property
     def ref(self) -> ObjectRef:
-        """What another object keeps to name this one."""
+        """Return the ObjectRef that names this object."""
         return ObjectRef(self.key.type, self.key.id, part_count(self.size))
 
 
 def encode(value: PersistedModel) -> bytes:
-    """The stored form of a value."""
+    """Return the stored form of a value."""
     if isinstance(value, UnknownObject):
-        return value._raw  # noqa: SLF001 - hidden from its owners, not from this module
+        return value._raw  # noqa: SLF001 - private to this module
     return cbor2.dumps(value.model_dump())
 
 
 def decode(stored: StoredObject, model: type[M]) -> M:
-    """A stored value as its type's model. Raises CorruptObject."""
+    """Return a stored value as its type's model. Raises CorruptObject."""
     try:
         return model.model_validate(_fields(stored))
     except ValidationError as error:
@@ -75,7 +75,7 @@ def decode(stored: StoredObject, model: type[M]) -> M:
 
 
 def carry(stored: StoredObject) -> UnknownObject:
-    """A stored value of a type that is not known here. Raises CorruptObject."""
+    """Return a stored value of an unknown type. Raises CorruptObject."""
     unknown = UnknownObject.model_validate(_fields(stored))
     unknown._raw = stored.value  # noqa: SLF001
     return unknown

@@ -1,4 +1,4 @@
-"""The objects and references of one catalog, through types and cache."""
+"""The objects and references of one catalog, typed and cached."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple
@@ -24,7 +24,7 @@ class Prepared(NamedTuple, Generic[M]):
 class CatalogStore:
     """Objects and references of one catalog; the cache may be shared with other catalogs.
 
-    `new_id` makes object ids, `now_us` is the wall clock in µs since 1970. References are cached for
+    `new_id` returns a new object id, `now_us` the wall clock in µs since 1970. References are cached for
     `references_cached_for` seconds, by default not at all.
     """
 
@@ -51,54 +51,54 @@ class CatalogStore:
         self._references_cached_for = references_cached_for
 
     def fetch(self, ref: ObjectRef, model: type[M]) -> Loaded[M] | None:
-        """One object; None if it is absent. Raises CorruptObject, TypeError if it is no `model`."""
+        """Return one object, None if it is absent. Raises CorruptObject; TypeError if it is no `model`."""
         [found] = self.fetch_many([ref])
         return of_model(found, model) if found else None
 
     def fetch_many(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
-        """Objects in the order asked, None for absent ones; immutable ones once and for all."""
+        """Return objects in the order of `refs`, None for absent ones."""
         wanted = [ref.locator(self.realm, self.catalog) for ref in refs]
         by_key: dict[CacheKey, Locator] = {one.key: one for one in wanted}
         found = self._cache.get_many(by_key, lambda keys: self._load([by_key[key] for key in keys]))
         return [found[one.key] for one in wanted]
 
     def key(self, ref: ObjectRef) -> ObjectKey:
-        """The key of an object of this catalog."""
+        """Return the key of an object of this catalog."""
         return ObjectKey(self.realm, self.catalog, ref.type, ref.id)
 
     def prepare(self, value: M, id_: int | None = None) -> "Prepared[M]":
-        """A new immutable object that is not written yet."""
+        """Return a new immutable object without writing it."""
         declared = self.types.of(type(value))
         if declared.mutable:
-            raise ValueError(f"objects of type {declared.name!r} are updateable, not written once")
+            raise ValueError(f"objects of type {declared.name!r} are updateable: write them with `updateables`")
         key = ObjectKey(self.realm, self.catalog, declared.name, self.new_id() if id_ is None else id_)
         stored = StoredObject(key, encode(value), self.now_us())
         return Prepared(Loaded(key, value, stored.created_at, len(stored.value)), stored)
 
     def write(self, values: Iterable[PersistedModel]) -> list[ObjectRef]:
-        """Write new immutable objects, each under a new id."""
+        """Write new immutable objects, each under a new id, and return their refs."""
         prepared = [self.prepare(value) for value in values]
         self.backend.put_many(stored for _, stored in prepared)
         self.remember(loaded for loaded, _ in prepared)
         return [loaded.ref for loaded, _ in prepared]
 
     def remember(self, written: Iterable[Loaded[Any]]) -> None:
-        """Keep immutable objects that were just written in the cache."""
+        """Put immutable objects that were just written into the cache."""
         for one in written:
             self._cache.put(one.key, CacheEntry(one, one.size))
 
     def delete(self, refs: Sequence[ObjectRef]) -> None:
-        """Remove immutable objects that nothing refers to."""
+        """Delete immutable objects that nothing refers to."""
         self.backend.delete_many(ref.locator(self.realm, self.catalog) for ref in refs)
         for ref in refs:
             self._cache.remove(self.key(ref))
 
     def reference_key(self, name: str) -> ReferenceKey:
-        """The key of a reference of this catalog."""
+        """Return the key of a reference of this catalog."""
         return ReferenceKey(self.realm, self.catalog, name)
 
     def reference(self, name: str) -> Reference:
-        """A reference, as old as the cache may be. Raises ReferenceNotFound."""
+        """Return a reference, possibly a cached one. Raises ReferenceNotFound."""
         key = self.reference_key(name)
 
         def load(_keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
@@ -111,7 +111,7 @@ class CatalogStore:
         return found
 
     def current_reference(self, name: str) -> Reference:
-        """A reference as of now. Raises ReferenceNotFound."""
+        """Return a reference as it is stored now. Raises ReferenceNotFound."""
         found = self.backend.read_reference(self.reference_key(name))
         if found is None:
             raise ReferenceNotFound(f"catalog {self.catalog!r} has no reference {name!r}")
@@ -119,11 +119,11 @@ class CatalogStore:
         return found
 
     def remember_reference(self, one: Reference) -> None:
-        """Keep a reference just read or moved in the cache, if references are cached."""
+        """Put a reference that was just read or moved into the cache, if references are cached."""
         self._cache.put(one.key, CacheEntry(one, len(one.heads) * 8, self._references_cached_for))
 
     def create_reference(self, name: str, head: int | None = None) -> Reference:
-        """A new reference; ReferenceExists if there is one of that name."""
+        """Create a reference. Raises ReferenceExists, CommitOutcomeUnknown."""
         new = Reference(self.reference_key(name), () if head is None else (head,), self.now_us())
         self._cache.remove(new.key)
         unclear = False
@@ -132,17 +132,17 @@ class CatalogStore:
                 refused = self.backend.create_reference(new)
             except CommitOutcomeUnknown:
                 unclear = True
-                continue  # The same once more: it finds what the first one wrote, or writes it.
+                continue  # Repeat the call: it finds what the first one wrote, or writes it.
             stored = (refused and refused.stored) or new
-            # `created_at` never changes, so it tells whose creation it was when the answer was lost.
+            # `created_at` never changes, so it identifies who created the reference when the answer was lost.
             if refused and (not unclear or stored.created_at != new.created_at):
-                raise ReferenceExists(f"catalog {self.catalog!r} has a reference {name!r} already")
+                raise ReferenceExists(f"catalog {self.catalog!r} already has a reference {name!r}")
             self.remember_reference(stored)
             return stored
-        raise CommitOutcomeUnknown(f"reference {name!r} may have been created")
+        raise CommitOutcomeUnknown(f"reference {name!r} may have been created; read it before trying again")
 
     def references(self) -> Iterator[Reference]:
-        """All references of this catalog."""
+        """Return all references of this catalog."""
         return (one for one in self.backend.references(realm=self.realm) if one.key.catalog == self.catalog)
 
     def _load(self, locators: list[Locator]) -> dict[CacheKey, CacheEntry[Any]]:
@@ -156,7 +156,7 @@ class CatalogStore:
                 entries[key] = CacheEntry(None, keep_for=(declared and declared.absent_expires_after) or 0)
                 continue
             value = self.types.decode(one)
-            # Of an unknown type nobody knows whether it may be kept.
+            # An object of an unknown type may be updateable, so it is not cached.
             keep_for = declared.cached_for(value) if declared else 0
             loaded = Loaded(key, value, one.created_at, len(one.value), one.token)
             entries[key] = CacheEntry(loaded, len(one.value), keep_for)
@@ -164,7 +164,7 @@ class CatalogStore:
 
 
 def of_model(found: Loaded[PersistedModel], model: type[M]) -> Loaded[M]:
-    """The object as one of `model`. Raises TypeError if it holds something else."""
+    """Return the object with the type `model`. Raises TypeError if it holds another."""
     if not isinstance(found.value, model):
         raise TypeError(f"{found.key} holds a {type(found.value).__name__}, not a {model.__name__}")
     return Loaded(found.key, found.value, found.created_at, found.size, found.token)

@@ -1,7 +1,7 @@
-"""Object types: what is known of the objects of a type name, declared by installed packages (proposal, Object Types).
+"""Object types, declared by installed packages (NoSQL persistence proposal, Object Types).
 
 A package adds types by an entry point in the group `delegation.object_types` that names an ObjectType or a sequence of
-them; nothing else has to change. Objects of types that nobody declares here are carried and never understood.
+them. Objects of undeclared types are kept byte for byte and never decoded.
 """
 
 import importlib.metadata
@@ -17,7 +17,7 @@ ENTRY_POINTS: Final = "delegation.object_types"
 
 
 class Fetch(Protocol):
-    """Read the objects of one catalog that exist, in the order asked; None for an absent one."""
+    """Read objects of one catalog, in the order of `refs`; None for an absent one."""
 
     def __call__(self, refs: Iterable[ObjectRef]) -> "list[Loaded[PersistedModel] | None]": ...
 
@@ -30,9 +30,9 @@ def _no_links(_value: Any, _fetch: Fetch) -> Iterator[ObjectRef]:
 class ObjectType(Generic[M]):
     """A type of objects. `name` is short and part of every key.
 
-    Immutable objects are cached as long as there is room. Of a mutable type an object is cached for `expires_after`
-    seconds of its value, None or 0 for not at all; that one is absent is cached for `absent_expires_after` seconds.
-    `links` lists the objects that one keeps alive (maintenance); it may read further objects of the same catalog.
+    Immutable objects are cached without expiry; an object of a mutable type for `expires_after` seconds, None or 0 for
+    not at all, and the absence of an object for `absent_expires_after` seconds. `links` returns the objects that one
+    keeps alive (maintenance); it may read further objects of the same catalog.
     """
 
     name: str
@@ -47,12 +47,12 @@ class ObjectType(Generic[M]):
             raise ValueError("an object type needs a name")
 
     def cached_for(self, value: M) -> float | None:
-        """Seconds that a value may stay in the cache: None for ever, 0 not at all."""
+        """Return how many seconds a value may stay in the cache: None without expiry, 0 not at all."""
         return (self.expires_after(value) or 0.0) if self.mutable else None
 
 
 class ObjectTypes:
-    """The types known to this process, by name and by model; two types with one name or model are refused."""
+    """The types that this process knows, by name and by model. Raises ValueError for a name or model declared twice."""
 
     def __init__(self, types: Iterable[ObjectType[Any]]) -> None:
         self._by_name: dict[str, ObjectType[Any]] = {}
@@ -67,24 +67,24 @@ class ObjectTypes:
         return iter(self._by_name.values())
 
     def get(self, name: str) -> ObjectType[Any] | None:
-        """The type of that name; None if nobody declares it."""
+        """Return the type of that name; None if it is not declared."""
         return self._by_name.get(name)
 
     def of(self, model: type[M]) -> ObjectType[M]:
-        """The type whose objects hold `model`. Raises UnknownType."""
+        """Return the type whose objects hold `model`. Raises UnknownType."""
         found = self._by_model.get(model)
         if found is None:
             raise UnknownType(f"no object type is declared for {model.__name__}")
         return found
 
     def decode(self, stored: StoredObject) -> PersistedModel:
-        """A stored value as its type's model, as UnknownObject if nobody declares it. Raises CorruptObject."""
+        """Return a stored value as its type's model, UnknownObject if it is not declared. Raises CorruptObject."""
         known = self._by_name.get(stored.key.type)
         return decode(stored, known.model) if known else carry(stored)
 
 
 def installed(own: Iterable[ObjectType[Any]] = ()) -> ObjectTypes:
-    """The types in `own` and those of every installed package. Raises ValueError for a declaration that is none."""
+    """Return the types in `own` and those of every installed package. Raises ValueError for an invalid entry point."""
     found: list[ObjectType[Any]] = list(own)
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         declared = entry.load()
@@ -96,5 +96,5 @@ def installed(own: Iterable[ObjectType[Any]] = ()) -> ObjectTypes:
 
 
 def follows_links(declared: ObjectType[Any]) -> bool:
-    """Whether objects of the type may keep others alive."""
+    """Return whether objects of the type may keep others alive."""
     return declared.links is not _no_links

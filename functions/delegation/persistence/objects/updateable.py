@@ -1,4 +1,4 @@
-"""Objects that are updated in place under a version token (proposal, Special case: consistent, updateable objects)."""
+"""Objects updated in place under a version token (NoSQL persistence proposal, Special case: updateable objects)."""
 
 import secrets
 from collections.abc import Callable, Iterable
@@ -17,10 +17,9 @@ _TRIES: Final = 5
 class Updateables:
     """Read, insert, replace and delete updateable objects, each change on the version that was read.
 
-    A write without a clear answer is resolved by reading: each write has a token of its own. Methods raise StaleObject
-    when the object is at another version, CommitOutcomeUnknown when another write came after one whose answer was lost,
-    and BackendUnavailable. `changed` is called with the key of every write that may have been applied, so that a cache
-    can drop it.
+    A write without a clear answer is reconciled by its unique token. Methods raise StaleObject when the object is at
+    another version, CommitOutcomeUnknown when another write came after one whose answer was lost, and
+    BackendUnavailable. `changed` is called with the key of every write that may have been applied.
     """
 
     backend: Backend
@@ -29,11 +28,11 @@ class Updateables:
     changed: Callable[[ObjectKey], object] = lambda _key: None
 
     def read(self, key: ObjectKey, model: type[M]) -> Loaded[M] | None:
-        """The object as of now; None if there is none."""
+        """Return the object as it is stored now, None if it is absent."""
         return self.read_many([key], model).get(key)
 
     def read_many(self, keys: Iterable[ObjectKey], model: type[M]) -> dict[ObjectKey, Loaded[M]]:
-        """The objects of one type that exist, as of now."""
+        """Return the objects of one type that exist, as they are stored now."""
         keys = list(keys)
         for key in keys:
             self._check(key, model)
@@ -41,21 +40,21 @@ class Updateables:
         return {key: self._loaded(one, model) for key, one in stored.items()}
 
     def insert(self, key: ObjectKey, value: M) -> Loaded[M]:
-        """Create the object; StaleObject if there is one."""
+        """Create the object. Raises StaleObject if it exists."""
         self._check(key, type(value))
         new = StoredObject(key, encode(value), self.now_us(), secrets.token_hex(8))
         self._write(key, lambda: self.backend.insert(new), _has_token(new))
         return self._loaded(new, type(value))
 
     def update(self, read: Loaded[M], value: M) -> Loaded[M]:
-        """Replace what was read; `created_at` stays."""
+        """Replace the object that was read; `created_at` is kept."""
         new = StoredObject(read.key, encode(value), read.created_at, secrets.token_hex(8))
         expected = _token(read)
         self._write(read.key, lambda: self.backend.update(new, expected=expected), _has_token(new))
         return self._loaded(new, type(value))
 
     def delete(self, read: Loaded[M]) -> None:
-        """Remove what was read."""
+        """Delete the object that was read."""
         expected = _token(read)
         self._write(read.key, lambda: self.backend.delete(read.key, expected=expected), lambda stored: stored is None)
 
@@ -65,7 +64,7 @@ class Updateables:
         write: Callable[[], Refused[StoredObject] | None],
         applied: Callable[[StoredObject | None], bool],
     ) -> None:
-        """Make a write until its outcome is known; `applied` tells it from what is stored after an unclear answer."""
+        """Repeat a write until its outcome is known; `applied` decides from what is stored after an unclear answer."""
         unclear = False
         try:
             for _ in range(_TRIES):
@@ -75,21 +74,21 @@ class Updateables:
                     unclear = True
                     if applied(self.backend.fetch_many([Locator(key)]).get(key)):
                         return
-                    # The same write again: only one of the two finds its condition true, none if another process wrote.
+                    # Repeat the write: at most one of the two finds its condition true.
                     continue
                 if refused is None or (unclear and applied(refused.stored)):
                     return
                 if not unclear:
-                    raise StaleObject(f"{key} is at another version")
+                    raise StaleObject(f"{key} is at another version; read it again")
                 break
-            raise CommitOutcomeUnknown(f"{key} may have been written")
+            raise CommitOutcomeUnknown(f"{key} may have been written; read it before trying again")
         finally:
             self.changed(key)
 
     def _check(self, key: ObjectKey, model: type[M]) -> None:
         declared = self.types.of(model)
         if declared.name != key.type or not declared.mutable:
-            raise ValueError(f"{key} is no updateable object of {model.__name__}")
+            raise ValueError(f"{key} is not the key of an updateable {model.__name__}")
 
     def _loaded(self, stored: StoredObject, model: type[M]) -> Loaded[M]:
         value = self.types.decode(stored)
@@ -100,7 +99,7 @@ class Updateables:
 
 def _token(read: Loaded[M]) -> str:
     if read.token is None:
-        raise ValueError(f"{read.key} is immutable")
+        raise ValueError(f"{read.key} is immutable, only updateable objects can be changed")
     return read.token
 
 

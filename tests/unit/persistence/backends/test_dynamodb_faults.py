@@ -1,4 +1,4 @@
-"""DynamoDB's partial, refused, late and lost answers, put between the backend and moto."""
+"""Partial, refused, late and lost answers of DynamoDB, simulated between the backend and moto."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ Answer = Callable[[Callable[..., Any], dict[str, Any]], Any]
 
 
 class FaultyClient:
-    """A client whose next calls of an operation are answered by what `script` says; other calls go through."""
+    """A client whose next calls of an operation are answered by `script`; other calls go through."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -68,8 +68,8 @@ def applies_then(failure: Exception) -> Answer:
     return answer
 
 
-def takes_some(count: int, *, left: str) -> Answer:
-    """A batch of which only the first `count` are done; `left` names the field for the others."""
+def does_some(count: int, *, left: str) -> Answer:
+    """Return an answer to a batch that does only the first `count`; `left` names the field for the others."""
 
     def answer(real: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         [(table, batch)] = arguments["RequestItems"].items()
@@ -78,8 +78,8 @@ def takes_some(count: int, *, left: str) -> Answer:
         else:
             done = {**batch, "Keys": batch["Keys"][:count]}
             rest = {**batch, "Keys": batch["Keys"][count:]}
-        taken = real(RequestItems={table: done}) if count else {"Responses": {}}
-        return {**taken, left: {table: rest}}
+        done_answer = real(RequestItems={table: done}) if count else {"Responses": {}}
+        return {**done_answer, left: {table: rest}}
 
     return answer
 
@@ -95,7 +95,7 @@ NO_SERVER = EndpointConnectionError(endpoint_url="http://x")
 def test_unprocessed_items_are_written_until_none_is_left() -> None:
     with faulty() as (backend, client):
         stored = [obj() for _ in range(30)]
-        client.script["batch_write_item"] = [takes_some(n, left="UnprocessedItems") for n in (10, 0, 3)]
+        client.script["batch_write_item"] = [does_some(n, left="UnprocessedItems") for n in (10, 0, 3)]
         backend.put_many(stored)
         assert {row.key for row in all_rows(backend)} == {one.key for one in stored}
         assert client.count("batch_write_item") == 5
@@ -105,7 +105,7 @@ def test_unprocessed_deletes_are_repeated() -> None:
     with faulty() as (backend, client):
         stored = [obj() for _ in range(10)]
         backend.put_many(stored)
-        client.script["batch_write_item"] = [takes_some(n, left="UnprocessedItems") for n in (1, 2)]
+        client.script["batch_write_item"] = [does_some(n, left="UnprocessedItems") for n in (1, 2)]
         backend.delete_many([locator(one) for one in stored])
         assert all_rows(backend) == []
 
@@ -114,23 +114,23 @@ def test_unprocessed_keys_are_read_until_none_is_left() -> None:
     with faulty() as (backend, client):
         stored = [obj() for _ in range(120)]
         backend.put_many(stored)
-        client.script["batch_get_item"] = [takes_some(n, left="UnprocessedKeys") for n in (40, 0, 7)]
+        client.script["batch_get_item"] = [does_some(n, left="UnprocessedKeys") for n in (40, 0, 7)]
         assert backend.fetch_many([locator(one) for one in stored]) == {one.key: one for one in stored}
         assert client.count("batch_get_item") == 5
 
 
-def test_a_batch_that_makes_no_progress_is_given_up() -> None:
+def test_a_batch_that_makes_no_progress_is_unavailable() -> None:
     with faulty() as (backend, client):
-        client.script["batch_write_item"] = [takes_some(0, left="UnprocessedItems")] * 20
+        client.script["batch_write_item"] = [does_some(0, left="UnprocessedItems")] * 20
         with pytest.raises(BackendUnavailable, match="no progress"):
             backend.put_many([obj()])
-        client.script["batch_get_item"] = [takes_some(0, left="UnprocessedKeys")] * 20
+        client.script["batch_get_item"] = [does_some(0, left="UnprocessedKeys")] * 20
         with pytest.raises(BackendUnavailable, match="no progress"):
             backend.fetch_many([locator(obj())])
 
 
 @pytest.mark.parametrize("failure", [THROTTLED, BROKEN, GATEWAY, CUT_OFF, NOT_SENT, NO_SERVER], ids=repr)
-def test_batches_and_reads_are_repeated_after_any_passing_failure(failure: Exception) -> None:
+def test_batches_and_reads_are_repeated_after_any_transient_failure(failure: Exception) -> None:
     with faulty() as (backend, client):
         one, pointer = obj(), ref(1)
         client.script["batch_write_item"] = [refuses(failure), applies_then(failure)]
@@ -163,7 +163,7 @@ def test_a_refused_request_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("failure", [THROTTLED, error("TransactionConflictException"), NOT_SENT, NO_SERVER], ids=repr)
-def test_a_conditional_write_that_was_not_taken_is_repeated(failure: Exception) -> None:
+def test_a_conditional_write_that_was_not_accepted_is_repeated(failure: Exception) -> None:
     with faulty() as (backend, client):
         client.script["put_item"] = [refuses(failure)] * 3
         assert backend.create_reference(ref(1)) is None
@@ -189,7 +189,7 @@ def test_a_conditional_write_without_an_answer_is_never_repeated_blindly(failure
         assert len(client.calls) == 3
 
 
-def test_a_stale_read_is_asked_again_consistently() -> None:
+def test_a_stale_read_is_repeated_consistently() -> None:
     """An eventually consistent read may not see a new row, or see only some parts of an object."""
 
     def sees_nothing(_real: Callable[..., Any], _arguments: dict[str, Any]) -> Any:
@@ -235,7 +235,7 @@ def test_an_object_that_lost_a_part_is_absent_and_can_still_be_swept() -> None:
         assert all_rows(backend) == []
 
 
-def test_a_refusal_tells_who_won_without_another_read() -> None:
+def test_a_refusal_returns_the_winner_without_another_read() -> None:
     with faulty() as (backend, client):
         first = ref(1)
         backend.create_reference(first)

@@ -1,4 +1,4 @@
-"""Persistence as a process puts it together."""
+"""The persistence of one process."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_a_process_that_only_reads_leases_no_node(backend: CountingBackend) -> N
     assert backend.stored_ids("node") == set()
 
 
-def test_ids_of_two_processes_differ_and_a_closed_one_leaves_its_node_to_others(backend: CountingBackend) -> None:
+def test_ids_of_processes_differ_and_a_closed_process_releases_its_node(backend: CountingBackend) -> None:
     clock = FakeClock()
     processes = [process(backend, clock) for _ in range(3)]
     refs = [one.store(SYSTEM, SYSTEM).write([Entity(name="a"), Entity(name="b")]) for one in processes]
@@ -88,7 +88,7 @@ def test_ids_of_two_processes_differ_and_a_closed_one_leaves_its_node_to_others(
     assert len(nodes) == NODES
 
 
-def test_the_cache_is_shared_by_the_catalogs_and_maintenance_stays_out_of_it(backend: CountingBackend) -> None:
+def test_the_cache_is_shared_by_the_catalogs_and_bypassed_by_maintenance(backend: CountingBackend) -> None:
     clock = FakeClock()
     one = process(backend, clock)
     [ref] = one.store("r", "c").write([Entity(name="a")])

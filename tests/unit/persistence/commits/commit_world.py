@@ -22,11 +22,11 @@ RETRY = ["fetch_many", "put_many", "replace_reference"]
 
 
 class Refusal(Exception):
-    """A requirement that was not met."""
+    """An unmet requirement."""
 
 
 class World:
-    """One store, and processes that each have a cache and a committer of their own."""
+    """One store, and processes that each have a cache and a committer."""
 
     def __init__(self) -> None:
         self.backend = CountingBackend()
@@ -46,7 +46,7 @@ class World:
         return made
 
     def numbers(self) -> dict[str, int]:
-        """Name and number of every entity of the current head, read as a new process would."""
+        """Return name and number of every entity of the current head, as a new process reads them."""
         store, committer = self.process()
         head = committer.head()
         assert head is not None
@@ -59,7 +59,7 @@ class World:
 
 
 def times(world: World, count: int) -> None:
-    """Another process commits before each of the next `count` swaps."""
+    """Have another process commit before each of the next `count` swaps."""
     rival = world.process()[1]
     numbers = itertools.count()
 

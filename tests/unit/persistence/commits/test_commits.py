@@ -1,4 +1,4 @@
-"""The commit loop, call by call: what it writes, how often it goes to the store, and what it leaves behind."""
+"""The commit loop, call by call: its writes, its round trips, and the objects that it leaves."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def world() -> World:
     return World()
 
 
-def test_non_existing_reference_throws(world: World) -> None:
+def test_commits_to_a_missing_reference_raise(world: World) -> None:
     other = Committer(world.store, "other", Head)
     with pytest.raises(ReferenceNotFound, match="other"):
         other.commit(put("a", 1))
@@ -66,7 +66,7 @@ def test_a_cold_process_adds_two_reads(world: World) -> None:
 
 
 def test_each_lost_attempt_costs_three_round_trips(world: World) -> None:
-    """The refused swap tells the new head, so the reference is not read again."""
+    """The refused swap returns the new head, so the reference is not read again."""
     world.committer.commit(put("a", 1))
     rival = world.process()[1]
     rival.commit(put("b", 2))
@@ -82,7 +82,7 @@ def test_write_successful_commit_after_four_retries(world: World) -> None:
     done = world.committer.commit(put("a", 2))
     assert world.numbers()["a"] == 2
     assert len(world.clock.slept) == 4
-    # What the lost attempts wrote is gone: entities that the head names and those it named before are left.
+    # The objects of lost attempts are deleted; entities that the head names or named before are kept.
     assert len(world.backend.stored_ids("entity")) == 1 + 4 + 1
     assert len(world.backend.stored_ids("head")) == 1 + 4 + 1
     assert done.commit_id in world.backend.stored_ids("head")
@@ -123,7 +123,7 @@ def test_memoized_results_are_not_reused_when_the_entity_changed(world: World) -
     assert len(world.backend.stored_ids("entity")) == 3
 
 
-def test_retries_end_and_leave_nothing(world: World) -> None:
+def test_exhausted_retries_leave_no_objects(world: World) -> None:
     world.committer.commit(put("a", 1))
     times(world, 100)
     with pytest.raises(CommitContended, match="main"):
@@ -135,7 +135,7 @@ def test_retries_end_and_leave_nothing(world: World) -> None:
     assert not any(one.value.operations for one in log)
 
 
-def test_retries_end_with_their_time(world: World) -> None:
+def test_retries_end_after_their_seconds(world: World) -> None:
     world.committer.commit(put("a", 1))
     slow = world.process(retry=CommitRetries(tries=1_000, seconds=3.0, first_wait=1.0, max_wait=1.0))[1]
     times(world, 1_000)
@@ -144,7 +144,7 @@ def test_retries_end_with_their_time(world: World) -> None:
     assert len(world.clock.slept) <= 7
 
 
-def test_waits_between_retries_grow_to_their_maximum_and_are_drawn() -> None:
+def test_waits_between_retries_grow_to_their_maximum_and_are_random() -> None:
     policy = CommitRetries(first_wait=0.01, max_wait=0.1)
     assert [policy.wait(attempt, 1.0) for attempt in range(6)] == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.1, 0.1])
     assert policy.wait(3, 0.25) == pytest.approx(0.02)
@@ -188,7 +188,7 @@ def test_same_ref_pointer_must_not_write_objs(world: World) -> None:
     assert len(world.backend.stored_ids("entity")) == 1
 
 
-def test_a_refusal_on_an_old_head_is_no_refusal(world: World) -> None:
+def test_a_refusal_on_an_old_head_is_retried_on_the_current_one(world: World) -> None:
     world.committer.commit(put("a", 1))
     world.process()[1].commit(put("b", 1))
 
@@ -201,7 +201,7 @@ def test_a_refusal_on_an_old_head_is_no_refusal(world: World) -> None:
 
 
 def test_multi_entity_commits_are_atomic(world: World) -> None:
-    """Half of the objects are stored when the store fails: the head shows none of them, and none is left."""
+    """If the store fails after half of the objects, the head names none of them and none remains."""
 
     def both(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
         entities = {name: attempt.write(Entity(name=name, number=1)) for name in ("a", "b", "c")}
@@ -226,7 +226,7 @@ def test_multi_entity_commits_are_atomic(world: World) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_unknown_outcome_of_the_swap_is_resolved_by_reading(world: World, applied: bool) -> None:
+def test_unknown_outcome_of_the_swap_is_reconciled(world: World, applied: bool) -> None:
     world.committer.commit(add("a"))
     world.calls()
     faults = world.backend.fail_after if applied else world.backend.fail_before
@@ -241,8 +241,8 @@ def test_unknown_outcome_of_the_swap_is_resolved_by_reading(world: World, applie
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("rivals", [1, RECENT_HEADS - 1, RECENT_HEADS, RECENT_HEADS + 30])
-def test_unknown_outcome_is_resolved_when_others_committed_since(world: World, applied: bool, rivals: int) -> None:
-    """Among the recent heads, or further back in the log."""
+def test_unknown_outcome_is_reconciled_after_later_commits(world: World, applied: bool, rivals: int) -> None:
+    """The commit is among the recent heads, or further back in the log."""
     world.committer.commit(add("a"))
     rival = world.process()[1]
 
@@ -252,7 +252,7 @@ def test_unknown_outcome_is_resolved_when_others_committed_since(world: World, a
 
     world.backend.meanwhile["read_reference"] = [lambda: None, others]
     (world.backend.fail_after if applied else world.backend.fail_before)["replace_reference"] = [LOST]
-    # A reader of its own, so that the next reading is the one of the swap.
+    # A separate reader, so that the next read is that of the swap.
     world.committer.head()
     done = world.committer.commit(add("a"), operation="op")
     assert done.result == 2
@@ -261,7 +261,7 @@ def test_unknown_outcome_is_resolved_when_others_committed_since(world: World, a
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_unknown_and_unreadable_outcome_is_told_and_nothing_is_deleted(world: World, applied: bool) -> None:
+def test_unknown_and_unreadable_outcome_raises_commit_unknown_and_deletes_nothing(world: World, applied: bool) -> None:
     world.committer.commit(add("a"))
     world.calls()
     world.backend.fail_before["replace_reference"] = [None if applied else LOST, *[DOWN] * 100]
@@ -278,7 +278,7 @@ def test_unknown_and_unreadable_outcome_is_told_and_nothing_is_deleted(world: Wo
 
 
 def test_a_swap_that_arrives_late_never_wins_after_another(world: World) -> None:
-    """The first swap is on its way when the commit is made by the second one; it arrives last."""
+    """The first swap arrives after the repeated one has made the commit."""
     world.committer.commit(add("a"))
     known = world.store.current_reference("main")
     world.backend.fail_before["replace_reference"] = [LOST]
@@ -296,7 +296,7 @@ def test_a_deletion_that_fails_does_not_fail_the_commit(world: World) -> None:
     assert world.committer.commit(add("a")).result == 2
 
 
-def test_a_head_that_does_not_exist_is_told(world: World) -> None:
+def test_a_missing_head_raises_corrupt_object(world: World) -> None:
     done = world.committer.commit(put("a", 1))
     world.store.delete([ObjectRef("head", done.commit_id or 0)])
     fresh = world.process()[1]
@@ -306,7 +306,7 @@ def test_a_head_that_does_not_exist_is_told(world: World) -> None:
         fresh.head()
 
 
-def test_an_old_head_that_was_swept_is_not_missed(world: World) -> None:
+def test_an_old_head_that_was_swept_does_not_fail_the_commit(world: World) -> None:
     old = world.committer.commit(put("a", 1))
     world.process()[1].commit(put("b", 1))
     world.store.delete([ObjectRef("head", old.commit_id or 0)])
@@ -322,7 +322,7 @@ def test_commit_times_never_go_back(world: World) -> None:
     assert times_[0] == times_[1]
 
 
-def test_a_reference_deleted_under_a_commit_is_told(world: World) -> None:
+def test_a_reference_deleted_during_a_commit_raises(world: World) -> None:
     world.committer.commit(put("a", 1))
     world.backend.delete_reference(world.store.reference_key("main"))
     with pytest.raises(ReferenceNotFound):
@@ -330,16 +330,16 @@ def test_a_reference_deleted_under_a_commit_is_told(world: World) -> None:
     assert len(world.backend.stored_ids("head")) == 1
 
 
-def test_a_reference_made_anew_is_another_one(world: World) -> None:
+def test_a_reference_created_again_is_another_one(world: World) -> None:
     """A commit whose outcome is unknown is not found in a reference that was deleted and created since."""
     world.committer.commit(put("a", 1))
     reference = world.store.current_reference("main")
 
-    def anew() -> None:
+    def create_again() -> None:
         world.backend.delete_reference(reference.key)
         world.backend.create_reference(replace(reference, heads=(), version=0, created_at=5))
 
     world.backend.fail_after["replace_reference"] = [LOST]
-    world.backend.meanwhile["read_reference"] = [anew]
+    world.backend.meanwhile["read_reference"] = [create_again]
     done = world.committer.commit(put("a", 2))
     assert world.store.current_reference("main").heads == (done.commit_id,)

@@ -69,7 +69,7 @@ class World:
         return directory_of(self.store_of("r", "c"), MAIN, Entity, policy=self.policy, **self.settings())
 
     def content(self) -> dict[str, int]:
-        """All entities of the head as a new process reads them."""
+        """Return all entities of the head as a new process reads them."""
         store = self.store_of("r", "c")
         head = self.committer_of(store).head()
         if head is None:
@@ -108,7 +108,7 @@ def changing(**changes: int | None) -> Any:
 
 
 class Entities(RuleBasedStateMachine):
-    """A catalog against a dict: several changes a commit, several processes, spilling all the time, swept at times."""
+    """A catalog equals a dict: several changes per commit, several processes, constant spills, some sweeps."""
 
     @initialize()
     def begin(self) -> None:
@@ -250,7 +250,7 @@ def test_paging_sees_one_state_while_others_commit(world: World) -> None:
         directory.page(limit=4, token="bm9uZQ")
 
 
-def test_a_listing_that_took_too_long_is_begun_again(world: World) -> None:
+def test_a_page_of_a_commit_that_is_no_longer_kept_is_refused(world: World) -> None:
     directory = world.directory()
     assert directory.page(limit=2).entities == ()
     for number in range(5):
@@ -284,7 +284,7 @@ def test_realms_and_catalogs_are_entities(world: World) -> None:
             absent()
 
 
-def test_a_catalog_name_used_again_finds_nothing_of_the_old_catalog(world: World) -> None:
+def test_a_catalog_of_a_reused_name_starts_empty(world: World) -> None:
     realms = world.realms()
     realms.create("acme", {})
     old = realms.create_catalog("acme", "sales", {})
@@ -303,7 +303,7 @@ def test_a_catalog_name_used_again_finds_nothing_of_the_old_catalog(world: World
     assert world.backend.stored_ids("entity") == set()
 
 
-def test_a_drop_that_was_interrupted_is_gone_on_with(world: World) -> None:
+def test_an_interrupted_drop_is_continued(world: World) -> None:
     realms = world.realms()
     realms.create("acme", {})
     realms.create_catalog("acme", "sales", {})
@@ -318,7 +318,7 @@ def test_a_drop_that_was_interrupted_is_gone_on_with(world: World) -> None:
     assert {one.key.realm for one in world.backend.references() if one.key.catalog not in {SYSTEM, "c"}} == set()
 
 
-def test_realm_status_moves_only_where_it_may(world: World) -> None:
+def test_realm_status_changes_only_as_allowed(world: World) -> None:
     realms = world.realms()
     realms.create("acme", {})
     for wrong in (RealmStatus.PURGING, RealmStatus.ACTIVE):
@@ -354,7 +354,7 @@ def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: World) -> No
     assert realms.catalogs("acme").page(limit=5).entities == ()
 
 
-def test_a_purge_that_was_interrupted_is_gone_on_with(world: World) -> None:
+def test_an_interrupted_purge_is_continued(world: World) -> None:
     realms = world.realms()
     realms.create("acme", {})
     committer = world.committer_of(realms.create_catalog("acme", "one", {}))
@@ -371,7 +371,7 @@ def test_a_purge_that_was_interrupted_is_gone_on_with(world: World) -> None:
     assert not [key for key in world.backend._objects if key.realm == "acme"]
 
 
-def test_refs_list_shows_which_recent_heads_are_complete_and_reset_goes_back(world: World) -> None:
+def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: World) -> None:
     ids = [world.committer.commit(changing(**{f"t{n}": n})).commit_id or 0 for n in range(5)]
     reference = world.store.current_reference(MAIN)
     heads = list(recent_heads(world.store, reference))
@@ -425,7 +425,7 @@ def test_a_commit_prepared_before_a_reset_does_not_undo_it(world: World) -> None
     assert world.content() == {"a": 0, "b": 1}
 
 
-def test_a_reset_keeps_a_head_without_its_objects_only_if_told_so(world: World) -> None:
+def test_a_reset_to_an_incomplete_head_needs_the_option(world: World) -> None:
     done = world.committer.commit(changing(a=1))
     world.committer.commit(changing(a=2))
     first = done.commit_id or 0
@@ -437,7 +437,7 @@ def test_a_reset_keeps_a_head_without_its_objects_only_if_told_so(world: World) 
     assert reset(fresh, MAIN, first, even_if_incomplete=True).head == first
 
 
-def test_heads_are_values(world: World) -> None:
+def test_a_head_with_changes_is_a_new_value(world: World) -> None:
     one = EntityHead()
     other = one.with_changes({KEYS[0]: ObjectRef("entity", 1)})
     assert dict(one.waiting) == {}

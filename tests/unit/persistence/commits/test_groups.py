@@ -1,4 +1,4 @@
-"""Commits of one process grouped into one swap: one outcome each, decided again together."""
+"""Commits of one process grouped into one swap, with separate outcomes and common retries."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -61,7 +61,7 @@ def test_synchronizing_locally_groups_concurrent_commits_into_one_swap(world: Wo
     assert world.numbers() == {"start": 0, "n": 20}
 
 
-def test_each_commit_of_a_group_has_its_own_outcome(world: World) -> None:
+def test_each_commit_of_a_group_has_a_separate_outcome(world: World) -> None:
     world.committer.commit(put("start", 0))
 
     def refuse(attempt: CommitAttempt[Head]) -> Changed[Head, int]:
@@ -93,7 +93,7 @@ def test_each_commit_of_a_group_has_its_own_outcome(world: World) -> None:
         with pytest.raises(ZeroDivisionError):
             done[2].result()
         assert done[3].result().result == 3
-        # It saw what was not stored yet when it looked, and was told only when it was.
+        # It read what was not stored yet, and was notified only when it was.
         assert done[4].result() == Committed(3, None)
     # One entity for the start, one for the first commit, two for the group; the refused one wrote nothing.
     assert len(world.backend.stored_ids("entity")) == 4
@@ -124,7 +124,7 @@ def test_a_group_that_loses_is_decided_again_on_the_new_head(world: World) -> No
     assert world.backend.stored_ids("entity") >= world.reachable()
 
 
-def test_a_store_failure_fails_the_whole_group_and_the_next_one_goes_on(world: World) -> None:
+def test_a_store_failure_fails_the_whole_group_and_the_next_group_commits(world: World) -> None:
     world.committer.commit(put("start", 0))
     gate = Gate(world)
     world.backend.fail_before["replace_reference"] = [None, DOWN]

@@ -1,4 +1,4 @@
-"""Reading the log of a reference: pages, short tails, and where maintenance removed the rest."""
+"""Reading the log of a reference: batches, short tails, and a log of which maintenance deleted the rest."""
 
 import pytest
 

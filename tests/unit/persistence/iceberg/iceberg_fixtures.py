@@ -68,7 +68,7 @@ class Objects:
 
 @dataclass
 class Held:
-    """Metadata from state to state."""
+    """Managed metadata, from state to state."""
 
     objects: Objects = field(default_factory=Objects)
     policy: IndexPolicy = field(default_factory=IndexPolicy)
@@ -93,7 +93,7 @@ class Held:
 
 
 def as_json(document: Any) -> str:
-    """Canonical text: equal for the same JSON values only (1, 1.0 and true differ, the order of lists counts)."""
+    """Return text that is equal for the same JSON values only (1, 1.0 and true differ, the order of lists counts)."""
     return json.dumps(document, sort_keys=True)
 
 
@@ -108,7 +108,7 @@ SCHEMA = Schema(
 
 
 def snapshot_of(number: int, version: int = 2) -> Snapshot:
-    """The number-th of a table; ids have 63 bits."""
+    """Return the number-th snapshot of a table; ids have 63 bits."""
     first = 4_611_686_018_427_387_904
     return Snapshot(
         snapshot_id=first + number * 7_919_777,
@@ -132,7 +132,7 @@ def snapshot_of(number: int, version: int = 2) -> Snapshot:
 
 
 def pyiceberg_table(version: int, snapshots: int) -> TableMetadata:
-    """Metadata as pyiceberg makes it, with a tag, a branch, statistics, a partition spec and a sort order."""
+    """Return metadata made by pyiceberg, with a tag, a branch, statistics, a partition spec and a sort order."""
     metadata = new_table_metadata(
         schema=SCHEMA,
         partition_spec=PartitionSpec(
@@ -178,13 +178,13 @@ def pyiceberg_table(version: int, snapshots: int) -> TableMetadata:
 
 
 def document_of(metadata: TableMetadata) -> Json:
-    """The document that pyiceberg writes."""
+    """Return the document that pyiceberg writes."""
     document: Json = json.loads(metadata.model_dump_json())
     return document
 
 
 def version_3() -> Json:
-    """Format version 3 by hand: row lineage, encryption keys, default values, deletion of rows, unknown fields."""
+    """Return hand-made metadata of format version 3: row lineage, encryption keys, defaults, unknown fields."""
     return {
         "format-version": 3,
         "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
@@ -269,7 +269,7 @@ def version_3() -> Json:
 
 
 def view() -> Json:
-    """A view of two versions (the view spec's example, shortened)."""
+    """Return a view of two versions (Iceberg View Spec, Appendix A, shortened)."""
     return {
         "view-uuid": "fa6506c3-7681-40c8-86dc-e36561f83385",
         "format-version": 1,

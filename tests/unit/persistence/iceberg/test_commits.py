@@ -1,4 +1,4 @@
-"""Managed metadata in a catalog: committed with its table's name in two round trips, whole under threads and sweeps."""
+"""Managed metadata in a catalog: committed in two round trips, complete under threads and sweeps."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -85,7 +85,7 @@ def process(backend: CountingBackend, clock: FakeClock, ids: Any) -> Tables:
 
 
 def appended(table: ManagedMetadata, *, snapshot_id: int) -> None:
-    """As a fine-granular append: the catalog assigns the sequence number and the parent."""
+    """Append a snapshot, for which the catalog assigns the sequence number and the parent."""
     current = table.field("current-snapshot-id")
     add_snapshot(
         table,
@@ -145,15 +145,15 @@ def test_several_tables_change_in_one_commit_or_none_does(tables: Tables) -> Non
             entities.put(key, table.finish(POLICY, attempt.write))
         return Changed(entities.head, None)
 
-    with pytest.raises(IcebergConflict, match="exists already"):
+    with pytest.raises(IcebergConflict, match="already exists"):
         tables.committer.commit(change)
     assert as_json(tables.document(NAME)) == before
 
 
 def test_a_sweep_deletes_what_was_expired_and_nothing_that_is_needed(tables: Tables) -> None:
     tables.create(NAME, document_of(pyiceberg_table(2, 120)))
-    gone = [snapshot_of(number).snapshot_id for number in range(1, 100)]
-    tables.update(NAME, lambda table: remove_snapshots(table, gone))
+    removed = [snapshot_of(number).snapshot_id for number in range(1, 100)]
+    tables.update(NAME, lambda table: remove_snapshots(table, removed))
     expected = tables.document(NAME) | {"last-updated-ms": 29}
     assert len(tables.backend.stored_ids("iceberg-snapshot")) == 120
     # More commits than a reference keeps recent heads, all before the grace period.

@@ -1,4 +1,4 @@
-"""Ids that the catalog assigns: fresh, kept across evolution, shared by equals, and as pyiceberg assigns them."""
+"""Ids that the catalog assigns: as pyiceberg assigns them, kept by schema evolution, the same for equal schemas."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ PRIMITIVES = st.sampled_from(["long", "string", "timestamp", "decimal(9, 2)", "f
 
 
 def renumber(schema: Any, ids: Any) -> Any:
-    """The schema with every id drawn from `ids`."""
+    """Return the schema with every id drawn from `ids`."""
     if not isinstance(schema, dict):
         return schema
     result = dict(schema)
@@ -81,7 +81,7 @@ def schemas(draw: st.DrawFn) -> Json:
 @given(schemas())
 def test_fresh_ids_are_those_that_pyiceberg_assigns(schema: Json) -> None:
     fresh, ids, last = fresh_field_ids(schema)
-    # Its fields of identifiers must be required, which says nothing about numbering.
+    # Identifier fields must be required, which does not concern numbering.
     expected = assign_fresh_schema_ids(Schema.model_validate({**schema, "identifier-field-ids": []}))
     assert names(fresh) == names(expected.model_dump(by_alias=True, mode="json"))
     assert sorted(ids.values()) == list(range(1, last + 1))
@@ -91,7 +91,7 @@ def test_fresh_ids_are_those_that_pyiceberg_assigns(schema: Json) -> None:
 
 @settings(deadline=None)
 @given(schemas(), schemas())
-def test_fields_that_were_there_keep_their_ids_and_others_get_ids_never_used(base: Json, evolved: Json) -> None:
+def test_known_fields_keep_their_ids_and_others_get_unused_ids(base: Json, evolved: Json) -> None:
     fresh, _, last = fresh_field_ids(base)
     result, ids, new_last = evolved_field_ids(evolved, fresh, last=last + 5)
     before, after = names(fresh), names(result)
@@ -124,7 +124,7 @@ def test_two_clients_that_added_a_column_each_get_different_ids() -> None:
         {"fields": [], "identifier-field-ids": [3]},
     ],
 )
-def test_what_is_no_schema_is_refused(schema: Json) -> None:
+def test_an_invalid_schema_is_refused(schema: Json) -> None:
     with pytest.raises(InvalidIcebergMetadata):
         fresh_field_ids(schema)
 
@@ -176,7 +176,7 @@ def test_sources_are_named_by_their_new_ids() -> None:
 
 
 def test_a_new_table_gets_the_ids_that_pyiceberg_gives_it() -> None:
-    """The creator's ids are far from those that result, and the spec's field ids are its own invention."""
+    """The creator's ids differ from the resulting ones, and so do the field ids of its spec."""
     spec = PartitionSpec(
         PartitionField(4, 7, DayTransform(), "day"), PartitionField(11, 5, BucketTransform(4), "bucket")
     )
@@ -203,6 +203,6 @@ def test_a_new_table_needs_neither_spec_nor_order() -> None:
         new_table_ids({"type": "struct", "fields": []}, {"fields": [{"source-id": 1, "transform": "day"}]}, None)
 
 
-def test_a_snapshot_id_is_positive_and_not_taken() -> None:
+def test_a_snapshot_id_is_positive_and_unused() -> None:
     drawn = iter([0, 2**63, 5, 2**64 + 5, 2**63 - 1])
     assert new_snapshot_id(lambda: next(drawn), {5}.__contains__) == 2**63 - 1

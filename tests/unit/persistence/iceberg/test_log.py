@@ -62,7 +62,7 @@ def test_a_log_equals_a_list(history: list[tuple[str, object]]) -> None:
         assert len(log) == len(model)
 
 
-def test_entries_are_written_a_few_times_in_their_life_and_stand_in_few_chunks() -> None:
+def test_entries_are_rewritten_a_few_times_and_stored_in_few_chunks() -> None:
     objects = Objects()
     state = LogState()
     for number in range(5_000):
@@ -91,18 +91,18 @@ def test_replacing_by_a_longer_or_a_later_log_writes_nothing_old() -> None:
     assert len(later.tail) == 3
 
 
-def test_absent_entries_are_corruption() -> None:
+def test_missing_entries_raise_corrupt_object() -> None:
     objects = Objects()
     log = Log(LogState(), objects.fetch)
     log.replace([entry(number) for number in range(300)])
     state = log.finish(objects.write)
     objects.stored.clear()
-    with pytest.raises(CorruptObject, match="not there"):
+    with pytest.raises(CorruptObject, match="are missing"):
         Log(state, objects.fetch).entries()
 
 
 @pytest.mark.parametrize("row", [[1], 5, None, [1, 2, 3]])
-def test_a_row_that_does_not_fit_is_corruption(row: object) -> None:
+def test_a_row_with_other_fields_raises_corrupt_object(row: object) -> None:
     with pytest.raises(CorruptObject, match="fields of its log"):
         Log(LogState(names=("a", "b"), tail=(row,)), Objects().fetch)
 

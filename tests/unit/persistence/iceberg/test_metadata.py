@@ -1,4 +1,4 @@
-"""Imported and exported, metadata says the same; nothing is held twice; a change writes a delta."""
+"""Metadata is exported as it was imported, nothing is stored twice, and a change writes a delta."""
 
 import copy
 from typing import Any
@@ -33,7 +33,7 @@ SPILLING = IndexPolicy(min_embedded=0, max_embedded=0, stripe=400)
 @pytest.mark.parametrize("policy", [IndexPolicy(), SPILLING])
 @pytest.mark.parametrize("snapshots", [0, 1, 60])
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_pyiceberg_wrote_comes_back(version: int, snapshots: int, policy: IndexPolicy) -> None:
+def test_a_document_of_pyiceberg_is_exported_unchanged(version: int, snapshots: int, policy: IndexPolicy) -> None:
     metadata = pyiceberg_table(version, snapshots)
     document = document_of(metadata)
     exported = Held(policy=policy).imported(document).document()
@@ -41,13 +41,13 @@ def test_what_pyiceberg_wrote_comes_back(version: int, snapshots: int, policy: I
     assert TableMetadataUtil.parse_raw(serialise(exported).decode()) == metadata
 
 
-def test_format_version_3_comes_back_with_what_this_release_does_not_know() -> None:
+def test_format_version_3_is_exported_with_unknown_fields() -> None:
     exported = Held().imported(version_3()).document()
     assert as_json(exported) == as_json(version_3())
     assert parse(serialise(exported)) == version_3()
 
 
-def test_a_view_comes_back() -> None:
+def test_a_view_is_exported_unchanged() -> None:
     held = Held().imported(view(), VIEW)
     assert as_json(held.document()) == as_json(view())
     assert held.load().part("versions", 2)["representations"][0]["sql"] == "SELECT 2"
@@ -62,7 +62,7 @@ def test_fields_are_exported_in_icebergs_order() -> None:
     ]
 
 
-def test_version_1_repeats_schema_and_spec_without_holding_them_twice() -> None:
+def test_version_1_repeats_schema_and_spec_without_storing_them_twice() -> None:
     held = Held().imported(document_of(pyiceberg_table(1, 3)))
     state = held.objects.fetch([held.state])[0].value  # type: ignore[list-item, union-attr]
     assert isinstance(state, IcebergMetadata)
@@ -70,18 +70,18 @@ def test_version_1_repeats_schema_and_spec_without_holding_them_twice() -> None:
     assert not state.fields.keys() & {"partition-spec", "schema", "schemas"}
 
 
-def test_that_a_field_begins_or_ceases_to_be_repeated_is_a_change() -> None:
+def test_a_field_that_becomes_or_ceases_to_be_derived_is_a_change() -> None:
     repeating = document_of(pyiceberg_table(1, 1))
     plain = {name: value for name, value in repeating.items() if name != "schema"}
     held = Held().imported(plain)
     for document in (repeating, plain, repeating):
         metadata = held.load()
-        metadata.become(document)
+        metadata.replace_with(document)
         held.save(metadata)
         assert as_json(held.document()) == as_json(document)
 
 
-def test_version_1_with_a_deviating_schema_or_nothing_but_a_schema_comes_back() -> None:
+def test_version_1_with_a_deviating_schema_or_only_a_schema_is_exported_unchanged() -> None:
     deviating = document_of(pyiceberg_table(1, 1))
     deviating["schema"]["fields"][0]["doc"] = "only here"
     bare = copy.deepcopy(deviating)
@@ -91,7 +91,7 @@ def test_version_1_with_a_deviating_schema_or_nothing_but_a_schema_comes_back() 
         assert as_json(Held().imported(document).document()) == as_json(document)
 
 
-def test_every_part_is_an_object_of_its_own() -> None:
+def test_every_part_is_a_separate_object() -> None:
     held = Held().imported(version_3())
     kinds = held.objects.written_since(0)
     assert {kind: kinds.count(kind) for kind in kinds} == {
@@ -119,7 +119,7 @@ def test_an_unchanged_document_writes_nothing() -> None:
     held = Held().imported(version_3())
     count = len(held.objects.written)
     metadata = held.load()
-    metadata.become(version_3())
+    metadata.replace_with(version_3())
     assert not metadata.changed
     assert metadata.finish(held.policy, held.objects.write) == held.load().finish(held.policy, held.objects.write)
     assert len(held.objects.written) == count
@@ -130,7 +130,7 @@ def test_importing_the_next_version_writes_only_what_is_new() -> None:
     count = len(held.objects.written)
     newer = document_of(pyiceberg_table(2, 201)) | {"table-uuid": held.document()["table-uuid"]}
     metadata = held.load()
-    metadata.become(newer)
+    metadata.replace_with(newer)
     held.save(metadata)
     assert as_json(held.document()) == as_json(newer)
     assert sorted(held.objects.written_since(count)) in (
@@ -146,7 +146,7 @@ def test_a_changed_order_moves_parts_without_writing_them() -> None:
     document["snapshots"].reverse()
     document["refs"] = dict(reversed(document["refs"].items()))
     metadata = held.load()
-    metadata.become(document)
+    metadata.replace_with(document)
     held.save(metadata)
     assert as_json(held.document()) == as_json(document)
     assert list(held.document()["refs"]) == ["5", "main"]
@@ -165,7 +165,7 @@ def test_one_part_is_read_without_the_others() -> None:
 
 
 def test_everything_that_a_state_needs_is_linked() -> None:
-    """What a walk along the links does not reach may be swept."""
+    """Maintenance may sweep what the links do not reach."""
     held = Held(policy=SPILLING).imported(document_of(pyiceberg_table(2, 300)))
     before = as_json(held.document())
     assert held.state is not None
@@ -182,29 +182,29 @@ def test_everything_that_a_state_needs_is_linked() -> None:
     assert {kind for kind, _ in reached} >= {"iceberg-log", "index-stripe", "iceberg-snapshot"}
 
 
-def test_an_absent_part_and_an_unknown_kind_are_corruption() -> None:
+def test_a_missing_part_and_an_unknown_kind_raise_corrupt_object() -> None:
     held = Held().imported(version_3())
     held.objects.stored = {key: data for key, data in held.objects.stored.items() if key[0] != "iceberg-snapshot"}
-    with pytest.raises(CorruptObject, match="snapshots is not there"):
+    with pytest.raises(CorruptObject, match="snapshots is missing"):
         held.document()
-    with pytest.raises(CorruptObject, match="kind 'function'"):
+    with pytest.raises(CorruptObject, match="unknown kind 'function'"):
         ManagedMetadata(IcebergMetadata(kind="function", fields={}, sections=()), Objects().fetch)
 
 
-def test_keys_that_are_none_of_ours_are_corruption() -> None:
+def test_keys_with_an_invalid_position_raise_corrupt_object() -> None:
     index = Index.empty()
     index.put(IndexKey.of("snapshots", "nowhere!", "5"), ObjectRef("iceberg-snapshot", 5))
     state = IcebergMetadata(
         kind="table", fields={}, sections=("snapshots",), index=index.finish(IndexPolicy(), Objects().write).embedded
     )
-    with pytest.raises(CorruptObject, match="stands nowhere"):
+    with pytest.raises(CorruptObject, match="invalid position"):
         ManagedMetadata(state, Objects().fetch).has("snapshots", 5)
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "7", '{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}', "{", b"\xff", "[" * 100_000]
 )
-def test_what_is_no_metadata_is_refused(text: str | bytes) -> None:
+def test_an_invalid_document_is_refused(text: str | bytes) -> None:
     with pytest.raises(InvalidIcebergMetadata):
         parse(text)
 
@@ -260,14 +260,14 @@ documents = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(documents, min_size=1, max_size=4), st.sampled_from([IndexPolicy(), SPILLING]))
-def test_any_document_comes_back_after_any_other(history: list[Json], policy: IndexPolicy) -> None:
+def test_any_document_can_replace_any_other(history: list[Json], policy: IndexPolicy) -> None:
     held = Held(policy=policy).imported({})
     for document in history:
         metadata = held.load()
-        metadata.become(document)
+        metadata.replace_with(document)
         assert as_json(metadata.document()) == as_json(document)
         held.save(metadata)
         assert as_json(held.document()) == as_json(document)
         again = held.load()
-        again.become(document)
+        again.replace_with(document)
         assert not again.changed

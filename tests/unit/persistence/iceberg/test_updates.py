@@ -1,4 +1,4 @@
-"""What the catalog changes in a managed table: as pyiceberg would, but written as a delta."""
+"""Changes of the catalog to a managed table give the metadata of pyiceberg, but write only a delta."""
 
 import copy
 import json
@@ -56,12 +56,12 @@ def append(table: ManagedMetadata, number: int) -> None:
 
 
 def reread(metadata: TableMetadata) -> TableMetadata:
-    """With the defaults that pyiceberg fills in on reading."""
+    """Return the document with the defaults that pyiceberg fills in on reading."""
     return TableMetadataUtil.parse_raw(metadata.model_dump_json())
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_snapshot_added_and_published_is_what_pyiceberg_makes_of_it(version: int) -> None:
+def test_adding_and_publishing_a_snapshot_gives_the_metadata_of_pyiceberg(version: int) -> None:
     before = pyiceberg_table(version, 50)
     snapshot = snapshot_of(50, version)
     after = update_table_metadata(
@@ -96,7 +96,7 @@ def test_adding_a_snapshot_to_a_thousand_writes_three_small_objects() -> None:
     assert len(held.document()["snapshots"]) == 1_001
 
 
-def test_the_snapshots_before_are_not_read_to_add_one() -> None:
+def test_adding_a_snapshot_reads_no_other() -> None:
     held = Held().imported(document_of(pyiceberg_table(2, 300)))
     table = held.load()
     held.objects.read.clear()
@@ -105,7 +105,7 @@ def test_the_snapshots_before_are_not_read_to_add_one() -> None:
     assert {ref.type for ref in held.objects.read} <= {"iceberg-ref", "index-stripe", "iceberg-log"}
 
 
-def test_five_hundred_commits_keep_the_log_and_the_document_whole() -> None:
+def test_five_hundred_commits_keep_the_log_and_the_document_complete() -> None:
     held = Held().imported(document_of(pyiceberg_table(2, 0)))
     expected = held.document()
     for number in range(500):
@@ -127,20 +127,20 @@ def test_five_hundred_commits_keep_the_log_and_the_document_whole() -> None:
     assert document["last-sequence-number"] == 500
 
 
-def test_expiring_snapshots_is_what_pyiceberg_makes_of_it() -> None:
+def test_expiring_snapshots_gives_the_metadata_of_pyiceberg() -> None:
     before = pyiceberg_table(2, 30)
-    gone = [snapshot_of(number).snapshot_id for number in range(20)]
+    removed = [snapshot_of(number).snapshot_id for number in range(20)]
     after = update_table_metadata(
-        before, (RemoveSnapshotRefUpdate(ref_name="ünïcode tag"), RemoveSnapshotsUpdate(snapshot_ids=gone))
+        before, (RemoveSnapshotRefUpdate(ref_name="ünïcode tag"), RemoveSnapshotsUpdate(snapshot_ids=removed))
     )
     held = Held().imported(document_of(before))
     table = held.load()
     remove_ref(table, "ünïcode tag")
-    remove_snapshots(table, gone)
+    remove_snapshots(table, removed)
     held.save(table)
     ours, theirs = held.document(), document_of(after)
-    # pyiceberg makes an orphan of the snapshot whose parent is gone; Iceberg's own TableMetadata changes no snapshot.
-    theirs["snapshots"][0]["parent-snapshot-id"] = gone[-1]
+    # pyiceberg removes the parent of a snapshot whose parent expired; Iceberg's TableMetadata changes no snapshot.
+    theirs["snapshots"][0]["parent-snapshot-id"] = removed[-1]
     for name in ("snapshots", "snapshot-log", "refs", "statistics", "current-snapshot-id"):
         assert as_json(ours[name]) == as_json(theirs[name]), name
 
@@ -165,9 +165,9 @@ def test_a_snapshot_that_a_ref_names_is_not_expired() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({}, "exists already"),
-        ({"snapshot-id": 5, "sequence-number": 34}, "not after 34"),
-        ({"snapshot-id": 5, "sequence-number": 35, "first-row-id": 149}, "rows from 149"),
+        ({}, "already exists"),
+        ({"snapshot-id": 5, "sequence-number": 34}, "not above 34"),
+        ({"snapshot-id": 5, "sequence-number": 35, "first-row-id": 149}, "row ids from 149"),
     ],
 )
 def test_a_snapshot_that_does_not_fit_is_refused_and_nothing_is_added(change: Json, reason: str) -> None:
@@ -179,7 +179,7 @@ def test_a_snapshot_that_does_not_fit_is_refused_and_nothing_is_added(change: Js
     assert len(table.ids("snapshots")) == 2
 
 
-def test_rows_are_counted_on_in_version_3() -> None:
+def test_row_ids_continue_in_version_3() -> None:
     table = Held().imported(version_3()).load()
     add_snapshot(
         table, {"snapshot-id": 5, "sequence-number": 35, "timestamp-ms": NOW, "first-row-id": 150, "added-rows": 8}
@@ -232,8 +232,8 @@ def test_schemas_specs_and_orders_are_added_under_ids_of_the_catalog() -> None:
 
 
 @pytest.mark.parametrize("set_one", [set_current_schema, set_default_spec, set_default_sort_order])
-def test_what_is_not_there_cannot_be_current(set_one: object) -> None:
-    with pytest.raises(IcebergConflict, match="there is no 77"):
+def test_a_missing_id_cannot_be_made_current(set_one: object) -> None:
+    with pytest.raises(IcebergConflict, match="has no id 77"):
         set_one(Held().imported(version_3()).load(), 77)  # type: ignore[operator]
 
 
@@ -257,7 +257,7 @@ def test_statistics_replace_those_of_their_snapshot() -> None:
     assert document["partition-statistics"] == [{"snapshot-id": 1, "statistics-path": "c"}]
 
 
-def test_as_many_metadata_files_are_logged_as_the_property_says() -> None:
+def test_the_property_limits_the_metadata_log() -> None:
     table = Held().imported(version_3()).load()
     update_properties(table, {"write.metadata.previous-versions-max": "2"})
     for number in range(4):

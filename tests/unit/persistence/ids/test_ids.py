@@ -1,4 +1,4 @@
-"""Ids never repeat, whatever clocks, leases and processes do."""
+"""Ids never repeat, whatever happens to clocks, leases and processes."""
 
 import random
 import threading
@@ -37,7 +37,7 @@ TYPES = ObjectTypes([NODE_TYPE])
 
 
 class Process:
-    """A process with a clock of its own: node lease and generator on a shared store."""
+    """A process with a separate clock: node lease and generator on a shared store."""
 
     def __init__(self, backend: MemoryBackend, clock: FakeClock, seed: int = 0, nodes: int = NODES) -> None:
         draw = random.Random(seed)
@@ -52,7 +52,7 @@ class Process:
         self.next_id = IdGenerator(self._lease, now_ms=clock.now_ms, sleep=clock.sleep)
 
     def _lease(self) -> NodeLease:
-        # The generator has read the clock and now looks at the lease: the worst moment to be frozen.
+        # The generator has read the clock but not the lease: the worst moment to be frozen.
         self.between()
         return self.leases()
 
@@ -97,7 +97,7 @@ def test_max_ids_per_millisecond_then_the_next_millisecond() -> None:
     assert [part.timestamp for part in ids[::SEQUENCES]] == [5_000, 5_001, 5_002]
 
 
-def test_clock_backwards_by_little_is_waited_out() -> None:
+def test_the_generator_waits_for_a_clock_a_little_behind() -> None:
     clock = FakeClock(EPOCH_MS + 5_000)
     generate = fixed(lease_until(10_000), clock)
     first = generate()
@@ -107,7 +107,7 @@ def test_clock_backwards_by_little_is_waited_out() -> None:
     assert clock.slept == [0.4]
 
 
-def test_clock_backwards_by_much_is_refused_until_it_has_caught_up() -> None:
+def test_a_clock_far_behind_is_refused_until_it_has_caught_up() -> None:
     clock = FakeClock(EPOCH_MS + 5_000)
     generate = fixed(lease_until(100_000), clock)
     first = generate()
@@ -118,7 +118,7 @@ def test_clock_backwards_by_much_is_refused_until_it_has_caught_up() -> None:
     assert generate() > first
 
 
-def test_a_clock_that_stands_still_is_refused_not_waited_for_for_ever() -> None:
+def test_a_stopped_clock_is_refused_after_the_longest_wait() -> None:
     clock = FakeClock(EPOCH_MS + 5_000)
     generate = IdGenerator(lambda: lease_until(10_000), now_ms=clock.now_ms, sleep=lambda _seconds: None)
     for _ in range(SEQUENCES):
@@ -137,7 +137,7 @@ def test_no_id_at_or_after_the_end_of_the_lease() -> None:
 
 
 def test_frozen_between_clock_and_lease_check_and_thawed_past_the_lease() -> None:
-    """Upstream reads the clock after the check: then this id would lie in the next holder's time."""
+    """Polaris reads the clock after the check: then this id would be in the time of the next holder."""
     clock = FakeClock(EPOCH_MS + 5_000)
     lease = lease_until(10_000)
 
@@ -182,7 +182,7 @@ def test_lease_is_renewed_early_and_only_then() -> None:
     assert backend.calls == ["update"]
 
 
-def test_a_renewal_that_fails_leaves_the_lease_as_it_is_and_is_tried_again() -> None:
+def test_a_failed_renewal_leaves_the_lease_unchanged_and_is_retried() -> None:
     backend, clock = CountingBackend(), FakeClock()
     process = Process(backend, clock)
     first = process.leases()
@@ -214,24 +214,24 @@ def test_a_renewal_applied_without_an_answer_is_found() -> None:
 
 
 def test_lease_again_after_a_stalled_executor() -> None:
-    """Nothing renewed the lease in time: the process leases anew, and another may have had the node in between."""
+    """A process that missed the renewal leases again, after another one may have had the node."""
     backend, clock = MemoryBackend(), FakeClock()
     stalled, other = Process(backend, clock, nodes=1), Process(backend, clock, nodes=1)
     before = split_id(stalled.next_id())
     with pytest.raises(NoFreeNode):
         other.next_id()
     clock.advance(10)
-    taken = split_id(other.next_id())
-    assert taken.node == before.node
+    others = split_id(other.next_id())
+    assert others.node == before.node
     with pytest.raises(NoFreeNode):
         stalled.next_id()
     clock.advance(10)
     again = split_id(stalled.next_id())
-    assert again.timestamp > taken.timestamp > before.timestamp
+    assert again.timestamp > others.timestamp > before.timestamp
 
 
-def test_a_process_that_was_taken_over_uses_only_what_is_left_of_its_own_lease() -> None:
-    """Its clock runs behind the one of the process that took the node."""
+def test_a_process_whose_node_was_taken_over_uses_only_the_rest_of_its_lease() -> None:
+    """Its clock is behind that of the process that took over the node."""
     backend = MemoryBackend()
     slow, fast = FakeClock(), FakeClock()
     fast.advance(20)
@@ -250,20 +250,20 @@ def test_frozen_past_its_lease_and_thawed() -> None:
     backend, clock = MemoryBackend(), FakeClock()
     frozen, other = Process(backend, clock, nodes=1), Process(backend, clock, nodes=1)
     first = frozen.next_id()
-    taken: list[int] = []
+    others: list[int] = []
 
     def freeze() -> None:
         frozen.between = lambda: None
         clock.advance(11)
-        taken.append(other.next_id())
+        others.append(other.next_id())
 
     frozen.between = freeze
     with pytest.raises(NoFreeNode):
         frozen.next_id()
-    assert taken[0] > first
+    assert others[0] > first
 
 
-def test_a_released_node_is_free_from_the_next_millisecond_and_ids_stay_apart() -> None:
+def test_a_released_node_is_free_from_the_next_millisecond_and_ids_differ() -> None:
     backend, clock = MemoryBackend(), FakeClock()
     one, two = Process(backend, clock, nodes=1), Process(backend, clock, nodes=1)
     last = one.next_id()
@@ -286,12 +286,12 @@ def test_allocate_all_thousand_nodes_and_refuse_the_next() -> None:
 
 def test_lease_policy_must_renew_before_the_end() -> None:
     for duration, before in [(10, 10), (10, 0), (10, 11)]:
-        with pytest.raises(ValueError, match="renewed"):
+        with pytest.raises(ValueError, match="renew_before_ms"):
             NodeLeasePolicy(duration_ms=duration, renew_before_ms=before)
 
 
 class Ids(RuleBasedStateMachine):
-    """Processes with clocks that drift, jump both ways and freeze, which restart and lose answers, on three nodes."""
+    """Processes that restart and lose answers, with clocks that drift, jump and freeze, on three nodes."""
 
     @initialize()
     def begin(self) -> None:

@@ -16,7 +16,7 @@ from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedM
 
 @dataclass
 class Stripes:
-    """Stripes as stored bytes; it counts batches and objects read and written."""
+    """Stripes as stored bytes, with counts of batches and objects read and written."""
 
     stored: dict[int, bytes] = field(default_factory=dict)
     batches: list[list[int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Index bytes read as what was written, or are refused; they are small."""
+"""Index bytes decode to what was encoded, or are refused; they are small."""
 
 import random
 import zlib
@@ -62,7 +62,7 @@ def test_a_head_reads_as_written(
 
 @settings(deadline=None)
 @given(st.binary(max_size=60), st.binary(max_size=60))
-def test_the_common_prefix_is_common_and_the_longest(left: bytes, right: bytes) -> None:
+def test_the_common_prefix_is_the_longest(left: bytes, right: bytes) -> None:
     length = common_prefix(left, right)
     assert left[:length] == right[:length]
     assert left[length : length + 1] != right[length : length + 1] or not left[length:] or not right[length:]
@@ -70,7 +70,7 @@ def test_the_common_prefix_is_common_and_the_longest(left: bytes, right: bytes) 
 
 @settings(deadline=None)
 @given(st.integers(0, 2**63 - 1))
-def test_numbers_come_back(number: int) -> None:
+def test_numbers_round_trip(number: int) -> None:
     assert read_varint(varint(number), 0, 20 if number < 0 else len(varint(number))) == (number, len(varint(number)))
 
 
@@ -90,7 +90,7 @@ READERS: list[tuple[Callable[[bytes], object], bytes]] = [(decode_segment, SAMPL
 
 
 @pytest.mark.parametrize(("read", "good"), READERS)
-def test_every_truncation_and_every_flipped_bit_is_noticed(read: Callable[[bytes], object], good: bytes) -> None:
+def test_every_truncation_and_every_flipped_bit_is_refused(read: Callable[[bytes], object], good: bytes) -> None:
     for length in range(len(good)):
         with pytest.raises(CorruptIndexError):
             read(good[:length])
@@ -110,7 +110,7 @@ def plain(text: bytes, ids: bytes = b"", form: int = 1) -> bytes:
 
 
 def survives(read: Callable[[bytes], Entries], data: bytes) -> None:
-    """What is accepted is whole: it can be written again and reads the same."""
+    """Accepted bytes are complete: they can be encoded again and decode to the same."""
     try:
         entries = read(data)
     except CorruptIndexError:
@@ -163,12 +163,12 @@ ONE_KIND = b"\x01\x01t\x01" + bytes(8) + b"\x01"
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "too early"),
+        (b"", "truncated"),
         (plain(NO_KINDS + b"\x00", form=2), "form 2"),
         (SAMPLE[:-1] + b"!", "checksum"),
         (plain(b"\xff" * 12), "does not end"),
-        (plain(NO_KINDS + b"\xff\xff\xff\x7f"), "announced"),
-        (plain(b"\xff\xff\xff\x7f"), "announced"),
+        (plain(NO_KINDS + b"\xff\xff\xff\x7f"), "items stated"),
+        (plain(b"\xff\xff\xff\x7f"), "items stated"),
         (plain(b"\x01\x7ft\x01"), "type name exceeds"),
         (plain(b"\x01\x01\xff\x01"), "not UTF-8"),
         (plain(b"\x01\x01t\x00"), "0 parts"),
@@ -179,7 +179,7 @@ ONE_KIND = b"\x01\x01t\x01" + bytes(8) + b"\x01"
         (plain(ONE_KIND + b"\x02\x08a", b"\x00\x00"), "entries are missing"),
         (plain(ONE_KIND + b"\x01\x88a\x02", b"\x00"), "not in the list"),
         (plain(ONE_KIND + b"\x01\x88a\x00"), "holds a removal"),
-        (plain(ONE_KIND + b"\x01\x08a"), "ids are not as long"),
+        (plain(ONE_KIND + b"\x01\x08a"), "ids have another length"),
         (plain(ONE_KIND + b"\x01\x08a!", b"\x00"), "left over"),
         (plain(ONE_KIND + b"\x01\x08\x01", b"\x00"), "escape"),
         (plain(b"\x01\x01t\x01" + b"\xff" * 8 + b"\x01\x01\x08a", b"\x00"), "63 bits"),
@@ -197,7 +197,7 @@ def test_malformed_bytes_are_refused_with_their_reason(data: bytes, reason: str)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"\x7f", "announced"),
+        (b"\x7f", "items stated"),
         (b"\x01\x01\x00" + bytes(8) + b"\x00\x00", "separator exceeds"),
         (b"\x01\x00\x01a" + bytes(8) + b"\x00\x00", "separators do not ascend"),
         (b"\x02\x00\x00" + bytes(8) + b"\x00\x00" + b"\x00\x00" + bytes(8) + b"\x00\x00", "separators do not ascend"),
@@ -211,8 +211,8 @@ def test_malformed_stripes_are_refused_with_their_reason(text: bytes, reason: st
 
 @settings(deadline=None)
 @given(key_elements)
-def test_what_deflates_to_more_than_announced_is_refused(elements: tuple[str, ...]) -> None:
+def test_text_longer_than_stated_is_refused(elements: tuple[str, ...]) -> None:
     text = NO_KINDS + b"\x00" + "".join(elements).encode() + b"!" * 100
     deflated = zlib.compress(text, wbits=-15)
-    with pytest.raises(CorruptIndexError, match="not as long as announced"):
+    with pytest.raises(CorruptIndexError, match="another length than stated"):
         decode_segment(sealed(b"\x01" + varint(len(text) - 1) + varint(len(deflated)) + deflated))

@@ -21,11 +21,11 @@ from tests.unit.persistence.index.index_fixtures import Catalog, Stripes, name, 
 
 SMALL = IndexPolicy(min_embedded=100, max_embedded=4_096, stripe=1_024)
 AT_ONCE = IndexPolicy(min_embedded=0, max_embedded=0, stripe=1_024)
-"""Nothing stays embedded: every commit spills out all it changes."""
+"""Nothing stays embedded: every commit spills all its changes."""
 
 
 def spilled(count: int, policy: IndexPolicy = SMALL) -> Catalog:
-    """A catalog whose names 0..count-1 all stand in stripes."""
+    """Return a catalog whose names 0..count-1 are all in stripes."""
     catalog = Catalog(AT_ONCE)
     catalog.put((name(number), table(number)) for number in range(count))
     catalog.policy = policy
@@ -89,7 +89,7 @@ def test_remove_after_put_in_one_commit() -> None:
 
 
 def test_put_after_remove_of_key_in_reference() -> None:
-    """The removal embedded by one commit gives way to the put of the next."""
+    """The put of one commit replaces the removal that the commit before embedded."""
     catalog = spilled(200)
     catalog.commit(lambda index: index.remove(name(7)) or None)
     assert embedded(catalog) == {name(7): None}
@@ -99,7 +99,7 @@ def test_put_after_remove_of_key_in_reference() -> None:
 
 
 def test_empty_reference_remove() -> None:
-    """A removal where no stripe has the key leaves nothing behind."""
+    """A removal of a key that no stripe has is not stored."""
     catalog = Catalog(SMALL)
     catalog.put([(name(1), table(1)), (name(2), table(2))])
     catalog.commit(lambda index: index.remove(name(1)) or None)
@@ -139,7 +139,7 @@ def test_spill_out_initial() -> None:
 
 
 def test_spill_out() -> None:
-    """Only stripes with something to take up are written, the others stay the objects they are."""
+    """Only stripes with new entries are written, the others keep their objects."""
     catalog = spilled(2_000, IndexPolicy(min_embedded=90, max_embedded=400, stripe=1_024))
     before = decode_head(catalog.embedded)[0]
     catalog.put((IndexKey.of("ns042", f"new{number}"), table(number)) for number in range(60))
@@ -150,7 +150,7 @@ def test_spill_out() -> None:
     assert len(catalog.stripes.batches) == 1
 
 
-def test_what_waits_for_the_fullest_stripe_is_spilled_first_and_the_rest_stays_embedded() -> None:
+def test_the_fullest_stripe_is_spilled_first_and_the_rest_stays_embedded() -> None:
     catalog = spilled(2_000, IndexPolicy(min_embedded=90, max_embedded=400, stripe=1_024))
     few = [(IndexKey.of("ns099", f"late{number}"), table(number)) for number in range(4)]
     catalog.put([*few, *((IndexKey.of("ns001", f"early{number:02}"), table(number)) for number in range(60))])
@@ -188,7 +188,7 @@ def test_allow_entry_that_exceeds_stripe_size() -> None:
     assert [key for key, _ in index.items()] == keys
 
 
-def test_a_head_names_its_stripes_by_as_little_of_a_key_as_tells_them_apart() -> None:
+def test_separators_are_the_shortest_that_distinguish_stripes() -> None:
     catalog = Catalog(AT_ONCE)
     keys = [IndexKey.of(f"{number:03}" + "x" * 200) for number in range(200)]
     index = catalog.put((key, table(number)) for number, key in enumerate(keys))
@@ -198,7 +198,7 @@ def test_a_head_names_its_stripes_by_as_little_of_a_key_as_tells_them_apart() ->
 
 
 def test_legacy_oversized_reference_stripe_can_be_repartitioned_during_later_spill_out() -> None:
-    """A policy with smaller stripes cuts up what is written anyway and leaves the others as they are."""
+    """A policy with smaller stripes splits the rewritten stripes and keeps the others."""
     catalog = spilled(2_000, IndexPolicy(min_embedded=0, max_embedded=0, stripe=8_192))
     before = {stripe.id for stripe in catalog.load().stripes}
     catalog.policy = IndexPolicy(min_embedded=0, max_embedded=0, stripe=300)
@@ -212,7 +212,7 @@ def test_legacy_oversized_reference_stripe_can_be_repartitioned_during_later_spi
     assert index.get(name(1_050)) == table(5)
 
 
-def test_threads_share_stripes_that_nobody_has_decoded_yet() -> None:
+def test_threads_share_stripes_that_are_not_decoded_yet() -> None:
     catalog = spilled(5_000)
     refs = [stripe.ref for stripe in catalog.load().stripes]
     for _ in range(5):
@@ -238,7 +238,7 @@ def test_big_index() -> None:
     assert len(catalog.embedded) < 4_096
 
 
-def test_stripes_that_empty_are_dropped_and_small_ones_join_their_neighbours() -> None:
+def test_empty_stripes_are_dropped_and_small_ones_joined() -> None:
     catalog = spilled(2_000, AT_ONCE)
     count = len(decode_head(catalog.embedded)[0])
 
@@ -255,12 +255,12 @@ def test_stripes_that_empty_are_dropped_and_small_ones_join_their_neighbours() -
     assert decode_head(catalog.embedded)[0] == ()
 
 
-def test_the_first_stripe_takes_over_what_lies_below_it() -> None:
+def test_the_first_stripe_takes_over_the_keys_below_it() -> None:
     catalog = spilled(500, AT_ONCE)
-    gone = [key for key, _ in catalog.load().items()][:120]
-    catalog.commit(lambda index: [index.remove(key) for key in gone] and None)
-    index = catalog.put([(gone[0], table(77)), (IndexKey.of(""), table(78))])
-    assert (index.get(gone[0]), index.get(IndexKey.of(""))) == (table(77), table(78))
+    removed = [key for key, _ in catalog.load().items()][:120]
+    catalog.commit(lambda index: [index.remove(key) for key in removed] and None)
+    index = catalog.put([(removed[0], table(77)), (IndexKey.of(""), table(78))])
+    assert (index.get(removed[0]), index.get(IndexKey.of(""))) == (table(77), table(78))
 
 
 def test_a_lookup_reads_one_stripe_and_none_if_the_key_is_embedded() -> None:
@@ -280,7 +280,7 @@ def test_a_put_reads_nothing() -> None:
     assert catalog.stripes.batches == []
 
 
-def test_several_keys_are_looked_up_with_one_batch() -> None:
+def test_several_keys_are_read_with_one_batch() -> None:
     catalog = spilled(2_000)
     wanted = [name(number) for number in (1, 20, 21, 50, 99, 7_000)]
     assert [ref and ref.id for ref in catalog.load().get_many(wanted).values()] == [1, 20, 21, 50, 99, None]
@@ -327,7 +327,7 @@ def test_a_prefix_is_of_elements_and_not_of_letters() -> None:
     assert [key.elements() for key, _ in index.items(prefix=IndexKey.of("a"))] == [("a",), ("a", ""), ("a", "b")]
 
 
-def test_a_listing_under_way_does_not_see_later_changes() -> None:
+def test_a_running_listing_does_not_see_later_changes() -> None:
     index = spilled(500).load()
     listing = index.items(prefix=IndexKey.of("ns042"))
     assert next(listing)[1].id == 42
@@ -343,29 +343,29 @@ def test_a_ref_that_no_object_can_have_is_refused(ref: ObjectRef) -> None:
         Index.empty().put(name(1), ref)
 
 
-def test_an_absent_stripe_is_corruption() -> None:
+def test_a_missing_stripe_raises_corrupt_index_error() -> None:
     catalog = spilled(200)
     catalog.stripes.stored.clear()
-    with pytest.raises(CorruptIndexError, match="is not there"):
+    with pytest.raises(CorruptIndexError, match="is missing"):
         catalog.load().get(name(1))
 
 
-def test_a_stripe_that_is_another_object_is_corruption() -> None:
+def test_a_stripe_that_is_another_object_raises_corrupt_index_error() -> None:
     catalog = spilled(200)
 
     def others(refs: object) -> list[Loaded[PersistedModel] | None]:
         return [Loaded(loaded.key, PersistedModel(), 0, 1) for loaded in catalog.stripes.fetch(refs) if loaded]  # type: ignore[arg-type]
 
-    with pytest.raises(CorruptIndexError, match="is not there"):
+    with pytest.raises(CorruptIndexError, match="is missing"):
         Index.load(catalog.embedded, others).get(name(1))
 
 
-def test_embedded_bytes_that_are_none_are_refused_on_loading() -> None:
+def test_malformed_embedded_bytes_are_refused_on_loading() -> None:
     with pytest.raises(CorruptIndexError):
         Index.load(b"\x02garbage", Stripes().fetch)
 
 
-def test_links_are_the_stripes_and_the_values_of_both_places() -> None:
+def test_links_are_the_stripes_and_all_values() -> None:
     catalog = spilled(200)
     catalog.put([(name(1_000), ObjectRef("view", 5, 2))])
     catalog.commit(lambda index: index.remove(name(3)) or None)
@@ -383,7 +383,7 @@ def test_links_are_the_stripes_and_the_values_of_both_places() -> None:
     assert list(head_links(b"")) == []
 
 
-def test_the_threshold_follows_the_root_of_the_total() -> None:
+def test_the_threshold_grows_with_the_square_root_of_the_total() -> None:
     policy = IndexPolicy(min_embedded=10, max_embedded=10**9)
     assert policy.threshold(20, 1_000_000, 1) == 6_324  # √(2·20·10⁶)
     assert policy.threshold(20, 4_000_000, 1) == 12_649
@@ -408,6 +408,6 @@ def test_the_embedded_part_stays_about_the_threshold_while_tables_change() -> No
 
 
 @pytest.mark.parametrize("wrong", [{"min_embedded": -1}, {"max_embedded": 5}, {"stripe": 0}])
-def test_a_policy_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
+def test_an_invalid_policy_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError):
         IndexPolicy(**wrong)

@@ -1,4 +1,4 @@
-"""Keys sort as their elements do and give them back, whatever the elements hold."""
+"""Keys sort as their elements do and decode to them, whatever the elements are."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ def in_utf8(elements: tuple[str, ...]) -> tuple[bytes, ...]:
 
 @settings(deadline=None)
 @given(key_elements)
-def test_elements_come_back(elements: tuple[str, ...]) -> None:
+def test_elements_round_trip(elements: tuple[str, ...]) -> None:
     assert IndexKey.of(*elements).elements() == elements
 
 
@@ -28,7 +28,7 @@ def test_keys_sort_as_their_elements_do(left: tuple[str, ...], right: tuple[str,
 
 @settings(deadline=None)
 @given(key_elements, key_elements)
-def test_what_begins_with_a_key_lies_between_its_bounds_and_nothing_else_does(
+def test_only_keys_that_begin_with_a_key_are_between_its_bounds(
     prefix: tuple[str, ...], other: tuple[str, ...]
 ) -> None:
     lowest, beyond = IndexKey.of(*prefix).below()

@@ -1,4 +1,4 @@
-"""Pages of one listing see one commit; tokens fit nothing else."""
+"""Pages of one listing read one commit; a token is valid for its listing only."""
 
 import base64
 
@@ -41,7 +41,7 @@ def test_a_hundred_thousand_names_are_listed_as_of_one_commit_while_others_commi
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-def test_pages_make_up_the_listing_within_its_bounds(limit: int) -> None:
+def test_all_pages_together_are_the_listing(limit: int) -> None:
     catalog = Catalog(IndexPolicy(min_embedded=50, max_embedded=50, stripe=100))
     index = catalog.put((name(number), table(number)) for number in range(300))
     listing = Listing(start=name(2), end=name(20), prefix=None)
@@ -59,7 +59,7 @@ def test_pages_make_up_the_listing_within_its_bounds(limit: int) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), keys, st.none() | keys, st.none() | keys, st.none() | keys)
-def test_a_token_comes_back_for_its_listing_and_no_other(
+def test_a_token_is_valid_for_its_listing_only(
     commit: int, last: IndexKey, prefix: IndexKey | None, start: IndexKey | None, end: IndexKey | None
 ) -> None:
     listing = Listing(prefix, start, end)
@@ -80,14 +80,14 @@ def test_any_other_text_is_refused(text: str) -> None:
         PageToken.decode(text, ALL)
 
 
-def test_every_changed_character_of_a_token_is_noticed() -> None:
+def test_every_changed_character_of_a_token_is_refused() -> None:
     text = PageToken(77, name(5)).encode(ALL)
     for at in range(len(text) - 1):
         with pytest.raises(InvalidPageToken):
             PageToken.decode(text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :], ALL)
 
 
-def test_a_sealed_token_that_holds_nonsense_is_refused() -> None:
+def test_a_token_with_a_right_checksum_and_invalid_content_is_refused() -> None:
     for content in (b"\x01" + b"\xff" * 8 + b"a", b"\x01" + bytes(8) + b"\xff", b"\x02" + bytes(8) + b"a"):
         text = base64.urlsafe_b64encode(content + ALL.checksum(content)).decode()
         with pytest.raises(InvalidPageToken):

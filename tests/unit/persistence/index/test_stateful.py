@@ -1,4 +1,4 @@
-"""An index equals a sorted dict, whatever is done to it, through commits, spills and reloads."""
+"""An index equals a sorted dict after any sequence of changes, commits, spills and reloads."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ def in_order(elements: Elements) -> tuple[bytes, ...]:
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """`model` is what the working copy must be, `committed` what the last commit was."""
+    """`model` is the expected working copy, `committed` the expected last commit."""
 
     known = Bundle("known")
 
@@ -120,7 +120,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule()
     def fail_to_commit(self) -> None:
-        """Another attempt starts from the head again; stripes written in vain are nobody's."""
+        """Another attempt starts from the head again; the stripes of the lost one are unused."""
         self.index.finish(self.catalog.policy, self.catalog.stripes.write)
         self.model = dict(self.committed)
         self.index = self.catalog.load()

@@ -1,4 +1,4 @@
-"""Mark and sweep: what is kept, what goes, and when a run refuses."""
+"""Mark and sweep: what is kept, what is deleted, and when a run refuses."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -84,8 +84,8 @@ def world() -> World:
 
 
 def stop_after(steps: int) -> Callable[[], bool]:
-    asked = itertools.count(1)
-    return lambda: next(asked) > steps
+    calls = itertools.count(1)
+    return lambda: next(calls) > steps
 
 
 def test_an_empty_store(world: World) -> None:
@@ -93,7 +93,7 @@ def test_an_empty_store(world: World) -> None:
     assert report == RealmSweepReport(complete=True, references=1, scanned=report.scanned, young=report.young)
 
 
-def test_simple_what_no_head_names_goes_after_the_grace_period(world: World) -> None:
+def test_objects_that_no_head_names_are_deleted_after_the_grace_period(world: World) -> None:
     kept = world.committer.commit(put("a", 1)).result
     [garbage] = world.store.write([Entity(name="garbage")])
     world.clock.advance(GRACE - 1)
@@ -106,7 +106,7 @@ def test_simple_what_no_head_names_goes_after_the_grace_period(world: World) -> 
     assert world.committer.commit(put("b", 1)).result.id in world.ids()
 
 
-def test_replaced_entities_stay_while_a_commit_that_names_them_may_be_read(world: World) -> None:
+def test_replaced_entities_are_kept_while_a_commit_that_names_them_may_be_read(world: World) -> None:
     old = world.committer.commit(put("a", 1)).result
     for _ in range(25):
         world.clock.advance(10)
@@ -167,7 +167,7 @@ def test_updateable_and_unknown_objects_are_not_swept(world: World) -> None:
     assert world.ids("foreign") == {9}
 
 
-def test_every_realm_and_catalog_is_swept_and_ids_of_one_say_nothing_of_another(world: World) -> None:
+def test_every_realm_and_catalog_is_swept_and_equal_ids_are_kept_apart(world: World) -> None:
     kept = world.committer.commit(put("a", 1)).result
     elsewhere = [
         StoredObject(ObjectKey(realm, catalog, "entity", kept.id), cbor2.dumps({"name": "x"}), 1)
@@ -181,7 +181,7 @@ def test_every_realm_and_catalog_is_swept_and_ids_of_one_say_nothing_of_another(
 
 @pytest.mark.parametrize("linked", ["foreign", "newer", "missing"])
 def test_a_run_refuses_when_links_cannot_be_followed(world: World, linked: str) -> None:
-    """Written by a newer release in a rolling upgrade, or gone: then nothing at all is deleted."""
+    """Nothing is deleted if an object was written by a newer release in a rolling upgrade, or is missing."""
     [garbage] = world.store.write([Entity(name="garbage")])
     ref = ObjectRef("foreign" if linked == "foreign" else "folder", 7_000)
     if linked != "missing":
@@ -195,7 +195,7 @@ def test_a_run_refuses_when_links_cannot_be_followed(world: World, linked: str) 
     world.maintenance().task.start()
 
 
-def test_a_head_that_nobody_knows_refuses_the_run(world: World) -> None:
+def test_a_missing_head_refuses_the_run(world: World) -> None:
     done = world.committer.commit(put("a", 1))
     world.backend.delete_many([Locator(ObjectKey("r", "c", "head", done.commit_id or 0))])
     world.clock.advance(GRACE + 1)
@@ -228,7 +228,7 @@ def test_a_filter_with_too_many_false_positives_refuses() -> None:
         world.run()
 
 
-def test_a_stopped_run_is_gone_on_with(world: World) -> None:
+def test_a_stopped_run_is_continued(world: World) -> None:
     for number in range(10):
         world.committer.commit(put(f"n{number}", number))
     world.store.write([Entity(name="garbage") for _ in range(20)])
@@ -241,7 +241,7 @@ def test_a_stopped_run_is_gone_on_with(world: World) -> None:
         if reports[-1].complete:
             break
     assert len(reports) > 5
-    # Every row was looked at once, and the references were marked once.
+    # Every row was read once, and the references were marked once.
     assert reports[-1].deleted == 20
     assert reports[-1].references == 2
     assert [one.scanned for one in reports] == sorted(one.scanned for one in reports)
@@ -249,7 +249,7 @@ def test_a_stopped_run_is_gone_on_with(world: World) -> None:
     assert world.ids(FILTER_TYPE.name) == set()
 
 
-def test_a_run_stopped_too_long_ago_is_begun_again(world: World) -> None:
+def test_a_run_stopped_too_long_ago_starts_again(world: World) -> None:
     world.committer.commit(put("a", 1))
     world.maintenance().run(stop_after(2))
     world.clock.advance(3 * GRACE)
@@ -275,8 +275,8 @@ def test_one_run_at_a_time(world: World) -> None:
     assert met
 
 
-def test_a_commit_prepared_before_the_reference_was_marked_is_made_anew(world: World) -> None:
-    """Frozen before its swap for longer than the grace period: what it wrote is swept, and written again."""
+def test_a_commit_prepared_before_the_reference_was_marked_writes_its_objects_again(world: World) -> None:
+    """It is frozen before its swap for longer than the grace period: its objects are swept and written again."""
     world.committer.commit(put("a", 1))
 
     def frozen() -> None:
@@ -294,7 +294,7 @@ def test_a_commit_prepared_before_the_reference_was_marked_is_made_anew(world: W
     assert [one.value.number for one in found if isinstance(one and one.value, Entity)] == [1, 2]
 
 
-def test_recent_heads_can_be_gone_back_to_after_a_sweep(world: World) -> None:
+def test_a_reset_to_a_recent_head_is_possible_after_a_sweep(world: World) -> None:
     first = world.committer.commit(put("a", 1))
     for number in range(5):
         world.committer.commit(put("a", number + 2))
@@ -317,7 +317,7 @@ KEYS = st.builds(ObjectKey, st.text(), st.text(), st.text(), st.integers(0, 2**6
 
 
 @given(st.lists(KEYS), st.binary(min_size=16, max_size=16))
-def test_a_filter_finds_whatever_was_added(keys: list[ObjectKey], salt: bytes) -> None:
+def test_a_filter_finds_every_added_key(keys: list[ObjectKey], salt: bytes) -> None:
     one = BloomFilter.for_keys(max(1, len(keys)), 0.01, salt)
     for key in keys:
         one.add(key)
@@ -327,7 +327,7 @@ def test_a_filter_finds_whatever_was_added(keys: list[ObjectKey], salt: bytes) -
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.001])
-def test_measured_false_positive_rate_is_what_was_asked_for(rate: float) -> None:
+def test_measured_false_positive_rate_is_the_requested_one(rate: float) -> None:
     one = BloomFilter.for_keys(20_000, rate, bytes(16))
     for number in range(20_000):
         one.add(ObjectKey("r", "c", "t", number))
@@ -336,7 +336,7 @@ def test_measured_false_positive_rate_is_what_was_asked_for(rate: float) -> None
     assert wrong == pytest.approx(one.false_positive_rate(), rel=0.35)
 
 
-def test_another_salt_takes_other_keys_for_added() -> None:
+def test_another_salt_has_other_false_positives() -> None:
     wrong = []
     for salt in (bytes(16), b"\x01" * 16):
         one = BloomFilter.for_keys(500, 0.05, salt)

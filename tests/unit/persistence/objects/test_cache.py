@@ -1,4 +1,4 @@
-"""The cache: what is kept how long, what goes first, and that a key is loaded once."""
+"""The cache: expiry, eviction, and one load per key for all threads."""
 
 import random
 import threading
@@ -15,7 +15,7 @@ from tests.unit.persistence.builders import FakeClock
 
 
 class Source:
-    """Where values are loaded from; counts the loads."""
+    """A source of values that counts its loads."""
 
     def __init__(self, **values: CacheEntry[str]) -> None:
         self.values = values
@@ -76,7 +76,7 @@ def test_negative_entries_are_kept_for_their_time_only_if_wanted() -> None:
     assert kept.statistics().absent_hits == 1
 
 
-def test_the_least_recently_used_go_first() -> None:
+def test_the_least_recently_used_entries_are_evicted_first() -> None:
     kept, _ = cache(3 * (ENTRY_WEIGHT + 100))
     source = Source(**{key: CacheEntry(key, weight=100) for key in "abcd"})
     get(kept, source, "a", "b", "c")
@@ -89,7 +89,7 @@ def test_the_least_recently_used_go_first() -> None:
     assert source.loads == [["b"]]
 
 
-def test_what_is_heavier_than_the_cache_is_not_kept_and_displaces_nothing() -> None:
+def test_an_entry_heavier_than_the_cache_is_not_kept_and_evicts_nothing() -> None:
     kept, _ = cache(1_000)
     source = Source(a=CacheEntry("a"), b=CacheEntry("b", weight=900))
     get(kept, source, "a", "b")
@@ -133,7 +133,7 @@ def test_statistics_count_hits_and_misses() -> None:
 
 
 def test_single_flight() -> None:
-    """Threads that ask while a key is loaded wait for that load."""
+    """Threads that need a key being loaded wait for that load."""
     kept, _ = cache()
     entered, leave = threading.Event(), threading.Event()
     loads: list[list[str]] = []
@@ -156,7 +156,7 @@ def test_single_flight() -> None:
     assert loads == [["a", "b"]]
 
 
-def test_two_threads_that_need_each_others_keys_do_not_wait_for_ever() -> None:
+def test_two_threads_that_need_each_others_keys_do_not_deadlock() -> None:
     kept, _ = cache()
     both = threading.Barrier(2)
 
@@ -179,7 +179,7 @@ def test_two_threads_that_need_each_others_keys_do_not_wait_for_ever() -> None:
         assert [one.result(30) for one in results] == [["A", "B"], ["B", "A"]]
 
 
-def test_a_failed_load_fails_those_who_wait_and_is_tried_again_by_the_next() -> None:
+def test_a_failed_load_fails_in_all_waiting_threads_and_the_next_read_retries_it() -> None:
     kept, _ = cache()
     entered, leave = threading.Event(), threading.Event()
 
@@ -202,8 +202,8 @@ def test_a_failed_load_fails_those_who_wait_and_is_tried_again_by_the_next() -> 
 
 
 @pytest.mark.parametrize("how", ["put", "remove"])
-def test_a_load_overtaken_by_a_write_is_not_kept(how: str) -> None:
-    """Reader: began before the write, and may be answered with the old value. Whoever asks after the write may not."""
+def test_a_load_during_a_write_is_not_kept(how: str) -> None:
+    """A reader that began before the write may get the old value, one after it may not."""
     kept, _ = cache()
     seen_by_later: list[str | None] = []
 

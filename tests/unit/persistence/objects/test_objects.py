@@ -1,4 +1,4 @@
-"""Stored values and the registry of their types."""
+"""Stored values and their types."""
 
 import contextlib
 import importlib.metadata
@@ -76,7 +76,7 @@ def test_unknown_fields_of_nested_values_survive() -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"\xff", b"\x9f", cbor2.dumps([1]), cbor2.dumps({1: 2}), cbor2.dumps("text"), b"\x81" * 5_000]
 )
-def test_what_is_no_map_of_fields_is_corrupt(value: bytes) -> None:
+def test_a_value_that_is_no_map_of_fields_is_corrupt(value: bytes) -> None:
     with pytest.raises(CorruptObject):
         decode(stored(value), Entity)
     with pytest.raises(CorruptObject):

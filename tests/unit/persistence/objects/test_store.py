@@ -1,4 +1,4 @@
-"""Objects and references of a catalog through types and cache, and updateable objects."""
+"""Typed and cached objects and references of a catalog, updateable objects and coordinated tasks."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -60,23 +60,23 @@ def test_immutable_objects_are_read_once_and_not_at_all_after_writing(backend: C
     assert backend.calls == ["fetch_many"]
 
 
-def test_only_immutable_objects_are_read_the_cheap_way(backend: CountingBackend) -> None:
-    asked: list[bool] = []
+def test_only_immutable_objects_are_read_without_consistency(backend: CountingBackend) -> None:
+    reads: list[bool] = []
 
     class Watched(CountingBackend):
         def fetch_many(self, wanted, *, consistent=True):
-            asked.append(consistent)
+            reads.append(consistent)
             return super().fetch_many(wanted, consistent=consistent)
 
     store = store_on(Watched())
     immutable, mutable, unknown = ObjectRef("entity", 1), ObjectRef("counter", 2), ObjectRef("foreign", 3)
     for refs in ([immutable], [mutable], [immutable, mutable], [unknown]):
         store.fetch_many(refs)
-    assert asked == [False, True, True, True]
+    assert reads == [False, True, True, True]
 
 
-def test_absent_immutable_objects_are_asked_for_again(backend: CountingBackend) -> None:
-    """Another process may write it any moment."""
+def test_absent_immutable_objects_are_read_again(backend: CountingBackend) -> None:
+    """Another process may write one at any time."""
     store = store_on(backend)
     ref = ObjectRef("entity", 77)
     assert store.fetch(ref, Entity) is None
@@ -84,7 +84,7 @@ def test_absent_immutable_objects_are_asked_for_again(backend: CountingBackend) 
     assert store.fetch(ref, Entity)
 
 
-def test_negative_caching_is_a_matter_of_the_type(backend: CountingBackend, clock: FakeClock) -> None:
+def test_object_types_decide_on_negative_caching(backend: CountingBackend, clock: FakeClock) -> None:
     types = ObjectTypes([ObjectType("counter", Counter, mutable=True, absent_expires_after=10)])
     store = store_on(backend, clock, types=types)
     ref = ObjectRef("counter", 5)
@@ -95,7 +95,7 @@ def test_negative_caching_is_a_matter_of_the_type(backend: CountingBackend, cloc
     assert len(backend.calls) == 2
 
 
-def test_mutable_objects_are_cached_for_as_long_as_their_type_says(backend: CountingBackend, clock: FakeClock) -> None:
+def test_mutable_objects_are_cached_for_the_time_of_their_type(backend: CountingBackend, clock: FakeClock) -> None:
     store = store_on(backend, clock)
     written = store.updateables.insert(KEY, Counter(count=5))
     ref = written.ref
@@ -113,7 +113,7 @@ def test_mutable_objects_are_cached_for_as_long_as_their_type_says(backend: Coun
     assert backend.calls.count("fetch_many") == 3
 
 
-def test_a_process_sees_its_own_updates_at_once(backend: CountingBackend, clock: FakeClock) -> None:
+def test_a_process_reads_its_updates_at_once(backend: CountingBackend, clock: FakeClock) -> None:
     store = store_on(backend, clock)
     written = store.updateables.insert(KEY, Counter(count=1_000))
     assert store.fetch(written.ref, Counter) == written
@@ -130,7 +130,7 @@ def test_a_process_sees_its_own_updates_at_once(backend: CountingBackend, clock:
     assert store.fetch(written.ref, Counter) is None
 
 
-def test_an_object_of_another_model_is_told(backend: CountingBackend) -> None:
+def test_an_object_of_another_model_raises_type_error(backend: CountingBackend) -> None:
     store = store_on(backend)
     [ref] = store.write([Entity(name="a")])
     with pytest.raises(TypeError, match="Entity"):
@@ -147,7 +147,7 @@ def test_updateable_objects_are_not_written_once_and_unknown_models_not_at_all(b
     with pytest.raises(UnknownType):
         store.write([Stranger()])
     for value in (Entity(name="a"), Counter()):
-        with pytest.raises(ValueError, match="no updateable"):
+        with pytest.raises(ValueError, match="not the key of an updateable"):
             store.updateables.insert(ObjectKey("r", "c", "entity", 1), value)
 
 
@@ -163,7 +163,7 @@ def test_objects_of_unknown_types_are_carried_and_not_cached(backend: CountingBa
     assert len(backend.calls) == 2
 
 
-def test_deleted_objects_are_gone_from_the_cache_too(backend: CountingBackend) -> None:
+def test_deleted_objects_are_removed_from_the_cache(backend: CountingBackend) -> None:
     store = store_on(backend)
     [ref] = store.write([Entity(name="a")])
     store.delete([ref])
@@ -242,7 +242,7 @@ def test_updateable_objects_change_on_the_version_that_was_read(backend: Countin
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_an_update_without_an_answer_is_resolved_by_reading(backend: CountingBackend, applied: bool) -> None:
+def test_an_update_without_an_answer_is_reconciled(backend: CountingBackend, applied: bool) -> None:
     objects = Updateables(backend, TYPES, FakeClock().now_us)
     faults = backend.fail_after if applied else backend.fail_before
     faults["insert"], faults["update"], faults["delete"] = [LOST], [LOST], [LOST]
@@ -255,7 +255,7 @@ def test_an_update_without_an_answer_is_resolved_by_reading(backend: CountingBac
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("operation", ["insert", "update", "delete"])
-def test_a_write_that_another_followed_before_it_could_be_read_stays_unknown(
+def test_a_lost_write_followed_by_another_has_an_unknown_outcome(
     backend: CountingBackend, operation: str, applied: bool
 ) -> None:
     objects = Updateables(backend, TYPES, FakeClock().now_us)
@@ -284,7 +284,7 @@ def test_a_write_that_another_followed_before_it_could_be_read_stays_unknown(
 
 
 def test_a_late_update_finds_its_condition_false(backend: CountingBackend) -> None:
-    """Lost on the way, made again, and then the first one arrives: it says the same, and harms nobody."""
+    """A delayed first try of a repeated update arrives last and changes nothing."""
     objects = Updateables(backend, TYPES, FakeClock().now_us)
     first = objects.insert(KEY, Counter(count=1))
     backend.fail_before["update"] = [LOST]
@@ -320,20 +320,22 @@ def test_a_coordinated_task_is_run_by_one_at_a_time(backend: CountingBackend, cl
     assert (stored.value.runs, stored.value.holder is None) == (2, False)
 
 
-def test_a_lost_run_is_taken_over_where_it_stopped_and_learns_of_it(backend: CountingBackend, clock: FakeClock) -> None:
+def test_a_lost_run_is_taken_over_at_its_checkpoint_and_its_writes_are_refused(
+    backend: CountingBackend, clock: FakeClock
+) -> None:
     slow = task(backend, clock).start()
     slow.checkpoint({"at": 5})
     clock.advance(60)
-    taken = task(backend, clock).start()
-    assert taken.state == {"at": 5}
-    for late in (lambda: slow.checkpoint({"at": 6}), lambda: slow.finish({}), slow.give_up):
+    second = task(backend, clock).start()
+    assert second.state == {"at": 5}
+    for late in (lambda: slow.checkpoint({"at": 6}), lambda: slow.finish({}), slow.hand_over):
         with pytest.raises(TaskTakenOver):
             late()
-    taken.give_up()
+    second.hand_over()
     assert task(backend, clock).start().state == {"at": 5}
 
 
-def test_of_many_that_start_a_task_one_runs_it(clock: FakeClock) -> None:
+def test_one_of_many_processes_that_start_a_task_runs_it(clock: FakeClock) -> None:
     for lost_before in (False, True):
         backend = CountingBackend()
         if lost_before:
