@@ -96,10 +96,7 @@ class CommitContended(PersistenceError):
 
 
 class CommitUnknown(PersistenceError):
-    """A commit's compare-and-set got no clear answer and the store cannot be read.
-
-    Read the log before repeating the change; its objects are kept, because they may be the head.
-    """
+    """The outcome of a commit's compare-and-set cannot be read; read the log before repeating the change."""
 
     code = "COMMIT_UNKNOWN"
 

@@ -97,10 +97,7 @@ class Realms:
         self._realms.update(realm, lambda old: old.model_copy(update={"properties": dict(properties)}))
 
     def set_status(self, realm: str, status: RealmStatus) -> None:
-        """Change between ACTIVE and INACTIVE, or from INACTIVE to the terminal PURGING.
-
-        Raises EntityNotFound, RealmNotReady.
-        """
+        """Change ACTIVE to INACTIVE or back, INACTIVE to PURGING (terminal). Raises EntityNotFound, RealmNotReady."""
 
         def change(old: Realm) -> Realm:
             if old.status not in _NEXT or status not in _NEXT[RealmStatus(old.status)]:
@@ -152,10 +149,7 @@ class Realms:
         return store
 
     def drop_catalog(self, realm: str, catalog: str) -> None:
-        """Delete a catalog; maintenance sweeps its objects. Repeated after a crash, it continues.
-
-        Raises EntityNotFound, RealmNotReady.
-        """
+        """Delete a catalog, repeatably; maintenance sweeps its objects. Raises EntityNotFound, RealmNotReady."""
         catalogs = self.catalogs(realm)
         dropped = catalogs.update(catalog, lambda old: old.model_copy(update={"dropped": True})).value
         for one in list(self._store_of(realm, dropped.space).references()):

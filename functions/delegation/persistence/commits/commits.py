@@ -53,10 +53,7 @@ Memo = dict[Hashable, tuple[int | None, Prepared[Any]]]
 
 
 class CommitAttempt(Generic[H]):
-    """One attempt of a change: the head it starts from, and what it reads and writes.
-
-    It also reads the objects that earlier changes of its group wrote, which are not stored yet.
-    """
+    """One attempt of a change: its head, its writes, and reads that include the earlier writes of its group."""
 
     def __init__(self, store: CatalogStore, head: H | None, *, before: Writes, memo: Memo) -> None:
         self.head = head

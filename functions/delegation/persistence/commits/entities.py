@@ -193,10 +193,7 @@ class Directory(Generic[M]):
         self._committer.commit(change, operation=f"remove {name}")
 
     def page(self, *, limit: int, token: str | None = None) -> EntityPage[M]:
-        """Return entities in the order of their names; all pages of a listing read the commit of the first page.
-
-        Raises InvalidPageToken, also when maintenance has deleted that commit.
-        """
+        """Return entities in the order of names, as of the listing's first page. Raises InvalidPageToken."""
         listing = Listing()
         after = PageToken.decode(token, listing) if token is not None else None
         head = self._head_at(after)

@@ -103,10 +103,7 @@ def partition_spec(
 
 
 def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list[Json]:
-    """Return the fields of a spec or sort order with their sources under new ids (the map of Renumbered).
-
-    Raises InvalidIcebergMetadata for a source that is not in the schema.
-    """
+    """Return the fields with their sources under new ids. Raises InvalidIcebergMetadata for an unknown source."""
     try:
         return [
             {
@@ -123,10 +120,7 @@ def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list
 def new_table_ids(
     schema: Mapping[str, Any], spec: Mapping[str, Any] | None, order: Mapping[str, Any] | None
 ) -> TableIds:
-    """Return the parts of a new table under ids of the catalog, whatever ids its creator used.
-
-    Raises InvalidIcebergMetadata for an invalid schema, and for a spec or order over fields that it does not have.
-    """
+    """Return the parts of a new table under ids of the catalog. Raises InvalidIcebergMetadata for invalid parts."""
     fresh, ids, last_column = fresh_field_ids(schema)
     sources = [
         {name: value for name, value in one.items() if name != "field-id"} for one in (spec or {}).get("fields", ())

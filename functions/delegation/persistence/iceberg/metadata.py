@@ -149,10 +149,7 @@ class ManagedMetadata:
         return in_order(document, self.layout)
 
     def replace_with(self, document: Mapping[str, Any]) -> None:
-        """Change the metadata to `document`, keeping the objects of unchanged parts.
-
-        Raises InvalidIcebergMetadata for a name or id too long for a key.
-        """
+        """Change the metadata to `document`, keeping unchanged parts. Raises InvalidIcebergMetadata for a long id."""
         rest = dict(document)
         for name in self.layout.sections:
             if _is_section(rest.get(name), self.layout.sections[name].id):

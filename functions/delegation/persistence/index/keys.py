@@ -25,10 +25,7 @@ class IndexKey(bytes):
 
     @classmethod
     def of(cls, *elements: str) -> Self:
-        """Return the key of one or more elements, of which any may be empty.
-
-        Raises ValueError for no element, a lone surrogate (not UTF-8), or more than MAX_KEY_BYTES.
-        """
+        """Return the key of the elements. Raises ValueError for none, a lone surrogate, or more than MAX_KEY_BYTES."""
         if not elements:
             raise ValueError("a key needs at least one element")
         encoded = _SEPARATOR.join([_escaped(element) for element in elements])

@@ -79,10 +79,7 @@ class IndexPage:
 def read_page(
     index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None
 ) -> IndexPage:
-    """Return a page of at most `limit` entries of the index of `commit_id`.
-
-    Raises InvalidPageToken if `after` is of another commit; ValueError for a limit below 1.
-    """
+    """Return a page of entries. Raises InvalidPageToken for another commit's token; ValueError for a limit below 1."""
     if limit < 1:
         raise ValueError(f"the limit of a page must be at least 1, not {limit}")
     start = listing.start

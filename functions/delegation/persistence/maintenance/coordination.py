@@ -40,10 +40,7 @@ class CoordinatedTask:
     now_us: Callable[[], int]
 
     def start(self) -> "TaskRun":
-        """Start a run, or take over a lost one, with the `state` of the last checkpoint.
-
-        Raises TaskHeld while another run is active, CommitOutcomeUnknown, BackendUnavailable.
-        """
+        """Start a run, or take over a lost one. Raises TaskHeld, CommitOutcomeUnknown, BackendUnavailable."""
         stored = self.objects.read(self.key, TaskState)
         now = self.now_us()
         if stored and stored.value.holder is not None and now < stored.value.presumed_lost_at:

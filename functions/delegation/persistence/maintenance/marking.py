@@ -32,11 +32,7 @@ class Marker:
     leaves: bool = False
 
     def mark(self, store: CatalogStore, reference: Reference) -> None:
-        """Add all objects that one reference needs.
-
-        Raises MaintenanceRefused for an object of an undeclared type, with fields of a newer release, or missing,
-        because its links cannot be followed.
-        """
+        """Add all objects that a reference needs. Raises MaintenanceRefused for a link that cannot be followed."""
         # An exact set, because a false positive of the filter would leave links unmarked.
         visited: set[tuple[str, int]] = set()
         pending: list[ObjectRef] = []
