@@ -10,10 +10,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from pyspark.sql import SparkSession
-
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.spark import purge_with_spark
+from delegation.operations.purge.spark import purge_in_session
 from delegation.tasks.errors import LeaseLost
 from delegation.wiring.spark_job import job_behavior, job_resources
 
@@ -25,21 +22,12 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     behavior = job_behavior()
     try:
-        done = behavior.run_job(_with_session, options.task_id, options.attempt)
+        done = behavior.run_job(lambda ctx: purge_in_session(ctx, job_resources()), options.task_id, options.attempt)
     except LeaseLost:
         logger.info("attempt %d of task %s is over", options.attempt, options.task_id)
         return 0
     logger.info("task %s is %s", done.task_id, done.status)
     return 0
-
-
-def _with_session(ctx: PurgeContext) -> PurgeResult:
-    # A chunk deleted twice at once does no harm, but it doubles the load on a store that is the bottleneck.
-    session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
-    try:
-        return purge_with_spark(session, ctx, job_resources())
-    finally:
-        session.stop()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -120,8 +120,7 @@ class DirectHead(PlanHead):
     ) -> tuple[PlanSegment, ...]:
         del files_planned
         if self.read() == seen:
-            segments = [{"id": one.id, "sha256": one.sha256} for one in (*seen, segment)]
-            self._write({**(self.stored or {}), "segments": segments})
+            self._write({**(self.stored or {}), "segments": [asdict(one) for one in (*seen, segment)]})
         return self.read()
 
     def table_uuid(self, metadata_location: str) -> str | None:
@@ -167,15 +166,9 @@ class DirectRun:
         if self.purge.engine == "inline":
             return purge_table(ctx)
         # Spark is only needed, and only imported, where it is asked for.
-        from pyspark.sql import SparkSession  # noqa: PLC0415
+        from delegation.operations.purge.spark import purge_in_session  # noqa: PLC0415
 
-        from delegation.operations.purge.spark import purge_with_spark  # noqa: PLC0415
-
-        session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
-        try:
-            return purge_with_spark(session, ctx, self.resources)
-        finally:
-            session.stop()
+        return purge_in_session(ctx, self.resources)
 
     def context(self) -> PurgeContext:
         """Raises PlanOfAnotherTable, PlanTampered, CorruptMetadata, and TableMetadataMissing in an empty place."""

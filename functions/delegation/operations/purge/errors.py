@@ -1,23 +1,4 @@
-"""What purging can end in beside the errors of the rooms below, split by what the caller can do next.
-
-GuardRefused                a guard stopped it before the first delete; the table is whole
-├── GcDisabled              the table says gc.enabled=false
-├── TableUuidMismatch       another table stands at this name now
-├── MetadataReplaced        the catalog went back to older metadata
-├── PathsOutsideTable       files outside the table's own locations, and the caller said refuse
-├── FilesShared             another live table references files, and the caller said refuse
-├── CredentialsDoNotCover   files that the vended credentials do not reach
-├── CredentialsCannotDelete the vended credentials are read-only
-├── NeighbourUnreadable     a table that may share files cannot be looked at
-├── TooLargeForInline       only the inline engine was asked for, and the table is beyond its limit
-├── VersionedBucket         deleting would free nothing, and the caller said refuse
-├── PlanOfAnotherTable      the plan asked for was made for something else
-├── PlanOutdated            the table was committed to since the plan asked for was made
-└── PlanNotAllowed          the plan asked for does more than this request may
-PurgeError
-├── NeighbourChanged        a table that shares the location changed while it was read; the same again may do
-└── TableGone               the table left the catalog before its root was seen deleted
-"""
+"""What purging can end in beside the errors of the rooms below, split by what the caller can do next."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -54,37 +35,36 @@ class MetadataReplaced(GuardRefused):
     code = "METADATA_REPLACED"
 
 
-class PathsOutsideTable(GuardRefused):
+class _FilesRefused(GuardRefused):
+    """`count` files that a guard refuses to delete, and a `sample` of their paths."""
+
+    problem: ClassVar[str]
+
+    def __init__(self, count: int, sample: Sequence[str]) -> None:
+        super().__init__(f"{self.problem.format(count)}, such as {shown(sample)}")
+        self.count = count
+        self.sample = tuple(sample)
+
+
+class PathsOutsideTable(_FilesRefused):
     """Reachable files lie outside the table's locations and `outside=refuse` was asked; `count`, and a `sample`."""
 
     code = "PATHS_OUTSIDE_TABLE"
-
-    def __init__(self, count: int, sample: Sequence[str]) -> None:
-        super().__init__(f"{count} reachable files lie outside the table's locations, such as {shown(sample)}")
-        self.count = count
-        self.sample = tuple(sample)
+    problem = "{} reachable files lie outside the table's locations"
 
 
-class FilesShared(GuardRefused):
+class FilesShared(_FilesRefused):
     """Another live table references files of this one and `shared=refuse` was asked; `count` and a `sample` of them."""
 
     code = "FILES_SHARED"
-
-    def __init__(self, count: int, sample: Sequence[str]) -> None:
-        super().__init__(f"another live table references {count} files, such as {shown(sample)}")
-        self.count = count
-        self.sample = tuple(sample)
+    problem = "another live table references {} files"
 
 
-class CredentialsDoNotCover(GuardRefused):
+class CredentialsDoNotCover(_FilesRefused):
     """Files (often at former locations) that no vended credential reaches; `count` and a `sample` of them."""
 
     code = "CREDENTIALS_DO_NOT_COVER"
-
-    def __init__(self, count: int, sample: Sequence[str]) -> None:
-        super().__init__(f"the vended credentials do not cover {count} files, such as {shown(sample)}")
-        self.count = count
-        self.sample = tuple(sample)
+    problem = "the vended credentials do not cover {} files"
 
 
 class CredentialsCannotDelete(GuardRefused):
@@ -94,8 +74,6 @@ class CredentialsCannotDelete(GuardRefused):
 
     def __init__(self, prefix: str, reason: str) -> None:
         super().__init__(f"the vended credentials cannot delete below {printable(prefix)} ({reason})")
-        self.prefix = prefix
-        self.reason = reason
 
 
 class NeighbourUnreadable(GuardRefused):
@@ -121,8 +99,6 @@ class NeighbourChanged(PurgeError):
 
     def __init__(self, who: str, path: str) -> None:
         super().__init__(f"{printable(who)} changed while it was read for shared files: {printable(path)} is gone")
-        self.who = who
-        self.path = path
 
 
 class TooLargeForInline(GuardRefused):
@@ -132,8 +108,6 @@ class TooLargeForInline(GuardRefused):
 
     def __init__(self, files: int, most: int) -> None:
         super().__init__(f"the table has {files} files or more, the inline engine is for at most {most}")
-        self.files = files
-        self.most = most
 
 
 class PlanOfAnotherTable(GuardRefused):
@@ -152,7 +126,6 @@ class PlanOutdated(GuardRefused):
 
     def __init__(self, plan: str) -> None:
         super().__init__(f"the table was committed to since plan {plan} was made, and no other may be executed")
-        self.plan = plan
 
 
 class PlanNotAllowed(GuardRefused):

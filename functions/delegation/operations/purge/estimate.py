@@ -9,17 +9,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, Final
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.options import EngineChoice
-from delegation.worksets.chunks import Phase, Total, add_totals
+from delegation.operations.purge.receipt import by_type
+from delegation.worksets.chunks import Phase, Total
 from delegation.worksets.index import Finding, PlanIndex
-
-FORMAT: Final = 1
-_SECONDS_PER_HOUR: Final = 3_600
 
 
 class Prices(BaseModel):
@@ -46,7 +44,7 @@ class Forecast(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    format: int = FORMAT
+    format: int = 1
     engine: EngineChoice
     files: int
     bytes: int
@@ -87,52 +85,58 @@ def forecast(
 ) -> Forecast:
     """How long the plan's deletes take at the store's rate, and what they cost with `engine`."""
     listed = prices()
-    totals: dict[str, Total] = {}
-    for index in indexes:
-        add_totals(totals, index.counts)
     chunks = [chunk for index in indexes for chunk in index.chunks if chunk.kind is not Phase.KEPT]
     files = sum(chunk.count for chunk in chunks)
     deletes = sum(math.ceil(chunk.count / settings.delete.batch) for chunk in chunks)
     # Each chunk is read once and marked once; index, marks and receipt are a handful more.
     reads, writes = len(chunks) + 3 * len(indexes), len(chunks) + 2 * len(indexes)
     deleting = files / settings.store_keys_per_second
-    spark = engine == "spark"
-    seconds = deleting + (listed.emr_start_seconds if spark else 0.0)
-    hours = seconds / _SECONDS_PER_HOUR if spark else 0.0
-    vcpu_hours, gb_hours = hours * listed.emr_job_vcpu, hours * listed.emr_job_gb
-    lambda_gb_seconds = 0.0 if spark else seconds * listed.lambda_gb
-    cost = (
-        (deletes + writes) * listed.s3_write_request
-        + reads * listed.s3_read_request
-        + vcpu_hours * listed.emr_vcpu_hour
-        + gb_hours * listed.emr_gb_hour
-        + lambda_gb_seconds * listed.lambda_gb_second
-    )
+    used = _spark_use(deleting, listed) if engine == "spark" else _lambda_use(deleting, listed)
+    requests = (deletes + writes) * listed.s3_write_request + reads * listed.s3_read_request
     return Forecast(
         engine=engine,
         files=files,
         bytes=sum(chunk.bytes for chunk in chunks),
-        by_type=dict(sorted(totals.items())),
+        by_type=by_type(indexes),
         files_kept=sum(index.files_kept for index in indexes),
         findings=tuple(findings),
         keys_per_second=settings.store_keys_per_second,
-        seconds=round(seconds, 1),
+        seconds=round(used.seconds, 1),
         delete_requests=deletes,
         other_requests=reads + writes,
-        emr_vcpu_hours=round(vcpu_hours, 3),
-        emr_gb_hours=round(gb_hours, 3),
-        lambda_gb_seconds=round(lambda_gb_seconds, 1),
-        cost=round(cost, 4),
+        emr_vcpu_hours=round(used.vcpu_hours, 3),
+        emr_gb_hours=round(used.gb_hours, 3),
+        lambda_gb_seconds=round(used.lambda_gb_seconds, 1),
+        cost=round(requests + used.cost, 4),
         currency=listed.currency,
         prices_as_of=listed.as_of,
         prices_region=listed.region,
     )
 
 
+class _EngineUse(NamedTuple):
+    seconds: float
+    cost: float
+    vcpu_hours: float = 0.0
+    gb_hours: float = 0.0
+    lambda_gb_seconds: float = 0.0
+
+
+def _spark_use(deleting: float, listed: Prices) -> _EngineUse:
+    seconds = deleting + listed.emr_start_seconds
+    hours = seconds / 3_600
+    vcpu_hours, gb_hours = hours * listed.emr_job_vcpu, hours * listed.emr_job_gb
+    return _EngineUse(seconds, vcpu_hours * listed.emr_vcpu_hour + gb_hours * listed.emr_gb_hour, vcpu_hours, gb_hours)
+
+
+def _lambda_use(seconds: float, listed: Prices) -> _EngineUse:
+    gb_seconds = seconds * listed.lambda_gb
+    return _EngineUse(seconds, gb_seconds * listed.lambda_gb_second, lambda_gb_seconds=gb_seconds)
+
+
 def document(told: Forecast) -> bytes:
     """The forecast as it is stored beside the plan: `estimate.json`."""
-    stated: dict[str, Any] = told.model_dump(mode="json")
-    return (json.dumps(stated, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(told.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _money(amount: float) -> str:

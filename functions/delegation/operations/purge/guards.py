@@ -23,16 +23,7 @@ from typing import Literal
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import FileType, Row
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.operations.purge.errors import (
-    CredentialsCannotDelete,
-    CredentialsDoNotCover,
-    FilesShared,
-    GcDisabled,
-    PathsOutsideTable,
-    PlanNotAllowed,
-    TableUuidMismatch,
-    VersionedBucket,
-)
+from delegation.operations.purge import errors
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
@@ -54,9 +45,9 @@ GuardVerdict = Literal["", "outside", "uncovered", "shared", "foreign"]
 def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
     """Raise TableUuidMismatch or GcDisabled."""
     if metadata.table_uuid != table_uuid.lower():
-        raise TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
+        raise errors.TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
     if not metadata.gc_enabled and options.gc_disabled == "refuse":
-        raise GcDisabled("the table's property gc.enabled is false")
+        raise errors.GcDisabled("the table's property gc.enabled is false")
 
 
 def covered_roots(table: LoadedTable) -> Roots:
@@ -172,9 +163,13 @@ class PathGuard:
 def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
     """Judge a plan made before by the options of now; raises what planning with them would, or PlanNotAllowed."""
     if index.outside == "delete" and options.outside != "delete":
-        raise PlanNotAllowed(f"plan {index.plan_id} was made with outside=delete, this request says {options.outside}")
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with outside=delete, this request says {options.outside}"
+        )
     if FileType.DIRECTORY_MARKER in index.counts and not options.remove_directory_markers:
-        raise PlanNotAllowed(f"plan {index.plan_id} was made with deleteMarkerFiles=true, this request says false")
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with deleteMarkerFiles=true, this request says false"
+        )
     refuse_findings(index.findings, options)
 
 
@@ -182,13 +177,13 @@ def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
     """Raise for what was found where keeping or reporting it is not what was asked."""
     for finding in findings:
         if finding.code == OUTSIDE and options.outside == "refuse":
-            raise PathsOutsideTable(finding.count, finding.sample)
+            raise errors.PathsOutsideTable(finding.count, finding.sample)
         if finding.code == UNCOVERED and options.uncovered == "refuse":
-            raise CredentialsDoNotCover(finding.count, finding.sample)
+            raise errors.CredentialsDoNotCover(finding.count, finding.sample)
         if finding.code == SHARED and options.shared == "refuse":
-            raise FilesShared(finding.count, finding.sample)
+            raise errors.FilesShared(finding.count, finding.sample)
         if finding.code == VERSIONED_BUCKET and options.versioned == "refuse":
-            raise VersionedBucket(finding.sample)
+            raise errors.VersionedBucket(finding.sample)
 
 
 def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:
@@ -199,4 +194,4 @@ def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:
     for prefix in prefixes:
         code = store.probe_delete(prefix)
         if code is not None:
-            raise CredentialsCannotDelete(prefix, code)
+            raise errors.CredentialsCannotDelete(prefix, code)

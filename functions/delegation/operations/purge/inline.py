@@ -1,31 +1,17 @@
 """The inline engine: plan and purge in this process, for tables small enough for a Lambda."""
 
-from collections.abc import Callable, Sequence
-
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution, delete_in_this_process
 from delegation.operations.purge.planning.plan import make_plan
-from delegation.polaris.model import LoadedTable
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.engines.inline import Tally, Work
-from delegation.worksets.index import PlanIndex
 
 
 class InlineEngine:
     """Everything in one process, with threads."""
 
-    @property
-    def name(self) -> EngineChoice:
-        return "inline"
-
-    def plan(
-        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
-    ) -> tuple[PlanIndex, PlanSegment]:
-        return make_plan(ctx, table, earlier)
-
-    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        delete_in_this_process(ctx, work, report)
+    name: EngineChoice = "inline"
+    plan = staticmethod(make_plan)
+    delete = staticmethod(delete_in_this_process)
 
 
 def purge_table(ctx: PurgeContext) -> PurgeResult:

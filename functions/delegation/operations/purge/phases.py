@@ -13,16 +13,10 @@ from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
 from delegation.iceberg.metadata import parse_metadata
+from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableGone
 from delegation.operations.purge.estimate import document, forecast
-from delegation.operations.purge.guards import (
-    VERSIONED_BUCKET,
-    check_can_delete,
-    check_plan,
-    check_table,
-    covered_roots,
-)
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.plan import check_not_replaced
@@ -56,12 +50,6 @@ class PurgeEngine(Protocol):
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete the chunks with `delete_chunks`, in any order; `report` the outcome of each or of several."""
         ...
-
-
-def _kind_of(run: Tally) -> type[FilesNotDeleted]:
-    if run.permanent:
-        return FilesNotDeleted
-    return FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
 
 
 def delete_in_this_process(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
@@ -125,7 +113,7 @@ class Execution:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_index(ctx.plans, segment)
             self._check_owner(index)
-            check_plan(index, ctx.options)
+            guards.check_plan(index, ctx.options)
             note_taken(ctx.plans, ctx.attempt.task_id, index.plan_id)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
         if not segments:
@@ -134,9 +122,9 @@ class Execution:
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
             self._planned_here = segments == (segment,)
         self._take(segments)
-        if not self._planned_here and not self._done():
+        if not self._planned_here and not self._chunks(*_PHASES, done=True):
             for index in self._indexes:
-                check_plan(index, ctx.options)
+                guards.check_plan(index, ctx.options)
 
     def _take(self, segments: tuple[PlanSegment, ...]) -> None:
         """Read what is published, which need not be what this attempt wrote."""
@@ -187,11 +175,11 @@ class Execution:
             else:
                 self._finish_unlisted()
             return _Comparison(_State.GONE)
-        left = self._left(*_PHASES)
+        left = self._chunks(*_PHASES)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Comparison(_State.GONE)  # everything is deleted, and another table has its name now
         metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
-        check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+        guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         if canonical(metadata.path) != canonical(last.metadata_location):
             check_not_replaced(metadata, self._indexes)
             self._extend(table)
@@ -202,7 +190,7 @@ class Execution:
         if not self._planned_here:
             check_still_not_shared(self._ctx, self._indexes)
         if self._ctx.options.probe:
-            check_can_delete(self._ctx.store, covered_roots(table).uris)
+            guards.check_can_delete(self._ctx.store, guards.covered_roots(table).uris)
 
     def _begin_deleting(self) -> None:
         self._ctx.attempt.begin_deleting()
@@ -218,11 +206,10 @@ class Execution:
 
     def _delete(self, phase: Phase) -> None:
         """Delete what is left of a phase; raises FilesNotDeleted if something stays: no later phase may begin."""
-        work = self._left(phase)
+        work = self._chunks(phase)
         if not work:
             return
-        before = [one.chunk for one in self._done()]
-        files_before, bytes_before = sum(chunk.count for chunk in before), sum(chunk.bytes for chunk in before)
+        files_before, bytes_before = self._deleted_before()
         run = Tally()
 
         def report(tally: Tally) -> None:
@@ -235,14 +222,17 @@ class Execution:
             delete_in_this_process(self._ctx, work, report)
         else:
             self._engine.delete(self._ctx, work, report)
+        if run.permanent:
+            raise FilesNotDeleted(run.failed, run.sample)
         if run.failed:
-            raise _kind_of(run)(run.failed, run.sample)
-        if self._left(phase):
+            temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
+            raise temporary(run.failed, run.sample)
+        if self._chunks(phase):
             raise EngineFailed(f"{phase} ended without failures and without all of its marks")
 
     def _root_is_done(self) -> None:
         """Killed between the root's delete and its mark: the catalog's answer stands for the store's."""
-        for one in self._left(Phase.ROOT):
+        for one in self._chunks(Phase.ROOT):
             self._marks(one.index).mark_done(one.chunk)
 
     def _finish_unlisted(self) -> None:
@@ -251,7 +241,7 @@ class Execution:
         Not being listed says nothing of the file, so it needs the store's word, and the plan names all that is needed
         for it but credentials: those come from loading the table, so only a process that still holds some can do it.
         """
-        left = self._left(Phase.ROOT)
+        left = self._chunks(Phase.ROOT)
         if not left:
             return
         if not self._deleting:
@@ -273,7 +263,7 @@ class Execution:
     def _marks(self, index: PlanIndex) -> Marks:
         return Marks(self._ctx.plans, index.plan_id)
 
-    def _chunks(self, *, done: bool, phases: Sequence[Phase]) -> list[Work]:
+    def _chunks(self, *phases: Phase, done: bool = False) -> list[Work]:
         found: list[Work] = []
         for index in self._indexes:
             marked = self._marks(index).done()
@@ -281,20 +271,17 @@ class Execution:
             found.extend(Work(index, chunk) for chunk in chunks if (chunk.name in marked) == done)
         return found
 
-    def _left(self, *phases: Phase) -> list[Work]:
-        return self._chunks(done=False, phases=phases)
-
-    def _done(self) -> list[Work]:
-        return self._chunks(done=True, phases=_PHASES)
+    def _deleted_before(self) -> tuple[int, int]:
+        done = [one.chunk for one in self._chunks(*_PHASES, done=True)]
+        return sum(chunk.count for chunk in done), sum(chunk.bytes for chunk in done)
 
     def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
         ctx, indexes = self._ctx, self._indexes
         if status == "PURGED":
-            done = [one.chunk for one in self._done()]
-            self._reported = (sum(chunk.count for chunk in done), sum(chunk.bytes for chunk in done))
+            self._reported = self._deleted_before()
         deleted, deleted_bytes = self._reported
         findings = merge_findings(indexes)
-        versioned = any(finding.code == VERSIONED_BUCKET for finding in findings) or any(
+        versioned = any(finding.code == guards.VERSIONED_BUCKET for finding in findings) or any(
             self._marks(index).versioned() for index in indexes
         )
         return PurgeResult(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +14,6 @@ from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.index import SAMPLE, Finding, PlanIndex
 from delegation.worksets.marks import Marks
 
-FORMAT = 1
-
 
 def receipt_key(indexes: Sequence[PlanIndex]) -> str:
     """Where the receipt lies in the plan bucket: beside the last segment of the plan."""
@@ -25,15 +24,18 @@ def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
     """The findings of all segments, one per code."""
     merged: dict[str, Finding] = {}
     for finding in (one for index in indexes for one in index.findings):
-        old = merged.get(finding.code)
-        merged[finding.code] = (
-            finding
-            if old is None
-            else Finding(
-                code=finding.code, count=old.count + finding.count, sample=(*old.sample, *finding.sample)[:SAMPLE]
-            )
-        )
+        old = merged.get(finding.code, Finding(code=finding.code, count=0))
+        sample = (*old.sample, *finding.sample)[:SAMPLE]
+        merged[finding.code] = Finding(code=finding.code, count=old.count + finding.count, sample=sample)
     return tuple(merged.values())
+
+
+def by_type(indexes: Sequence[PlanIndex]) -> dict[str, Total]:
+    """The totals by file type over all segments."""
+    totals: dict[str, Total] = {}
+    for index in indexes:
+        add_totals(totals, index.counts)
+    return dict(sorted(totals.items()))
 
 
 def store_receipt(
@@ -48,12 +50,20 @@ def store_receipt(
 
     Of keys that `failed` it has the exact count, a sample, and where the full lists are.
     """
-    now = ctx.clock()
-    totals: dict[str, Total] = {}
-    for index in indexes:
-        add_totals(totals, index.counts)
     receipt = {
-        "format": FORMAT,
+        **_request(ctx, result, indexes[-1]),
+        "plan": [asdict(segment) for segment in segments],
+        **_outcome(ctx, result, indexes),
+        "files_failed": 0 if failed is None else failed.count,
+        "failures": None if failed is None else _failures(ctx, indexes, failed),
+        "paths_sha256": paths_digest(ctx.plans, indexes),
+    }
+    ctx.plans.put(receipt_key(indexes), (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _request(ctx: PurgeContext, result: PurgeResult, last: PlanIndex) -> dict[str, Any]:
+    return {
+        "format": 1,
         "task_id": ctx.attempt.task_id,
         "attempts": ctx.attempt.attempt,
         "request": dict(ctx.request),
@@ -66,10 +76,15 @@ def store_receipt(
         },
         "table_uuid": result.table_uuid,
         "metadata_location": result.metadata_location,
-        "format_version": indexes[-1].format_version,
-        "snapshots": indexes[-1].snapshots,
+        "format_version": last.format_version,
+        "snapshots": last.snapshots,
         "options": ctx.options.recorded(),
-        "plan": [{"id": segment.id, "sha256": segment.sha256} for segment in segments],
+    }
+
+
+def _outcome(ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex]) -> dict[str, Any]:
+    now = ctx.clock()
+    return {
         "planned_at": indexes[0].created_at,
         "finished_at": now.isoformat(),
         "seconds": round(result.seconds, 3),
@@ -79,19 +94,13 @@ def store_receipt(
         "bytes_deleted": result.bytes_deleted,
         "bytes_freed": result.bytes_freed,
         "files_kept": result.files_kept,
-        "by_type": {name: total.model_dump() for name, total in sorted(totals.items())},
+        "by_type": {name: total.model_dump() for name, total in by_type(indexes).items()},
         "neighbours": [asked.model_dump() for index in indexes for asked in index.neighbours],
         "findings": [finding.model_dump() for finding in result.findings],
-        "files_failed": 0 if failed is None else failed.count,
-        "failures": _failures(ctx, indexes, failed),
-        "paths_sha256": paths_digest(ctx.plans, indexes),
     }
-    ctx.plans.put(receipt_key(indexes), (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def _failures(ctx: PurgeContext, indexes: Sequence[PlanIndex], failed: FilesNotDeleted | None) -> dict[str, Any] | None:
-    if failed is None:
-        return None
+def _failures(ctx: PurgeContext, indexes: Sequence[PlanIndex], failed: FilesNotDeleted) -> dict[str, Any]:
     return {
         "code": failed.code,
         "sample": [{"path": path, "code": code} for path, code in failed.sample],

@@ -46,15 +46,23 @@ def purge_with_spark(spark: SparkSession, ctx: PurgeContext, resources: Executor
     return Execution(ctx, SparkEngine(spark, resources)).run()
 
 
+def purge_in_session(ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
+    """Purge a table with a Spark session that ends with the purge."""
+    # A chunk deleted twice at once does no harm, but it doubles the load on a store that is the bottleneck.
+    session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
+    try:
+        return purge_with_spark(session, ctx, resources)
+    finally:
+        session.stop()
+
+
 class SparkEngine:
     """Makes plans and deletes chunks with the executors of one session."""
 
+    name: EngineChoice = "spark"
+
     def __init__(self, spark: SparkSession, resources: ExecutorResources) -> None:
         self._jobs = SparkJobs(spark, resources)
-
-    @property
-    def name(self) -> EngineChoice:
-        return "spark"
 
     def plan(
         self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
@@ -91,12 +99,7 @@ class SparkEngine:
 
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         self._jobs.delete(
-            ctx.plans,
-            work,
-            report,
-            attempt=ctx.attempt,
-            identifier=ctx.identifier,
-            policy=ctx.settings.delete,
+            ctx.plans, work, report, attempt=ctx.attempt, identifier=ctx.identifier, policy=ctx.settings.delete
         )
 
     def _reached(

@@ -5,7 +5,7 @@ A setting is what holds for every purge; a request may ask for something stricte
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, Literal, Self, cast
 
 from delegation.operations.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty, Policies
@@ -42,12 +42,10 @@ _OPERATORS: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The loosest value of each choice, under the request's names, and what is the operator's alone."""
+    """The loosest value of each choice, under the request's names; `base` holds what only the operator sets."""
 
     choices: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULTS))
-    gc_disabled: str = "refuse"
-    delete_probe: bool = True
-    experimental_format: bool = False
+    base: PurgeOptions = field(default_factory=PurgeOptions)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -65,12 +63,12 @@ class Limits:
                 own[name] = _one_of(full, value, _OPERATORS[name])
             else:
                 raise InvalidProperty(full, "is not a property of this service")
-        return cls(
-            choices=choices,
-            gc_disabled=own["gc-disabled"],
-            delete_probe=own["delete-probe"] == "true",
+        base = PurgeOptions(
+            gc_disabled=cast("Literal['refuse', 'ignore']", own["gc-disabled"]),
+            probe=own["delete-probe"] == "true",
             experimental_format=own["experimental-format"] == "true",
         )
+        return cls(choices, base)
 
     def allows(self, name: str, value: str) -> bool:
         """Whether a request may choose this: it is what is set, or stricter."""
@@ -80,14 +78,6 @@ class Limits:
     def default(self, name: str) -> str:
         """What holds when the request says nothing."""
         return "false" if name == "deleteMarkerFiles" else self.choices[name]
-
-    def base(self) -> PurgeOptions:
-        """Options with what is the operator's alone."""
-        return PurgeOptions(
-            gc_disabled="ignore" if self.gc_disabled == "ignore" else "refuse",
-            probe=self.delete_probe,
-            experimental_format=self.experimental_format,
-        )
 
 
 def policies_of(properties: Mapping[str, str]) -> tuple[Policies, Limits]:

@@ -44,26 +44,18 @@ class PurgePropertyNotAllowed(DelegationError):
         self.name = name
 
 
-def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS) -> PurgeOptions:
+def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, accepted: bool = False) -> PurgeOptions:
     """The options that a request's properties choose.
 
     InvalidPurgeProperty names the one that is wrong, PurgePropertyNotAllowed the one that the operator does not allow.
+    For a request that was `accepted` before the settings became stricter, the settings hold instead.
     """
-    return _options(properties, limits, strict=True)
-
-
-def tightened_options(properties: Mapping[str, str], limits: Limits) -> PurgeOptions:
-    """The same for a request that was accepted before: where settings became stricter since, they hold."""
-    return _options(properties, limits, strict=False)
-
-
-def _options(properties: Mapping[str, str], limits: Limits, *, strict: bool) -> PurgeOptions:
     free = {name: _value(properties, name, allowed, allowed[0]) for name, allowed in _FREE.items()}
     chosen: dict[str, str] = {}
     for name, allowed in STRICTEST_FIRST.items():
         value = _value(properties, name, allowed, limits.default(name))
         if not limits.allows(name, value):
-            if strict:
+            if not accepted:
                 raise PurgePropertyNotAllowed(name, value, limits.choices[name])
             value = limits.choices[name]
         chosen[name] = value
@@ -74,7 +66,7 @@ def _options(properties: Mapping[str, str], limits: Limits, *, strict: bool) -> 
     if dry_run and plan is not None:
         raise InvalidPurgeProperty(PLAN, f"absent when {DRY_RUN} is true")
     return replace(
-        limits.base(),
+        limits.base,
         outside=cast("Literal['keep', 'refuse', 'delete']", chosen["outside"]),
         uncovered=cast("Literal['refuse', 'keep']", chosen["uncovered"]),
         shared=cast("Literal['subtract', 'refuse']", chosen["shared"]),

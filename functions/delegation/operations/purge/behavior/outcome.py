@@ -7,25 +7,21 @@ from delegation.operations.purge.behavior.details import changed
 from delegation.operations.purge.behavior.parameters import identifier_text
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
-from delegation.tasks.life import transitions as t
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver
+from delegation.worksets.attempt import AttemptHandedOver
 from delegation.worksets.errors import FilesThrottled
 
 
 def attempt_error(error: DelegationError) -> AttemptError:
     """The class of an error: what a person has to mend is permanent, what may pass is transient."""
     match error:
-        case AttemptCancelled():
-            return AttemptError(t.CANCELLED, str(error), ErrorClass.PERMANENT)
         case AttemptHandedOver():
-            return AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER)
+            error_class = ErrorClass.HANDED_OVER
         case FilesThrottled():
-            return AttemptError(error.code, str(error), ErrorClass.THROTTLED)
-        case _ if error.retryable:
-            return AttemptError(error.code, str(error), ErrorClass.TRANSIENT)
+            error_class = ErrorClass.THROTTLED
         case _:
-            return AttemptError(error.code, str(error), ErrorClass.PERMANENT)
+            error_class = ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
+    return AttemptError(error.code, str(error), error_class)
 
 
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:

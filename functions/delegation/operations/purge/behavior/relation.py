@@ -23,13 +23,11 @@ def obstacle(task: Task, wanted: TablePurge) -> str | None:
     if task.status is Status.SUCCESS:
         return None
     current = TablePurge.of(task)
-    same_table = current.identifier == wanted.identifier
     same_properties = dict(current.properties) == dict(wanted.properties)
     if task.status is Status.FAILURE:
-        unfinished = same_table and task.effects_began_ts is not None
-        may_go_on = same_properties or _without_its_plan(task, current, wanted)
-        return "other properties, and is half done" if unfinished and not may_go_on else None
-    if not same_table:
+        joins = same_properties or _without_its_plan(task, current, wanted)
+        return "other properties, and is half done" if goes_on(task, wanted) and not joins else None
+    if current.identifier != wanted.identifier:
         return "another identifier"
     return None if same_properties else "other properties"
 

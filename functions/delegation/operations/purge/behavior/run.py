@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import ClassVar
 
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import tightened_options
+from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
@@ -38,6 +39,8 @@ class PurgeBehavior:
     `limits` are the operator's.
     """
 
+    kinds: ClassVar[frozenset[str]] = KINDS
+
     tasks: TaskService
     catalog: Catalog
     store_of: Callable[[TableIdentifier], ObjectStore]
@@ -47,15 +50,10 @@ class PurgeBehavior:
     sleep: Callable[[float], None] = time.sleep
     limits: Limits = field(default_factory=Limits)
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        """See TaskBehavior.kinds."""
-        return KINDS
-
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
         """What the engine gets for a held task."""
         purge = TablePurge.of(task)
-        options = tightened_options(purge.properties, self.limits)
+        options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         return PurgeContext(
             attempt=attempt,
@@ -93,7 +91,7 @@ class PurgeBehavior:
         except TaskError:
             raise
         except DelegationError as error:
-            self.record(task, error)
+            self._record(task, error)
             return None
         return engine
 
@@ -119,7 +117,7 @@ class PurgeBehavior:
         except TaskError:
             raise
         except DelegationError as error:
-            return self.record(task, error)
+            return self._record(task, error)
 
     def _published(self, plan_id: str) -> PlanSegment:
         """What the task that made a plan published under this id; PlanTampered when there is none, or no such task."""
@@ -132,7 +130,7 @@ class PurgeBehavior:
             raise PlanTampered(plan_id, "its task published no such plan")
         return found
 
-    def record(self, task: Task, error: DelegationError) -> Task:
+    def _record(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error of the work."""
         try:
             return self.tasks.give_back(task.task_id, task.attempt_count, attempt_error(error))

@@ -1,6 +1,7 @@
 """A purge's attempt over the task store: fencing, plan publication, progress."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -28,9 +29,8 @@ class TaskAttempt:
     def checkpoint(self, *, moved: bool = True) -> None:
         """See Attempt.checkpoint."""
         try:
-            self._run.checkpoint(moved=moved)
-        except (LeaseLost, TaskNotFound) as lost:
-            raise seam.AttemptLost(str(lost)) from None
+            with _attempt_lost():
+                self._run.checkpoint(moved=moved)
         except RunCancelled as cancelled:
             raise seam.AttemptCancelled(str(cancelled)) from None
         except RunHandedOver as over:
@@ -58,18 +58,11 @@ class TaskAttempt:
         pace, eta = pace_of(
             self._began, PurgeDetails.of(self._run.task).files_planned, files_deleted, self._tasks.clock()
         )
-        try:
-            self._run.report(
-                eta=eta,
-                **changed(
-                    files_deleted=files_deleted,
-                    files_failed=files_failed,
-                    bytes_deleted=bytes_deleted,
-                    files_per_second=pace,
-                ),
-            )
-        except (LeaseLost, TaskNotFound) as lost:
-            raise seam.AttemptLost(str(lost)) from None
+        details = changed(
+            files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
+        )
+        with _attempt_lost():
+            self._run.report(eta=eta, **details)
 
     def _segments(self, task: Task) -> tuple[seam.PlanSegment, ...]:
         published = PurgeDetails.of(task).plan_segments
@@ -77,10 +70,17 @@ class TaskAttempt:
         return published
 
     def _fenced(self, write: Callable[[], Task]) -> Task:
-        try:
+        with _attempt_lost():
             return self._run.write(write)
-        except (LeaseLost, TaskNotFound) as lost:
-            raise seam.AttemptLost(str(lost)) from None
+
+
+@contextmanager
+def _attempt_lost() -> Iterator[None]:
+    """Raise AttemptLost for a lost lease or a deleted task."""
+    try:
+        yield
+    except (LeaseLost, TaskNotFound) as lost:
+        raise seam.AttemptLost(str(lost)) from None
 
 
 def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
@@ -88,10 +88,8 @@ def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callab
 
     It and what it gives raise what Attempt.checkpoint does.
     """
-    try:
+    with _attempt_lost():
         task = tasks.get(task_id)
-    except TaskNotFound as lost:
-        raise seam.AttemptLost(str(lost)) from None
     if task.attempt_count != attempt:
         raise seam.AttemptLost(f"attempt {attempt} of task {task_id} is over: attempt {task.attempt_count}")
     return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)

@@ -8,22 +8,17 @@ those that do overlap (`neighbours`), and for none that a plan has looked at alr
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.options import OverlapScan
-from delegation.polaris.errors import (
-    CredentialVendingFailed,
-    NoSuchNamespace,
-    NoSuchTable,
-    PolarisForbidden,
-    PolarisUnexpectedAnswer,
-    TableMetadataMissing,
-)
+from delegation.polaris import errors as polaris
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
+
+T = TypeVar("T")
 
 
 class Catalog(Protocol):
@@ -84,7 +79,7 @@ class Neighbourhood:
 
     def __call__(self) -> Iterator[Neighbour]:
         for namespace in self._namespaces():
-            for identifier in self._tables(namespace):
+            for identifier in self._listed("tables", self.catalog.list_tables, namespace):
                 if identifier == self.identifier:
                     continue
                 self.checkpoint()
@@ -100,29 +95,25 @@ class Neighbourhood:
             yield from (namespace for namespace in below if namespace != self.identifier.namespace)
 
     def _below(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        try:
-            for namespace in self.catalog.list_namespaces(self.identifier.catalog, parent):
-                yield namespace
-                yield from self._below(namespace)
-        except NoSuchNamespace:
-            return
-        except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-            who = ".".join((self.identifier.catalog, *parent))
-            raise NeighbourUnreadable(f"the list of namespaces of {who}", error) from error
+        for namespace in self._listed("namespaces", self.catalog.list_namespaces, parent):
+            yield namespace
+            yield from self._below(namespace)
 
-    def _tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+    def _listed(
+        self, what: str, names: Callable[[str, tuple[str, ...]], Iterator[T]], namespace: tuple[str, ...]
+    ) -> Iterator[T]:
         try:
-            yield from self.catalog.list_tables(self.identifier.catalog, namespace)
-        except NoSuchNamespace:
+            yield from names(self.identifier.catalog, namespace)
+        except polaris.NoSuchNamespace:
             return
-        except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-            who = ".".join((self.identifier.catalog, *namespace))
-            raise NeighbourUnreadable(f"the list of tables of {who}", error) from error
+        except (polaris.PolarisForbidden, polaris.PolarisUnexpectedAnswer) as error:
+            parent = ".".join((self.identifier.catalog, *namespace))
+            raise NeighbourUnreadable(f"the list of {what} of {parent}", error) from error
 
     def _load(self, identifier: TableIdentifier) -> LoadedTable | None:
         try:
             return self.catalog.load_table(identifier, vend=False)
-        except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+        except (polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.TableMetadataMissing):
             return None
-        except (PolarisForbidden, PolarisUnexpectedAnswer, CredentialVendingFailed) as error:
+        except (polaris.PolarisForbidden, polaris.PolarisUnexpectedAnswer, polaris.CredentialVendingFailed) as error:
             raise NeighbourUnreadable(str(identifier), error) from error

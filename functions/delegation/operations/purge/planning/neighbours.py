@@ -1,22 +1,14 @@
 """Live tables at overlapping locations: which there are, what they reach, and what of it is ours (DESIGN §5)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from delegation.errors import GuardRefused
+from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.reach import (
-    Fetcher,
-    all_entries,
-    manifest_record,
-    named_by_metadata,
-    read_history,
-    read_limit,
-    read_manifest_lists,
-)
 from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import FilesShared, NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.guards import covered_roots
@@ -72,19 +64,16 @@ def _is_itself(ctx: PurgeContext, neighbour: Neighbour) -> bool:
 
 
 def _concerns(roots: Roots, neighbour: Neighbour) -> bool:
-    return neighbour.certain or _touches(roots, _metadata(neighbour))
-
-
-def _touches(roots: Roots, theirs: ParsedMetadata) -> bool:
     """Whether a table lies, or by a file that its metadata names once lay, at a location that overlaps ours."""
-    usable = []
+    if neighbour.certain:
+        return True
+    theirs = _metadata(neighbour)
     for location in theirs.locations:
         try:
-            usable.append(Roots([location]))
+            if roots.overlaps(Roots([location])):
+                return True
         except GuardRefused:
             continue  # another kind of storage, or one where nothing can lie below
-    if any(roots.overlaps(location) for location in usable):
-        return True
     lists = (one.manifest_list for one in theirs.snapshots if one.manifest_list is not None)
     inline = (path for one in theirs.snapshots for path in one.manifests)
     sized = (one.path for one in (*theirs.statistics, *theirs.partition_statistics))
@@ -117,18 +106,13 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
         if theirs.empty:
             return
         planned = planned_paths(ctx.plans, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
-        count, sample = _count_common(theirs.batches(), planned)
+        count = 0
+        sample: list[str] = []
+        for _, both in common(theirs.batches(), planned):
+            count += len(both)
+            sample.extend(sorted(both)[: SAMPLE - len(sample)])
     if count:
         raise FilesShared(count, sample)
-
-
-def _count_common(theirs: Iterable[list[Row]], planned: Iterable[str]) -> tuple[int, list[str]]:
-    count = 0
-    sample: list[str] = []
-    for _, both in common(theirs, planned):
-        count += len(both)
-        sample.extend(sorted(both)[: SAMPLE - len(sample)])
-    return count, sample
 
 
 def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[TableFile], dict[str, ManifestFile]]:
@@ -137,9 +121,9 @@ def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Tabl
     Raises NeighbourUnreadable, and NeighbourChanged: what a missing manifest protects is unknown.
     """
     metadata = _metadata(neighbour)
-    fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     with reading(str(neighbour.table.identifier)):
-        found = read_manifest_lists(
+        found = reach.read_manifest_lists(
             metadata,
             fetcher,
             limit=ctx.settings.max_file_bytes,
@@ -147,20 +131,24 @@ def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Tabl
             missing=_missing,
         )
         covered = covered_roots(neighbour.table) if ctx.settings.vended else None
-        history = read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
-        small = [*named_by_metadata(metadata), *history.files, *found.lists]
-        small.extend(manifest_record(path, manifest) for path, manifest in found.manifests.items())
-    return small, found.manifests
+        history = reach.read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
+    return small_files(metadata, history, found), found.manifests
+
+
+def small_files(metadata: ParsedMetadata, history: reach.History, reached: reach.Manifests) -> list[TableFile]:
+    """All files that a table reaches but for its manifests' entries."""
+    manifests = (reach.manifest_record(path, manifest) for path, manifest in reached.manifests.items())
+    return [*reach.named_by_metadata(metadata), *history.files, *reached.lists, *manifests]
 
 
 def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Row]:
     """All that a live table reaches; raises what `survey_neighbour` does."""
     small, manifests = survey_neighbour(ctx, neighbour)
     yield from small
-    fetcher = Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    wanted = [(path, read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
+    fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    wanted = [(path, reach.read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
     with reading(str(neighbour.table.identifier)):
-        yield from all_entries(fetcher, manifests, wanted, _missing)
+        yield from reach.all_entries(fetcher, manifests, wanted, _missing)
 
 
 def _metadata(neighbour: Neighbour) -> ParsedMetadata:

@@ -4,37 +4,23 @@ The steps are functions that both engines use; `make_plan` strings them together
 by a sort run and a chunk however many files the table has.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.reach import (
-    Fetcher,
-    all_entries,
-    manifest_record,
-    named_by_metadata,
-    read_history,
-    read_limit,
-    read_manifest_lists,
-)
+from delegation.iceberg.reach import Fetcher, all_entries, read_history, read_limit, read_manifest_lists
+from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover, MetadataReplaced
-from delegation.operations.purge.guards import (
-    VERSIONED_BUCKET,
-    GuardVerdict,
-    PathGuard,
-    check_table,
-    covered_roots,
-    refuse_findings,
-    table_roots,
-)
+from delegation.operations.purge.guards import GuardVerdict, PathGuard
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
-from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour
+from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour, small_files
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import uri_of
@@ -72,14 +58,14 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     `earlier` segments of the same plan account for manifests that may be gone by now; they are not read again.
     """
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
-    check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+    guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(metadata, earlier)
-    covered = covered_roots(table) if ctx.settings.vended else None
+    covered = guards.covered_roots(table) if ctx.settings.vended else None
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     history = read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
     former_roots = [root for index in earlier for root in index.roots]
-    guard = PathGuard(table_roots(metadata, [*history.locations, *former_roots]), covered, ctx.options)
+    guard = PathGuard(guards.table_roots(metadata, [*history.locations, *former_roots]), covered, ctx.options)
     accounted = Accounted(ctx)
     reached = read_manifest_lists(
         metadata,
@@ -90,8 +76,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     )
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
-    small = [*named_by_metadata(metadata), *history.files, *reached.lists]
-    small.extend(manifest_record(path, manifest) for path, manifest in reached.manifests.items())
+    small = small_files(metadata, history, reached)
     return Survey(metadata, guard, small, frozenset(history.foreign), reached.manifests, known)
 
 
@@ -122,16 +107,15 @@ class Accounted:
 
     def __init__(self, ctx: PurgeContext) -> None:
         self._ctx = ctx
-        self._deleted: frozenset[str] | None = None
 
     def check(self, path: str) -> None:
-        if self._deleted is None:
-            self._deleted = frozenset(self._read())
         if path not in self._deleted:
             raise ManifestMissing(path)
 
-    def _read(self) -> Iterator[str]:
+    @cached_property
+    def _deleted(self) -> frozenset[str]:
         plans = self._ctx.plans
+        paths: set[str] = set()
         for plan_id in plan_ids(plans, self._ctx.attempt.task_id):
             index = read_index(plans, plan_id)
             if index.table_uuid != self._ctx.table_uuid.lower():
@@ -139,7 +123,8 @@ class Accounted:
             done = Marks(plans, index.plan_id).done()
             for chunk in index.chunks:
                 if chunk.kind is Phase.META and chunk.name in done:
-                    yield from (record.path for record in read_chunk(plans, index.plan_id, chunk))
+                    paths.update(record.path for record in read_chunk(plans, index.plan_id, chunk))
+        return frozenset(paths)
 
 
 class PlanWriter:
@@ -212,14 +197,8 @@ def finish_plan(
     totals: dict[str, Total],
 ) -> tuple[PlanIndex, PlanSegment]:
     """Refuse what the options say to refuse, then write the index over the chunks written so far."""
-    metadata = found.metadata
-    findings = [finding for _, finding in found.guard.counted()]
-    buckets = sorted({root.bucket for root in found.guard.roots.roots})
-    versioned = tuple(uri_of(bucket, "") for bucket in buckets if ctx.store.versioned(bucket))
-    if versioned:
-        findings.append(Finding(code=VERSIONED_BUCKET, count=len(versioned), sample=versioned))
-    refuse_findings(findings, ctx.options)
-    covered = found.guard.covered
+    metadata, covered = found.metadata, found.guard.covered
+    findings = _findings(ctx, found.guard)
     index = PlanIndex(
         plan_id=plan_id,
         task_id=ctx.attempt.task_id,
@@ -238,9 +217,19 @@ def finish_plan(
         outside=ctx.options.outside,
         chunks=tuple(chunks),
         counts=totals,
-        findings=tuple(findings),
+        findings=findings,
         neighbours=tuple(found.asked),
     )
     if ctx.options.remove_directory_markers:
         index = with_markers(ctx, index, earlier)
     return index, store_index(ctx.plans, index)
+
+
+def _findings(ctx: PurgeContext, guard: PathGuard) -> tuple[Finding, ...]:
+    findings = [finding for _, finding in guard.counted()]
+    buckets = sorted({root.bucket for root in guard.roots.roots})
+    versioned = tuple(uri_of(bucket, "") for bucket in buckets if ctx.store.versioned(bucket))
+    if versioned:
+        findings.append(Finding(code=guards.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
+    guards.refuse_findings(findings, ctx.options)
+    return tuple(findings)

@@ -99,7 +99,7 @@ class ReadSources:
                 continue
             _, length, counted = wanted[path]
             # The list's three counts are one number here; only their sum is compared.
-            counts = {} if counted is None else {"added_files_count": counted} | _NO_MORE
+            counts = {} if counted is None else {"added_files_count": counted, **_NO_MORE}
             for rows in entries(path, ManifestFile(path, length, **counts), data):
                 yield path, rows
 
