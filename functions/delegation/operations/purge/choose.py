@@ -1,4 +1,4 @@
-"""How large a purge will be, before any manifest is read: from the counts that manifest lists carry."""
+"""Choosing the engine by the size of a purge, which is read from manifest lists before any manifest."""
 
 from dataclasses import dataclass
 
@@ -14,15 +14,16 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.index import load_index
 from delegation.worksets.marks import Marks
 
-# Taken for a manifest whose list does not count its entries, as some version 1 writers' do not.
+# Assumed for a manifest without counts, which are optional in version 1 (Iceberg Table Spec, Manifest Lists).
 UNCOUNTED_ENTRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Files to delete (at least so many, for counting stops once the engine is clear), distinct manifests, engine.
+    """The number of files to delete and of distinct manifests, and the engine.
 
-    `planned` says that the numbers are those of a plan: what is left of it, exactly.
+    `files` is a lower bound, because counting stops once the engine is known. With `planned` it is exactly what is
+    left of the plan.
     """
 
     files: int
@@ -32,13 +33,13 @@ class Estimate:
 
 
 def estimate(ctx: PurgeContext) -> Estimate:
-    """Choose the engine: inline up to `inline_max_files` entries (added + existing + deleted), else Spark.
+    """Choose the engine: the requested one, else inline up to `inline_max_files` files, else Spark.
 
-    With a published plan, what is left of that decides, and no table is loaded. What the options ask for goes first.
-    Raises TooLargeForInline, PlanOutdated, and what guards and corrupt metadata raise, so a table that must not be
-    purged starts no job.
+    With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
+    entries (added + existing + deleted). Raises TooLargeForInline, PlanOutdated and the errors of guards and of corrupt
+    metadata, so that no job is started for a table that must not be purged.
     """
-    segments = ctx.attempt.plan() or _plan_asked_for(ctx)
+    segments = ctx.attempt.plan() or _requested_plan(ctx)
     most = ctx.settings.inline_max_files
     if segments:
         left = 0
@@ -53,8 +54,8 @@ def estimate(ctx: PurgeContext) -> Estimate:
     return Estimate(files, len(found.manifests), _engine(ctx, files), planned=False)
 
 
-def _plan_asked_for(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
-    """The plan that the options name and that is about to be taken, if the table is still what it was made from."""
+def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
+    """Return the plan that the options name, if any; raise PlanOutdated unless the table still has its metadata."""
     if ctx.options.execute_plan is None:
         return ()
     segment = ctx.named_plan(ctx.options.execute_plan)
@@ -72,7 +73,7 @@ def _engine(ctx: PurgeContext, files: int) -> EngineChoice:
 
 
 def _manifests(ctx: PurgeContext, most: int) -> Manifests:
-    """The table's distinct manifests, or enough of them to hold more than `most` entries."""
+    """Return the table's distinct manifests, or enough of them to have more than `most` entries."""
     table = ctx.tables.load()
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
@@ -82,7 +83,7 @@ def _manifests(ctx: PurgeContext, most: int) -> Manifests:
         Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint),
         limit=ctx.settings.max_file_bytes,
         readable=lambda path: covered is None or covered.contains(path),
-        missing=lambda _path: None,  # planning decides what that means
+        missing=lambda _path: None,  # planning decides whether that is an error
         enough=lambda found: _entries(found) > most,
     )
 

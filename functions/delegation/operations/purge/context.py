@@ -1,4 +1,4 @@
-"""Everything a purge is given (what to purge, with which stores and settings, for which attempt), and what it gives."""
+"""The input of a purge (table, stores, settings, attempt) and its result."""
 
 import secrets
 import time
@@ -22,21 +22,18 @@ if TYPE_CHECKING:
 
 
 class TableSource(Protocol):
-    """The catalog's present word on the table to be purged."""
+    """Loads the table to be purged from its catalog."""
 
     def load(self) -> LoadedTable:
-        """Load with all snapshots and vended credentials.
-
-        Raises NoSuchTable, TableMetadataMissing and the other errors of delegation.polaris.
-        """
+        """Load the table with all snapshots and vended credentials; raise the errors of delegation.polaris."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another live table that may share files with the one purged, and the store to read its manifests with.
+    """Another live table that may share files with the purged one, and the store that its manifests are read from.
 
-    A `certain` one is read wherever it lies: somebody said that its files have to stay.
+    A `certain` one is read whatever its location, because the operator named it as one to protect.
     """
 
     table: LoadedTable
@@ -50,9 +47,9 @@ def no_neighbours() -> Iterable[Neighbour]:
 
 @dataclass(frozen=True, slots=True)
 class PurgeSettings:
-    """The operator's numbers. `vended` is false where the operator's own credentials are used and reach everything.
+    """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file.
 
-    `store_keys_per_second` is what forecasts take for the store's rate (S3: deletes a second of one prefix partition).
+    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition).
     """
 
     inline_max_files: int = 1_000
@@ -74,10 +71,9 @@ def random_nonce() -> str:
 class PurgeContext:
     """One attempt at purging one table.
 
-    `store` reaches the table's files with vended credentials, `plans` the service's bucket with the service's role.
-    `now` and `sleep` are a monotonic clock and a wait, in seconds; `clock` gives aware UTC for what is written down.
-    `find_plan` tells what was published under the id of a plan made before; without it the plan is taken as stored.
-    `request` is what was asked for in the caller's own words, for the receipt.
+    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `now` (a
+    monotonic clock) and `sleep` count in seconds; `clock` returns the UTC time for records. `find_plan` returns the
+    published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt.
     """
 
     attempt: Attempt
@@ -97,18 +93,17 @@ class PurgeContext:
     request: Mapping[str, Any] = field(default_factory=dict)
 
     def named_plan(self, plan_id: str) -> PlanSegment:
-        """A plan made before, by its id; raises PlanTampered."""
+        """Return an earlier plan by its id; raise PlanTampered."""
         return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """What a finished purge did, or (`status` PLANNED) what it would do.
+    """What a purge deleted, or with `status` PLANNED what it would delete and a `forecast` of that.
 
-    `metadata_location` is that of the last file deleted, unless even that stayed (`root_kept`). `bytes_freed` is None
-    where the bucket keeps versions, for then nothing was freed. `files_kept` were reachable and left alone; `findings`
-    say why. INCOMPLETE is a purge that ended with keys it could not delete, for its receipt; PLANNED has a `forecast`
-    of its execution.
+    `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. `bytes_freed` is None
+    for a versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
+    the reasons. INCOMPLETE means that some keys could not be deleted; the receipt lists them.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]

@@ -1,8 +1,8 @@
-"""Purging by a person, with nothing but a metadata file: no service, catalog or task store.
+"""Purging a table by its metadata file alone, without service, catalog or task store.
 
-For the table that is gone from its catalog already. The same engines run with the operator's own credentials; what the
-task's head holds for the service lies beside the plan here: `head.json`, which names the table and the plan's segments.
-One place is for one run at a time; a run that was stopped is called again and goes on.
+It is for a table that its catalog has already dropped. The engines are the service's; the credentials are the
+operator's. `head.json` beside the plan names the table and the published segments. Use a plan's directory for one run
+at a time. An interrupted run resumes when it is started again.
 """
 
 import hashlib
@@ -38,16 +38,16 @@ _TASK = "direct"
 
 @dataclass(frozen=True, slots=True)
 class DirectResources:
-    """ExecutorResources of an operator: own credentials as boto3 finds them; `place` is where plan and receipt lie.
+    """ExecutorResources with the operator's credentials, as boto3 finds them.
 
-    A place is a directory, also as `file:///…`, or `s3://bucket/prefix`.
+    `place` has the plan and the receipt: a directory, which may be given as `file:///…`, or `s3://bucket/prefix`.
     """
 
     place: str
     settings: S3Settings = field(default_factory=S3Settings)
 
     def store(self, identifier: TableIdentifier) -> ObjectStore:
-        """Reach a table's files, in the storage of its metadata file, which is the identifier's name."""
+        """Open the storage of a table's metadata file, whose URI is the identifier's name."""
         if identifier.name.startswith("file:"):
             return FileObjectStore()
         return S3ObjectStore(settings=self.settings)
@@ -61,14 +61,14 @@ class DirectResources:
         return S3PlanStore(s3_client(self.settings), where.bucket, where.key.removesuffix(HEAD))
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
-        """No task, no lease: the person who runs this ends it."""
+        """Return a checkpoint that never raises, because there is no task and no lease."""
         del task_id, attempt
         return no_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class DirectPurge:
-    """What to purge and how; `protect` are metadata files of tables whose files must stay, wherever those lie."""
+    """What to purge and how; `protect` names metadata files of tables whose files must not be deleted."""
 
     metadata_location: str
     engine: EngineChoice = "inline"
@@ -77,29 +77,29 @@ class DirectPurge:
 
 
 def default_place(metadata_location: str) -> str:
-    """`./delegation-plans/{id}`, the same for the same metadata file, so that the same command goes on."""
+    """Return `./delegation-plans/{id}`, the same for the same metadata file, so that a repeated command resumes."""
     name = hashlib.sha256(canonical(metadata_location).encode()).hexdigest()[:16]
     return f"./delegation-plans/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """`context.TableSource` that reads one metadata file, and answers like a catalog once that is gone."""
+    """A TableSource that reads one metadata file and raises TableMetadataMissing once that is deleted."""
 
     path: str
     store: ObjectStore
 
     def load(self) -> LoadedTable:
-        """See TableSource.load; raises CorruptMetadata and what the store raises beside it."""
+        """See TableSource.load; also raises CorruptMetadata and the errors of the store."""
         try:
             data = self.store.read(parse(self.path), limit=MAX_METADATA_BYTES)
         except ObjectNotFound as error:
-            raise TableMetadataMissing(f"there is no {self.path}") from error
-        return LoadedTable(_named(self.path), self.path, decode_metadata(self.path, data), {}, ())
+            raise TableMetadataMissing(f"{self.path} does not exist") from error
+        return LoadedTable(_identifier(self.path), self.path, decode_metadata(self.path, data), {}, ())
 
 
 class DirectHead(PlanHead):
-    """The published segments, kept in the plan's place beside the table that they are for."""
+    """The published segments, stored in `head.json` with the table they belong to."""
 
     def __init__(self, plans: PlanStore) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class DirectHead(PlanHead):
         return tuple(PlanSegment(one["id"], one["sha256"]) for one in stored.get("segments", ()))
 
     def open(self, metadata_location: str, table_uuid: str) -> None:
-        """Take the place for this table; raises PlanOfAnotherTable when it is another's."""
+        """Claim an unused place for this table."""
         if self.stored is None:
             self._write({"metadata_location": canonical(metadata_location), "table_uuid": table_uuid, "segments": []})
 
@@ -124,11 +124,11 @@ class DirectHead(PlanHead):
         return self.read()
 
     def table_uuid(self, metadata_location: str) -> str | None:
-        """The uuid of the table that the place is for, None when the place is empty; raises PlanOfAnotherTable."""
+        """Return the uuid of the place's table, None for an unused place; raise PlanOfAnotherTable."""
         if self.stored is None:
             return None
         if self.stored["metadata_location"] != canonical(metadata_location):
-            raise PlanOfAnotherTable(f"the plan there is for {self.stored['metadata_location']}")
+            raise PlanOfAnotherTable(f"the plan here is for {self.stored['metadata_location']}; choose another place")
         return str(self.stored["table_uuid"])
 
     def _read_stored(self) -> dict[str, Any] | None:
@@ -141,9 +141,9 @@ class DirectHead(PlanHead):
             segments = [(one["id"], one["sha256"]) for one in stored["segments"]]
             named = [stored["metadata_location"], stored["table_uuid"], *(text for pair in segments for text in pair)]
         except (ValueError, KeyError, TypeError) as error:
-            raise PlanTampered(HEAD, "cannot be read") from error
+            raise PlanTampered(HEAD, "it cannot be read") from error
         if stored.get("format") != FORMAT or not all(isinstance(text, str) for text in named):
-            raise PlanTampered(HEAD, f"format {stored.get('format')} is not known")
+            raise PlanTampered(HEAD, f"its format {stored.get('format')} is not supported")
         return dict(stored)
 
     def _write(self, stored: dict[str, Any]) -> None:
@@ -154,27 +154,27 @@ class DirectHead(PlanHead):
 
 @dataclass
 class DirectRun:
-    """One run; `attempt` tells how far it came, also when it raised."""
+    """One run; `attempt` has its progress, also after an error."""
 
     purge: DirectPurge
     resources: DirectResources
     attempt: MemoryAttempt | None = None
 
     def __call__(self) -> PurgeResult:
-        """Plan unless there is a plan, then execute it; raises what `engine.purge_table` does."""
+        """Make a plan unless there is one, then execute it; raise what `inline.purge_table` raises."""
         ctx = self.context()
         if self.purge.engine == "inline":
             return purge_table(ctx)
-        # Spark is only needed, and only imported, where it is asked for.
+        # Only the Spark engine needs pyspark.
         from delegation.operations.purge.spark import purge_in_session  # noqa: PLC0415
 
         return purge_in_session(ctx, self.resources)
 
     def context(self) -> PurgeContext:
-        """Raises PlanOfAnotherTable, PlanTampered, CorruptMetadata, and TableMetadataMissing in an empty place."""
+        """Return the input of the engines; raise PlanOfAnotherTable, PlanTampered and what MetadataFile.load raises."""
         path = canonical(self.purge.metadata_location)
         plans = self.resources.plans()
-        store = self.resources.store(_named(path))
+        store = self.resources.store(_identifier(path))
         source = MetadataFile(path, store)
         head = DirectHead(plans)
         table_uuid = head.table_uuid(path)
@@ -185,7 +185,7 @@ class DirectRun:
         self.attempt = MemoryAttempt(_TASK, head=head)
         return PurgeContext(
             attempt=self.attempt,
-            identifier=_named(path),
+            identifier=_identifier(path),
             table_uuid=table_uuid,
             tables=source,
             store=store,
@@ -204,11 +204,11 @@ class DirectRun:
     def _protected(self) -> Sequence[Neighbour]:
         found = []
         for path in map(canonical, self.purge.protect):
-            store = self.resources.store(_named(path))
+            store = self.resources.store(_identifier(path))
             found.append(Neighbour(MetadataFile(path, store).load(), store, certain=True))
         return found
 
 
-def _named(path: str) -> TableIdentifier:
-    """What stands for the identifier of a table that no catalog names: its metadata file's canonical URI."""
+def _identifier(path: str) -> TableIdentifier:
+    """Return an identifier for a table outside any catalog: its name is the metadata file's canonical URI."""
     return TableIdentifier("-", ("-",), path.replace(NAMESPACE_SEPARATOR, "%1F"))

@@ -1,4 +1,4 @@
-"""What purging can end in beside the errors of the rooms below, split by what the caller can do next."""
+"""Errors of purging, split by what the caller can do next."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -7,30 +7,30 @@ from delegation.errors import DelegationError, GuardRefused, printable, shown
 
 
 class PurgeError(DelegationError):
-    """A purge could not be done."""
+    """A purge failed."""
 
     code: ClassVar[str] = "PURGE_FAILED"
 
 
 class GcDisabled(GuardRefused):
-    """The table's property gc.enabled is false: its files may belong to others."""
+    """The table's property gc.enabled is false: other tables may own its files."""
 
     code = "GC_DISABLED"
 
 
 class TableUuidMismatch(GuardRefused):
-    """The table under this name is not the one that was to be purged."""
+    """The catalog has another table under this name than the one to purge."""
 
     code = "TABLE_UUID_MISMATCH"
 
     def __init__(self, expected: str, found: str) -> None:
-        super().__init__(f"table-uuid is {found}, the purge is for {expected}")
+        super().__init__(f"the table has table-uuid {found}, the purge is for {expected}; send a new purge")
         self.expected = expected
         self.found = found
 
 
 class MetadataReplaced(GuardRefused):
-    """The catalog now names metadata older than what was planned."""
+    """The catalog names older metadata than the plan was made from."""
 
     code = "METADATA_REPLACED"
 
@@ -47,37 +47,40 @@ class _FilesRefused(GuardRefused):
 
 
 class PathsOutsideTable(_FilesRefused):
-    """Reachable files lie outside the table's locations and `outside=refuse` was asked; `count`, and a `sample`."""
+    """The table reaches files outside its locations, and `outside=refuse` is set."""
 
     code = "PATHS_OUTSIDE_TABLE"
-    problem = "{} reachable files lie outside the table's locations"
+    problem = "{} files of the table are outside its locations"
 
 
 class FilesShared(_FilesRefused):
-    """Another live table references files of this one and `shared=refuse` was asked; `count` and a `sample` of them."""
+    """Another live table references files of this one, and `shared=refuse` is set or the plan has these files."""
 
     code = "FILES_SHARED"
     problem = "another live table references {} files"
 
 
 class CredentialsDoNotCover(_FilesRefused):
-    """Files (often at former locations) that no vended credential reaches; `count` and a `sample` of them."""
+    """No vended credential covers some files, which are often at former locations."""
 
     code = "CREDENTIALS_DO_NOT_COVER"
     problem = "the vended credentials do not cover {} files"
 
 
 class CredentialsCannotDelete(GuardRefused):
-    """A delete of a key that never existed was denied: the service's principal lacks TABLE_WRITE_DATA."""
+    """A delete of a key that never existed was denied: the service's principal may lack TABLE_WRITE_DATA."""
 
     code = "CREDENTIALS_CANNOT_DELETE"
 
     def __init__(self, prefix: str, reason: str) -> None:
-        super().__init__(f"the vended credentials cannot delete below {printable(prefix)} ({reason})")
+        super().__init__(
+            f"the vended credentials cannot delete below {printable(prefix)} ({reason}): "
+            "grant TABLE_WRITE_DATA to the service's principal"
+        )
 
 
 class NeighbourUnreadable(GuardRefused):
-    """Another table (or the list of them) cannot be read, so whether it shares files is unknown; `who`, and `why`."""
+    """A neighbour table or a list of tables cannot be read, so shared files are unknown; `why` is the error's code."""
 
     code = "NEIGHBOUR_UNREADABLE"
 
@@ -92,62 +95,62 @@ class NeighbourUnreadable(GuardRefused):
 
 
 class NeighbourChanged(PurgeError):
-    """A manifest of another live table went while it was read: it was committed to, expired or purged meanwhile."""
+    """A manifest of a neighbour table disappeared during the read: a commit, an expiry or a purge deleted it."""
 
     code = "NEIGHBOUR_CHANGED"
     retryable = True
 
     def __init__(self, who: str, path: str) -> None:
-        super().__init__(f"{printable(who)} changed while it was read for shared files: {printable(path)} is gone")
+        super().__init__(f"{printable(who)} changed while its files were read: {printable(path)} no longer exists")
 
 
 class TooLargeForInline(GuardRefused):
-    """`engine=inline` was asked for a table of more files than the operator lets that engine purge."""
+    """`engine=inline` was requested for a table with more files than the operator allows for that engine."""
 
     code = "TOO_LARGE_FOR_INLINE"
 
     def __init__(self, files: int, most: int) -> None:
-        super().__init__(f"the table has {files} files or more, the inline engine is for at most {most}")
+        super().__init__(f"the table has {files} files or more, the inline engine purges at most {most}; use Spark")
 
 
 class PlanOfAnotherTable(GuardRefused):
-    """The plan was made for another table, or for another identifier of it."""
+    """The plan was made for another table or for another identifier of the table."""
 
     code = "PLAN_OF_ANOTHER_TABLE"
 
 
 class PlanOutdated(GuardRefused):
-    """The table was committed to since the plan asked for was made; `plan` is its id.
+    """The table has newer commits than the requested plan.
 
-    The one refusal that can come after the first delete: then the same request without `plan` finishes.
+    It can come after the first delete; then the same request without `plan` finishes the purge.
     """
 
     code = "PLAN_OUTDATED"
 
     def __init__(self, plan: str) -> None:
-        super().__init__(f"the table was committed to since plan {plan} was made, and no other may be executed")
+        super().__init__(f"plan {plan} is stale: the table has newer commits; make a new plan")
 
 
 class PlanNotAllowed(GuardRefused):
-    """The plan asked for deletes files outside the table's locations, or markers, that this request does not."""
+    """The requested plan deletes files outside the table's locations or directory markers; the request does not."""
 
     code = "PLAN_NOT_ALLOWED"
 
 
 class VersionedBucket(GuardRefused):
-    """Deleting from these `buckets` only adds delete markers, and `versioned=refuse` was asked."""
+    """A delete in these versioned `buckets` only adds a delete marker, and `versioned=refuse` is set."""
 
     code = "VERSIONED_BUCKET"
 
     def __init__(self, buckets: Sequence[str]) -> None:
-        super().__init__(f"deleting frees nothing in {shown(buckets)}, which keep versions of their objects")
+        super().__init__(f"deleting frees nothing in {shown(buckets)}: versioning is on")
         self.buckets = tuple(buckets)
 
 
 class TableGone(PurgeError):
-    """The catalog no longer serves the table, and its root was not seen deleted: files may be left.
+    """The catalog dropped the table before its current metadata file was deleted: files may remain.
 
-    `delegation purge METADATA_LOCATION --plan` finishes with the operator's own credentials.
+    `delegation purge METADATA_LOCATION --plan` finishes with the operator's credentials.
     """
 
     code = "TABLE_GONE"

@@ -1,7 +1,6 @@
-"""What executing a plan will take: how long at the store's rate, how many requests, what they and the engine cost.
+"""Forecast of a plan's execution: time at the store's delete rate, requests, and cost.
 
-A forecast is a function of the plan's counts and of `prices.json`, the one place with prices, their region and date.
-It leaves out what was spent on the plan itself, and retries: a store that is shared with others is slower.
+It is made from the plan's counts and from `prices.json`. The cost of planning and of retries is not part of it.
 """
 
 import functools
@@ -21,7 +20,7 @@ from delegation.worksets.index import Finding, PlanIndex
 
 
 class Prices(BaseModel):
-    """`prices.json`: per request, hour or second, and how large a job run or a function is taken to be."""
+    """`prices.json`: prices per request, hour or second, and the assumed size of a job run and of a function."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -40,7 +39,7 @@ class Prices(BaseModel):
 
 
 class Forecast(BaseModel):
-    """The estimate of a plan's execution; bytes are those that metadata tells, times are seconds."""
+    """The forecast of a plan's execution; bytes are as the table's metadata states them, times are in seconds."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +63,7 @@ class Forecast(BaseModel):
     prices_region: str
 
     def text(self) -> str:
-        """One line for people."""
+        """Return the forecast as one readable line."""
         return (
             f"about {_duration(self.seconds)} and {_money(self.cost)} {self.currency} "
             f"({self.delete_requests + self.other_requests:,} requests, {self.emr_vcpu_hours:.1f} EMR vCPU-hours; "
@@ -74,7 +73,7 @@ class Forecast(BaseModel):
 
 @functools.cache
 def prices() -> Prices:
-    """What `prices.json` says."""
+    """Read `prices.json`."""
     return Prices.model_validate_json(
         resources.files("delegation.operations.purge").joinpath("prices.json").read_bytes()
     )
@@ -83,12 +82,12 @@ def prices() -> Prices:
 def forecast(
     indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: PurgeSettings, *, engine: EngineChoice
 ) -> Forecast:
-    """How long the plan's deletes take at the store's rate, and what they cost with `engine`."""
+    """Return how long the plan's deletes take with `engine` and what they cost."""
     listed = prices()
     chunks = [chunk for index in indexes for chunk in index.chunks if chunk.kind is not Phase.KEPT]
     files = sum(chunk.count for chunk in chunks)
     deletes = sum(math.ceil(chunk.count / settings.delete.batch) for chunk in chunks)
-    # Each chunk is read once and marked once; index, marks and receipt are a handful more.
+    # Each chunk is read once and marked once; a segment's index, list of marks and receipt are the rest.
     reads, writes = len(chunks) + 3 * len(indexes), len(chunks) + 2 * len(indexes)
     deleting = files / settings.store_keys_per_second
     used = _spark_use(deleting, listed) if engine == "spark" else _lambda_use(deleting, listed)
@@ -134,9 +133,9 @@ def _lambda_use(seconds: float, listed: Prices) -> _EngineUse:
     return _EngineUse(seconds, gb_seconds * listed.lambda_gb_second, lambda_gb_seconds=gb_seconds)
 
 
-def document(told: Forecast) -> bytes:
-    """The forecast as it is stored beside the plan: `estimate.json`."""
-    return (json.dumps(told.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
+def document(stored: Forecast) -> bytes:
+    """Return the content of `estimate.json`, which is stored beside the plan."""
+    return (json.dumps(stored.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _money(amount: float) -> str:

@@ -1,19 +1,4 @@
-"""Which paths may be deleted, and which tables may be purged at all. Pure but for the probe; every refusal is typed.
-
-| guard                              | refuses with              | setting                          |
-|------------------------------------|---------------------------|----------------------------------|
-| gc.enabled=false                   | GC_DISABLED               | gc-disabled=refuse (default), ignore |
-| another table-uuid at the name     | TABLE_UUID_MISMATCH       | none: the purge is of one uuid   |
-| older metadata than planned        | METADATA_REPLACED         | none: the plan is of newer files |
-| `#`, `?`, `..`, no bucket          | AMBIGUOUS_PATH            | none: the object is not known    |
-| other schemes, S3 Tables           | UNSUPPORTED_LOCATION      | none: they cannot be deleted     |
-| outside the table's locations      | PATHS_OUTSIDE_TABLE       | outside=keep (default), refuse, delete |
-| not covered by the credentials     | CREDENTIALS_DO_NOT_COVER  | uncovered=refuse (default), keep |
-| referenced by another live table   | FILES_SHARED              | shared=subtract (default), refuse |
-| a bucket that keeps versions       | VERSIONED_BUCKET          | versioned=report (default), refuse |
-| credentials that cannot delete     | CREDENTIALS_CANNOT_DELETE | delete-probe=true (default), false |
-Settings are in `behavior.limits`; gc-disabled and delete-probe are the operator's alone.
-"""
+"""Guards: which tables may be purged, and which paths may be deleted (docs/architecture.md, Purging)."""
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
@@ -30,7 +15,7 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.locations import LOCAL, Roots, UnsupportedLocation, same_storage
 from delegation.worksets.index import SAMPLE, Finding, PlanIndex
 
-# What Polaris' session policy covers beside the vended prefixes, without naming it (observed on 1.4.1 and 1.7.0).
+# Polaris' session policy also covers these paths, without a vended prefix for them (observed with 1.4.1 and 1.7.0).
 COVERED_WRITE_PATHS = ("write.data.path", "write.metadata.path")
 
 OUTSIDE = "PATHS_OUTSIDE_TABLE"
@@ -51,9 +36,9 @@ def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: 
 
 
 def covered_roots(table: LoadedTable) -> Roots:
-    """Where the vended credentials reach: their prefixes, and the present location and write paths of the table.
+    """Return what the vended credentials cover: their prefixes, the table's current location and its write paths.
 
-    A prefix that names no bucket ("" or a scheme alone) is how a catalog says nothing, not that it vends everything.
+    A prefix without a bucket ("" or only a scheme) states nothing; it does not mean that everything is covered.
     """
     vended = (credential.prefix for credential in table.credentials)
     prefixes = [prefix for prefix in vended if prefix.partition("://")[2]]
@@ -62,10 +47,10 @@ def covered_roots(table: LoadedTable) -> Roots:
 
 
 def table_roots(metadata: ParsedMetadata, former: Iterable[str]) -> Roots:
-    """Every location that is or was the table's own.
+    """Return every current or former location of the table.
 
-    A present one that is ambiguous, unsupported or in another kind of storage than the metadata raises; a former one is
-    left out, so that nothing counts as lying below.
+    A current location that is ambiguous, unsupported or in another storage than the metadata raises GuardRefused; such
+    a former location is left out, so that no path counts as inside it.
     """
     usable = []
     for location in former:
@@ -92,7 +77,7 @@ class _Tally:
 
 
 class PathGuard:
-    """Judges canonical paths and keeps count of what it holds back; `covered` None means the credentials reach all."""
+    """Decides which canonical paths are deleted and counts the others; `covered` None means every path is covered."""
 
     def __init__(self, roots: Roots, covered: Roots | None, options: PurgeOptions) -> None:
         self.roots = roots
@@ -105,7 +90,7 @@ class PathGuard:
         return self.covered is None or self.covered.contains(path)
 
     def judge(self, path: str, *, shared: bool = False, foreign: bool = False) -> GuardVerdict:
-        """ "" to delete the path, otherwise why it is kept; what was kept is counted. Raises UnsupportedLocation."""
+        """Return "" to delete the path, else why it is kept, and count it; raise UnsupportedLocation."""
         if not path.startswith(self._storage):
             raise UnsupportedLocation(path, "not in the storage of the table's metadata")
         verdict = self._verdict(path, shared=shared, foreign=foreign)
@@ -116,12 +101,12 @@ class PathGuard:
     def judge_all(
         self, rows: list[Row], *, shared: Set[str] = frozenset(), foreign: Set[str] = frozenset()
     ) -> Iterator[tuple[GuardVerdict, list[Row]]]:
-        """Sorted rows in order, those with one verdict that follow each other together; nearly always all of them."""
+        """Yield sorted rows in order, grouped while their verdict is the same; mostly one group."""
         first, last = rows[0][0], rows[-1][0]
-        stored_alike = first.startswith(self._storage) and last.startswith(self._storage)
-        anywhere = (self._options.outside == "delete" and stored_alike) or self.roots.contain_range(first, last)
-        reached = self.covered is None or self.covered.contain_range(first, last)
-        if anywhere and reached and not shared and not any(first <= path <= last for path in foreign):
+        in_storage = first.startswith(self._storage) and last.startswith(self._storage)
+        inside = (self._options.outside == "delete" and in_storage) or self.roots.contain_range(first, last)
+        covered = self.covered is None or self.covered.contain_range(first, last)
+        if inside and covered and not shared and not any(first <= path <= last for path in foreign):
             yield "", rows
             return
         for verdict, group in groupby(
@@ -139,14 +124,14 @@ class PathGuard:
         return "" if self.covers(path) else "uncovered"
 
     def add(self, findings: Iterable[tuple[GuardVerdict, Finding]]) -> None:
-        """Take in what guards in other processes counted."""
+        """Add the counts of guards in other processes."""
         for verdict, finding in findings:
             tally = self._tallies.setdefault(verdict, _Tally())
             tally.count += finding.count
             tally.sample = (*tally.sample, *finding.sample)[:SAMPLE]
 
     def counted(self) -> list[tuple[GuardVerdict, Finding]]:
-        """What was kept, by verdict."""
+        """Return what was kept, by verdict."""
         codes: dict[GuardVerdict, str] = {
             "outside": OUTSIDE,
             "uncovered": UNCOVERED,
@@ -161,20 +146,20 @@ class PathGuard:
 
 
 def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
-    """Judge a plan made before by the options of now; raises what planning with them would, or PlanNotAllowed."""
+    """Check an earlier plan against the current options; raise PlanNotAllowed or what `refuse_findings` raises."""
     if index.outside == "delete" and options.outside != "delete":
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with outside=delete, this request says {options.outside}"
+            f"plan {index.plan_id} was made with outside=delete, the request has {options.outside}; make a new plan"
         )
     if FileType.DIRECTORY_MARKER in index.counts and not options.remove_directory_markers:
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with deleteMarkerFiles=true, this request says false"
+            f"plan {index.plan_id} was made with deleteMarkerFiles=true, the request has false; make a new plan"
         )
     refuse_findings(index.findings, options)
 
 
 def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
-    """Raise for what was found where keeping or reporting it is not what was asked."""
+    """Raise the error of a finding for which the options say `refuse`."""
     for finding in findings:
         if finding.code == OUTSIDE and options.outside == "refuse":
             raise errors.PathsOutsideTable(finding.count, finding.sample)
@@ -187,9 +172,9 @@ def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
 
 
 def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:
-    """Delete a key that never existed below each prefix; raises CredentialsCannotDelete.
+    """Delete a key that never existed below each prefix; raise CredentialsCannotDelete.
 
-    Credentials vended to a principal without TABLE_WRITE_DATA look like any others: only trying tells.
+    Credentials that Polaris vends without TABLE_WRITE_DATA look like any others, so a delete has to be tried.
     """
     for prefix in prefixes:
         code = store.probe_delete(prefix)

@@ -1,4 +1,4 @@
-"""The inline engine: plan and purge in this process, for tables small enough for a Lambda."""
+"""The inline engine plans and deletes in this process, for tables small enough for a Lambda."""
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.options import EngineChoice
@@ -7,7 +7,7 @@ from delegation.operations.purge.planning.plan import make_plan
 
 
 class InlineEngine:
-    """Everything in one process, with threads."""
+    """Plans and deletes with threads of one process."""
 
     name: EngineChoice = "inline"
     plan = staticmethod(make_plan)
@@ -15,10 +15,9 @@ class InlineEngine:
 
 
 def purge_table(ctx: PurgeContext) -> PurgeResult:
-    """Purge a table here and now; call it again after any failure and it goes on where it stopped.
+    """Purge a table in this process; a call after a failure resumes where it stopped.
 
-    Raises GuardRefused (a guard; nothing was deleted by this call unless a former one had begun), CorruptMetadata,
-    CorruptManifestError, ManifestMismatchError, ManifestMissing, PlanTampered, TableGone, FilesNotDeleted (and ...Yet),
-    the errors of the object store and of delegation.polaris, and what ends an attempt (AttemptEnded).
+    Raises GuardRefused (before the first delete, except PlanOutdated), IcebergError, WorksetError, PurgeError,
+    AttemptEnded, and the errors of the object store and of delegation.polaris.
     """
     return Execution(ctx, InlineEngine()).run()

@@ -1,4 +1,4 @@
-"""What a purge is asked to do: choices of the caller and of the operator."""
+"""The options of a purge, chosen by the caller and the operator."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -9,15 +9,13 @@ OverlapScan = Literal["namespace", "catalog"]
 
 @dataclass(frozen=True, slots=True)
 class PurgeOptions:
-    """What the caller chose (`operation_parameters.properties`); the defaults delete the least.
+    """The caller's choices (`operation_parameters.properties`); the defaults delete the least.
 
-    `outside`: files outside the table's own locations. `uncovered`: files that the credentials do not reach.
-    `shared`: files that a neighbour table references. `overlap_scan`: where neighbour tables are looked for.
-    `versioned`: a bucket with versioning, where a delete frees nothing. `remove_directory_markers`: delete empty
-    directory markers as well. `dry_run`: stop once the plan is written. `execute_plan`: the id of an existing plan.
-    `engine`: None lets the estimate choose. The last three belong to the operator: whether `gc.enabled=false` is
-    ignored, whether a delete is tried before the first real one, and whether format versions are tried that this
-    release may not read completely.
+    `outside`: files outside the table's locations. `uncovered`: files that the credentials do not cover. `shared`:
+    files that a neighbour table references. `overlap_scan`: where to search for neighbour tables. `versioned`: buckets
+    where a delete frees nothing. `execute_plan`: the id of an existing plan. `engine`: None lets the estimate choose.
+    The last three are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, and read
+    format versions that this release may not read completely.
     """
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
@@ -34,6 +32,6 @@ class PurgeOptions:
     experimental_format: bool = False
 
     def recorded(self) -> dict[str, Any]:
-        """The options as a receipt holds them, whose format keeps the first name of `remove_directory_markers`."""
+        """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`."""
         names = {"remove_directory_markers": "delete_markers"}
         return {names.get(name, name): value for name, value in asdict(self).items()}

@@ -1,10 +1,10 @@
-"""Executing a plan: the phases, identity checks between them, and what makes a purge resumable at any point.
+"""Executing a plan in phases, with checks between them, so that it can be resumed at any point.
 
-    compare → DATA → compare → META → compare → "ROOT next" → ROOT → compare
-Comparing loads the table again. Another uuid is refused. Newer metadata becomes a further segment of the plan, and the
-phases start again with the chunks that are not marked done. A table that cannot be loaded is the goal, but only after
-the mark "ROOT next". After a crash at any point the same call resumes: chunks marked done are skipped, the others are
-repeated, and an absent object counts as deleted.
+    compare → DATA → compare → META → compare → mark "ROOT next" → ROOT → compare
+To compare is to load the table again. Another uuid is refused. Newer metadata becomes a further segment of the plan,
+and the phases start again with the unmarked chunks. A table that cannot be loaded means success, but only after the
+mark "ROOT next". A call after a crash resumes: marked chunks are skipped, the others are repeated, and a missing object
+counts as deleted. ROOT is the current metadata file.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,12 +33,12 @@ from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Marks, note_taken
 
 _PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
-# Whoever dropped the table may have dropped its namespace, too.
-_UNLISTED = (NoSuchTable, NoSuchNamespace)
+# The namespace may have been dropped with the table.
+_DROPPED = (NoSuchTable, NoSuchNamespace)
 
 
 class PurgeEngine(Protocol):
-    """How a plan is made and its chunks are deleted; everything else is the same for every engine."""
+    """Makes plans and deletes chunks; everything else is the same for every engine."""
 
     @property
     def name(self) -> EngineChoice: ...
@@ -48,22 +48,22 @@ class PurgeEngine(Protocol):
     ) -> tuple[PlanIndex, PlanSegment]: ...
 
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """Delete the chunks with `delete_chunks`, in any order; `report` the outcome of each or of several."""
+        """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
         ...
 
 
 def delete_in_this_process(ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-    """Delete chunks with threads of this process; the root goes so whatever the engine."""
+    """Delete chunks with threads of this process; every engine deletes the ROOT phase this way."""
     deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)
     delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, report)
 
 
 class _State(Enum):
-    """The table as the catalog has it now, compared with the plan."""
+    """The table in the catalog, compared with the plan."""
 
     UNCHANGED = "unchanged"
     EXTENDED = "extended"
-    GONE = "gone"
+    UNLOADABLE = "unloadable"
 
 
 class _Comparison(NamedTuple):
@@ -73,7 +73,7 @@ class _Comparison(NamedTuple):
 
 
 class Execution:
-    """One attempt's run of a purge; used once."""
+    """One attempt at a purge; used once."""
 
     def __init__(self, ctx: PurgeContext, engine: PurgeEngine) -> None:
         self._ctx = ctx
@@ -83,10 +83,10 @@ class Execution:
         self._segments: tuple[PlanSegment, ...] = ()
         self._deleting = False
         self._planned_here = False
-        self._reported = (0, 0)  # files and bytes gone, over all attempts
+        self._reported = (0, 0)  # files and bytes deleted by all attempts
 
     def run(self) -> PurgeResult:
-        """Plan if there is no plan yet, then execute; raises what stopped it, after which the same call goes on."""
+        """Make a plan if there is none and execute it; a call after an error resumes."""
         self._open()
         if self._ctx.options.dry_run:
             return self._planned()
@@ -100,11 +100,11 @@ class Execution:
         return result
 
     def _planned(self) -> PurgeResult:
-        """What a dry run answers: the plan, and what executing it will take, which is also stored beside it."""
+        """Store the forecast beside the plan and return the result of a dry run."""
         result = self._result("PLANNED")
-        told = forecast(self._indexes, result.findings, self._ctx.settings, engine=self._engine.name)
-        self._ctx.plans.put(f"{self._indexes[-1].plan_id}/estimate.json", document(told))
-        return replace(result, forecast=told)
+        estimated = forecast(self._indexes, result.findings, self._ctx.settings, engine=self._engine.name)
+        self._ctx.plans.put(f"{self._indexes[-1].plan_id}/estimate.json", document(estimated))
+        return replace(result, forecast=estimated)
 
     def _open(self) -> None:
         ctx = self._ctx
@@ -112,7 +112,7 @@ class Execution:
         if not segments and ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_index(ctx.plans, segment)
-            self._check_owner(index)
+            self._check_table(index)
             guards.check_plan(index, ctx.options)
             note_taken(ctx.plans, ctx.attempt.task_id, index.plan_id)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
@@ -121,22 +121,22 @@ class Execution:
             index, segment = self._engine.plan(ctx, table, ())
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
             self._planned_here = segments == (segment,)
-        self._take(segments)
+        self._read_plan(segments)
         if not self._planned_here and not self._chunks(*_PHASES, done=True):
             for index in self._indexes:
                 guards.check_plan(index, ctx.options)
 
-    def _take(self, segments: tuple[PlanSegment, ...]) -> None:
-        """Read what is published, which need not be what this attempt wrote."""
+    def _read_plan(self, segments: tuple[PlanSegment, ...]) -> None:
+        """Read the published segments, which another attempt may have written."""
         self._segments = segments
         self._indexes = tuple(load_index(self._ctx.plans, segment) for segment in segments)
         for index in self._indexes:
-            self._check_owner(index)
+            self._check_table(index)
 
-    def _check_owner(self, index: PlanIndex) -> None:
+    def _check_table(self, index: PlanIndex) -> None:
         if index.table_uuid != self._ctx.table_uuid.lower():
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}")
-        # A clone has the same uuid and is another table all the same: other files of it are shared.
+        # A clone that was registered from a metadata file has the same uuid, but it is another table.
         if index.identifier != str(self._ctx.identifier):
             raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}")
 
@@ -144,7 +144,7 @@ class Execution:
         while True:
             for phase in _PHASES:
                 found = self._compare()
-                if found.state is _State.GONE:
+                if found.state is _State.UNLOADABLE:
                     return
                 if found.state is _State.EXTENDED:
                     break
@@ -157,27 +157,29 @@ class Execution:
             else:
                 state = self._compare().state
                 if state is _State.UNCHANGED:
-                    self._check_root_is_gone()
+                    self._check_root_is_deleted()
                 if state is not _State.EXTENDED:
                     return
 
     def _compare(self) -> _Comparison:
-        """Load the table and compare it with the plan, which is extended where the table has newer commits."""
+        """Load the table and compare it with the plan; extend the plan if the table has newer commits."""
         ctx, last = self._ctx, self._indexes[-1]
         ctx.attempt.checkpoint()
         try:
             table = ctx.tables.load()
-        except (*_UNLISTED, TableMetadataMissing) as error:
+        except (*_DROPPED, TableMetadataMissing) as error:
             if not self._marks(last).root_is_next():
-                raise TableGone(f"the catalog answered {error.code} before the plan had come to its root") from error
+                raise TableGone(
+                    f"the catalog answered {error.code} before the current metadata file was deleted"
+                ) from error
             if isinstance(error, TableMetadataMissing):
-                self._root_is_done()
+                self._mark_root()
             else:
-                self._finish_unlisted()
-            return _Comparison(_State.GONE)
+                self._finish_dropped()
+            return _Comparison(_State.UNLOADABLE)
         left = self._chunks(*_PHASES)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
-            return _Comparison(_State.GONE)  # everything is deleted, and another table has its name now
+            return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
         metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
         guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         if canonical(metadata.path) != canonical(last.metadata_location):
@@ -202,10 +204,10 @@ class Execution:
             raise PlanOutdated(ctx.options.execute_plan)
         index, segment = self._engine.plan(ctx, table, self._indexes)
         planned = sum(one.files_planned for one in (*self._indexes, index))
-        self._take(ctx.attempt.publish(segment, files_planned=planned))
+        self._read_plan(ctx.attempt.publish(segment, files_planned=planned))
 
     def _delete(self, phase: Phase) -> None:
-        """Delete what is left of a phase; raises FilesNotDeleted if something stays: no later phase may begin."""
+        """Delete what is left of a phase; raise FilesNotDeleted if a file remains, so that no later phase begins."""
         work = self._chunks(phase)
         if not work:
             return
@@ -228,18 +230,18 @@ class Execution:
             temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
             raise temporary(run.failed, run.sample)
         if self._chunks(phase):
-            raise EngineFailed(f"{phase} ended without failures and without all of its marks")
+            raise EngineFailed(f"phase {phase} ended without failures, but some of its chunks have no mark")
 
-    def _root_is_done(self) -> None:
-        """Killed between the root's delete and its mark: the catalog's answer stands for the store's."""
+    def _mark_root(self) -> None:
+        """Mark the ROOT chunk: a crash came after its delete, as the catalog cannot read the metadata file."""
         for one in self._chunks(Phase.ROOT):
             self._marks(one.index).mark_done(one.chunk)
 
-    def _finish_unlisted(self) -> None:
-        """Delete the root of a table that left the catalog when only its root was left.
+    def _finish_dropped(self) -> None:
+        """Delete the ROOT chunk, if it is left, of a table that the catalog has dropped.
 
-        Not being listed says nothing of the file, so it needs the store's word, and the plan names all that is needed
-        for it but credentials: those come from loading the table, so only a process that still holds some can do it.
+        The file may still exist, so the store has to confirm the delete. Credentials come from loading the table, so
+        only a process that already has some can delete it.
         """
         left = self._chunks(Phase.ROOT)
         if not left:
@@ -248,12 +250,12 @@ class Execution:
             self._begin_deleting()
         try:
             self._delete(Phase.ROOT)
-        except _UNLISTED as error:
+        except _DROPPED as error:
             root = self._indexes[-1].metadata_location
-            raise TableGone(f"the table left the catalog, which vends no credentials to delete {root}") from error
+            raise TableGone(f"the table was dropped, so the catalog vends no credentials to delete {root}") from error
 
-    def _check_root_is_gone(self) -> None:
-        """The catalog may answer from a cache when metadata.json is gone; ask the store."""
+    def _check_root_is_deleted(self) -> None:
+        """Check the store for the metadata file, because the catalog may answer from a cache after its delete."""
         last = self._indexes[-1]
         location = parse(last.metadata_location)
         planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)

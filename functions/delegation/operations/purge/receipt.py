@@ -1,4 +1,4 @@
-"""The receipt of a finished purge, beside its plan: what was asked, what was found, what was done."""
+"""The receipt of a purge, stored beside its plan: the request, the findings and the deleted files."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from delegation.worksets.marks import Marks
 
 
 def receipt_key(indexes: Sequence[PlanIndex]) -> str:
-    """Where the receipt lies in the plan bucket: beside the last segment of the plan."""
+    """Return the receipt's key in the plan bucket, beside the last segment of the plan."""
     return f"{indexes[-1].plan_id}/receipt.json"
 
 
 def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
-    """The findings of all segments, one per code."""
+    """Return the findings of all segments, one per code."""
     merged: dict[str, Finding] = {}
     for finding in (one for index in indexes for one in index.findings):
         old = merged.get(finding.code, Finding(code=finding.code, count=0))
@@ -31,7 +31,7 @@ def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
 
 
 def by_type(indexes: Sequence[PlanIndex]) -> dict[str, Total]:
-    """The totals by file type over all segments."""
+    """Return the totals by file type over all segments."""
     totals: dict[str, Total] = {}
     for index in indexes:
         add_totals(totals, index.counts)
@@ -46,9 +46,9 @@ def store_receipt(
     *,
     failed: FilesNotDeleted | None = None,
 ) -> None:
-    """Write the receipt; a repeat after a crash writes it again, with its own time.
+    """Write the receipt; a repeat after a crash overwrites it with a later time.
 
-    Of keys that `failed` it has the exact count, a sample, and where the full lists are.
+    Of keys that `failed` it has the exact count, a sample, and the keys of the full lists.
     """
     receipt = {
         **_request(ctx, result, indexes[-1]),
@@ -109,7 +109,7 @@ def _failures(ctx: PurgeContext, indexes: Sequence[PlanIndex], failed: FilesNotD
 
 
 def _lists_of_failures(ctx: PurgeContext, index: PlanIndex) -> Iterator[str]:
-    """Where what failed is listed in full; a chunk that a later attempt did finish is no failure any more."""
+    """Return the keys of the full lists of failures, without those of chunks that a later attempt finished."""
     done = Marks(ctx.plans, index.plan_id).done()
     prefix = f"{index.plan_id}/failed/"
     return (key for key in ctx.plans.keys(prefix) if key.removeprefix(prefix) not in done)

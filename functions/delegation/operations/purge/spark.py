@@ -1,9 +1,9 @@
-"""The Spark engine: the same plan, made and executed by executors.
+"""The Spark engine: executors make the plan and delete its files.
 
 Planning: manifests → `mapInArrow` (read entries, spread them over parts, sort) → packed runs → repartition by part →
-`mapInArrow` (merge, drop duplicates, judge, write chunks). Only chunk names and counts come back, never a path.
-Deleting: chunks → `mapInArrow` (verify, delete, mark done). Executors open their own stores (`resources`): no
-credential is ever an argument.
+`mapInArrow` (merge, drop duplicates, apply guards, write chunks). The driver gets chunk names and counts, no paths.
+Deleting: chunks → `mapInArrow` (verify, delete, mark). Executors open their stores by `resources`, so no credential
+is sent to them.
 """
 
 import math
@@ -19,8 +19,8 @@ from delegation.operations.purge.guards import GuardVerdict
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.neighbours import neighbours_of, survey_neighbour
-from delegation.operations.purge.planning.plan import Accounted, Survey, finish_plan, new_plan_id, survey
-from delegation.operations.purge.planning.spark_tasks import OURS, SHARED, ReadSources, Source, WriteChunks
+from delegation.operations.purge.planning.plan import DeletedManifests, Survey, finish_plan, new_plan_id, survey
+from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Total, add_totals
@@ -31,24 +31,24 @@ from delegation.worksets.engines.spark import SparkJobs
 from delegation.worksets.engines.spark_tasks import RESULTS
 from delegation.worksets.index import Finding, PlanIndex
 
-# A part is merged by one executor process; below the second number starting a task costs more than it saves.
+# One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
 _ROWS_PER_PART = 250_000
-_WORTH_A_TASK = 5_000
-# A thousand million rows' worth. Counts are the manifest lists' word, which may be anything; larger parts are slower.
+_ROWS_PER_TASK = 5_000
+# For up to 10^9 rows. Counts come from manifest lists and may be wrong; with more rows, parts are larger and slower.
 _MOST_PARTS = 4_096
 
 
 def purge_with_spark(spark: SparkSession, ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
-    """Purge a table with executors: the contract of `engine.purge_table`, whose errors it raises, and EngineFailed.
+    """Purge a table with executors; like `inline.purge_table`, and raises EngineFailed as well.
 
-    `ctx` is the driver's; `resources` gives each executor process its own stores and its own look at the lease.
+    `ctx` is the driver's; with `resources` each executor process opens its stores and checks the lease.
     """
     return Execution(ctx, SparkEngine(spark, resources)).run()
 
 
 def purge_in_session(ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
     """Purge a table with a Spark session that ends with the purge."""
-    # A chunk deleted twice at once does no harm, but it doubles the load on a store that is the bottleneck.
+    # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
     session = SparkSession.builder.config("spark.speculation", "false").getOrCreate()
     try:
         return purge_with_spark(session, ctx, resources)
@@ -70,7 +70,7 @@ class SparkEngine:
         found = survey(ctx, table, earlier)
         plan_id = new_plan_id(ctx)
         keys = tuple(part_keys(self._parts(found)))
-        runs = self._reached(ctx, found, earlier, keys)
+        runs = self._runs(ctx, found, earlier, keys)
         writing = WriteChunks(
             resources=self._jobs.resources,
             plan_id=plan_id,
@@ -85,10 +85,10 @@ class SparkEngine:
         results = self._jobs.run(ctx.attempt, parted.mapInArrow(writing, RESULTS))
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
-        accounted = Accounted(ctx)
+        deleted_manifests = DeletedManifests(ctx)
         for result in results:
             for path in result["missing"]:
-                accounted.check(path)
+                deleted_manifests.check(path)
             chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
             add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
             kept = ((cast("GuardVerdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])
@@ -102,15 +102,13 @@ class SparkEngine:
             ctx.plans, work, report, attempt=ctx.attempt, identifier=ctx.identifier, policy=ctx.settings.delete
         )
 
-    def _reached(
-        self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], keys: tuple[int, ...]
-    ) -> DataFrame:
-        """Runs of everything reached, duplicates and all."""
+    def _runs(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], keys: tuple[int, ...]) -> DataFrame:
+        """Return sorted runs of all rows that the table and its neighbours reach, with duplicates."""
         limit = ctx.settings.max_file_bytes
         reading = [(0, found.manifests[path], path, most) for path, most in found.readable_manifests(limit)]
-        rows = [(OURS, *record) for record in found.small]
+        rows = [(TABLE, *record) for record in found.small]
         identifiers = [ctx.identifier]
-        near, found.asked = neighbours_of(ctx, found.guard.roots, earlier)
+        near, found.checked = neighbours_of(ctx, found.guard.roots, earlier)
         for neighbour in near:
             identifiers.append(neighbour.table.identifier)
             small, manifests = survey_neighbour(ctx, neighbour)
@@ -119,7 +117,7 @@ class SparkEngine:
             reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
         manifests_to_read = [(of, path, most, one.manifest_length, one.entries) for of, one, path, most in reading]
         chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
-        most = max(1, _expected_rows(found) // _WORTH_A_TASK)
+        most = max(1, _expected_rows(found) // _ROWS_PER_TASK)
         sources = [
             *(Source(manifests=share) for share in self._jobs.shares(manifests_to_read, most)),
             *(Source(chunks=share) for share in self._jobs.shares(chunks)),
@@ -130,10 +128,10 @@ class SparkEngine:
         return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
 
     def _parts(self, found: Survey) -> int:
-        """How many parts a plan has, given explicitly: left alone, adaptive execution makes two of them."""
+        """Return the number of parts, set explicitly because adaptive execution would make two."""
         rows = _expected_rows(found)
-        worth_it = min(self._jobs.parallelism, math.ceil(rows / _WORTH_A_TASK))
-        return max(1, worth_it, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
+        useful = min(self._jobs.parallelism, math.ceil(rows / _ROWS_PER_TASK))
+        return max(1, useful, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
 
 
 def _expected_rows(found: Survey) -> int:

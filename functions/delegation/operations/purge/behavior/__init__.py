@@ -1,1 +1,1 @@
-"""Where a purge meets the tasks: its parameters, its options, its outcome, and how it runs as a TaskBehavior."""
+"""Purges as tasks: parameters, options, outcomes, and the TaskBehavior that runs them."""

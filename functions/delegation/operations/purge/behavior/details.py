@@ -1,4 +1,4 @@
-"""What a purge keeps on its task's record, beside the fields that every task has."""
+"""The fields that a purge adds to its task's record."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,9 +13,9 @@ from delegation.worksets.attempt import PlanSegment
 
 
 class PurgeDetails(BaseModel):
-    """The published plan, how far it is executed, and what the last file of a finished purge was.
+    """The published plan, its progress, and which table and metadata a finished purge deleted.
 
-    Files are counted over all segments of the plan and all attempts; sizes are bytes, as metadata states them.
+    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -31,7 +31,7 @@ class PurgeDetails(BaseModel):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Read a task's details; MalformedRecord names the one that this release cannot read."""
+        """Read a task's details; raise MalformedRecord with the name of a field that cannot be read."""
         try:
             return cls.model_validate(task.details)
         except ValidationError as error:
@@ -41,16 +41,16 @@ class PurgeDetails(BaseModel):
 
 
 def changed(**fields: Any) -> dict[str, Any]:
-    """Details to be set on a task; one that has its default value is as good as none, and removed."""
+    """Return the details to set on a task; a field with its default value becomes None, which removes it."""
     defaults = {name: field.default for name, field in PurgeDetails.model_fields.items()}
     return {name: None if value == defaults[name] else value for name, value in fields.items()}
 
 
 def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
-    """The task with one more segment of its plan, if it still has the `seen` ones that the author knew; else as it is.
+    """Return the task with `segment` appended if it has exactly `seen` segments, else the unchanged task.
 
-    So the first plan wins, and a paused planner that wakes up changes nothing (DESIGN §5). `files_planned` is the total
-    over all segments, this one included. Raises LeaseLost.
+    The first plan wins: a planner that was paused meanwhile changes nothing. `files_planned` is the total over all
+    segments, this one included. Raises LeaseLost.
     """
     segments = PurgeDetails.of(held_by(task, attempt)).plan_segments
     if len(segments) != seen:
@@ -60,7 +60,7 @@ def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, file
 
 
 class PurgeDetailRules:
-    """DetailRules of purges: one that began to delete can only be finished by its plan (DESIGN §2)."""
+    """DetailRules of purges: a purge that began to delete can only be finished with its plan."""
 
     def goes_on(self, task: Task) -> bool:
         """See DetailRules.goes_on."""

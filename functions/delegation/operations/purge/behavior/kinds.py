@@ -1,9 +1,9 @@
-"""The task types of purges, for whoever knows tasks by their type alone."""
+"""The task types of purges."""
 
 from typing import Final
 
 KIND: Final = "TABLE_PURGE"
-"""What is stored as `task_type`; SYNCHRONOUS_TABLE_PURGE and DATA_FILE_PURGE are aliases of requests."""
+"""The stored `task_type`; requests may also name it SYNCHRONOUS_TABLE_PURGE or DATA_FILE_PURGE."""
 PLAN_KIND: Final = "TABLE_PURGE_PLAN"
-"""A dry run: it plans, deletes nothing, and has a random id (DESIGN §2)."""
+"""A dry run: it makes a plan, deletes nothing, and has a random id."""
 KINDS: Final = frozenset({KIND, PLAN_KIND})

@@ -1,7 +1,4 @@
-"""What the operator's settings allow a request to choose: `delegation.purge.*` among the service's properties.
-
-A setting is what holds for every purge; a request may ask for something stricter and for nothing looser.
-"""
+"""The operator's settings `delegation.purge.*`: a request may choose a stricter value, never a looser one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,10 +17,10 @@ STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "versioned": ("refuse", "report"),
     "deleteMarkerFiles": ("false", "true"),
 }
-"""What both the operator and a request can choose; deleting more is looser, and so is looking less far."""
+"""Choices of both the operator and a request. Deleting more is looser, and so is checking fewer tables."""
 
 _SETTING_OF: Final = {"deleteMarkerFiles": "delete-marker-files"}
-# How the operator's settings stand when nothing is set. Marker files go only where a request says so, but it may.
+# Directory markers are deleted only where a request says so; by default every request may.
 _DEFAULTS: Final = {
     "outside": "keep",
     "uncovered": "refuse",
@@ -32,8 +29,8 @@ _DEFAULTS: Final = {
     "versioned": "report",
     "deleteMarkerFiles": "true",
 }
-# For the operator alone: what each turns off protects others, so no request has a say.
-_OPERATORS: Final[Mapping[str, tuple[str, str]]] = {
+# Set by the operator alone, because each protects other tables. The default comes first.
+_OPERATOR_ONLY: Final[Mapping[str, tuple[str, str]]] = {
     "gc-disabled": ("refuse", "ignore"),
     "delete-probe": ("true", "false"),
     "experimental-format": ("false", "true"),
@@ -42,16 +39,16 @@ _OPERATORS: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The loosest value of each choice, under the request's names; `base` holds what only the operator sets."""
+    """The loosest allowed value of each choice, by the request's names; `base` holds what only the operator sets."""
 
     choices: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULTS))
     base: PurgeOptions = field(default_factory=PurgeOptions)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """From the properties that begin with PREFIX, the others are not looked at; raises InvalidProperty."""
+        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
         choices = dict(_DEFAULTS)
-        own = {name: values[0] for name, values in _OPERATORS.items()}
+        operator_only = {name: values[0] for name, values in _OPERATOR_ONLY.items()}
         requests = {_SETTING_OF.get(name, name): name for name in STRICTEST_FIRST}
         for full, value in properties.items():
             if not full.startswith(PREFIX):
@@ -59,29 +56,29 @@ class Limits:
             name = full.removeprefix(PREFIX)
             if name in requests:
                 choices[requests[name]] = _one_of(full, value, STRICTEST_FIRST[requests[name]])
-            elif name in own:
-                own[name] = _one_of(full, value, _OPERATORS[name])
+            elif name in operator_only:
+                operator_only[name] = _one_of(full, value, _OPERATOR_ONLY[name])
             else:
                 raise InvalidProperty(full, "is not a property of this service")
         base = PurgeOptions(
-            gc_disabled=cast("Literal['refuse', 'ignore']", own["gc-disabled"]),
-            probe=own["delete-probe"] == "true",
-            experimental_format=own["experimental-format"] == "true",
+            gc_disabled=cast("Literal['refuse', 'ignore']", operator_only["gc-disabled"]),
+            probe=operator_only["delete-probe"] == "true",
+            experimental_format=operator_only["experimental-format"] == "true",
         )
         return cls(choices, base)
 
     def allows(self, name: str, value: str) -> bool:
-        """Whether a request may choose this: it is what is set, or stricter."""
+        """Return whether a request may choose this value: the operator's or a stricter one."""
         order = STRICTEST_FIRST[name]
         return order.index(value) <= order.index(self.choices[name])
 
     def default(self, name: str) -> str:
-        """What holds when the request says nothing."""
+        """Return the value for a request that does not choose one."""
         return "false" if name == "deleteMarkerFiles" else self.choices[name]
 
 
 def policies_of(properties: Mapping[str, str]) -> tuple[Policies, Limits]:
-    """What the service's properties say on tasks and on purges; InvalidProperty names one that is unknown or wrong."""
+    """Read the service's properties for tasks and for purges; raise InvalidProperty for an unknown or wrong one."""
     tasks = {name: value for name, value in properties.items() if not name.startswith(PREFIX)}
     return Policies.from_properties(tasks), Limits.from_properties(properties)
 

@@ -1,4 +1,4 @@
-"""`operation_parameters.properties` as purge options: known names are checked, unknown ones kept without effect."""
+"""Purge options from `operation_parameters.properties`: known names are checked, unknown ones have no effect."""
 
 import re
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
 from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
 from delegation.operations.purge.options import EngineChoice, OverlapScan, PurgeOptions
 
-# No setting limits these. The first is what holds when the property is absent; "" leaves the choice to the service.
+# No setting limits these. The first value is the default; "" lets the service choose.
 _FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "engine": ("", "inline", "spark"),
     DRY_RUN: ("false", "true"),
-    # An object store has no trash to move files to.
+    # Object stores have no trash, so files cannot be moved there.
     "skipTrash": ("true",),
 }
 _PLAN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}")
@@ -22,7 +22,7 @@ _NO_LIMITS: Final = Limits()
 
 
 class InvalidPurgeProperty(DelegationError):
-    """A property of the purge has a value that it cannot have."""
+    """A property of the purge has a value that is not allowed for it."""
 
     code: ClassVar[str] = "INVALID_REQUEST"
 
@@ -32,23 +32,22 @@ class InvalidPurgeProperty(DelegationError):
 
 
 class PurgePropertyNotAllowed(DelegationError):
-    """A property of the purge asks for something looser than the operator's settings allow."""
+    """A property of the purge has a looser value than the operator's settings allow."""
 
     code: ClassVar[str] = "PROPERTY_NOT_ALLOWED"
 
     def __init__(self, name: str, value: str, loosest: str) -> None:
         super().__init__(
-            f"operation_parameters.properties.{name}: {value} is not allowed here, at most {loosest} is; "
-            "a request can only be stricter than the service's settings"
+            f"operation_parameters.properties.{name}: {value} is looser than this service's setting {loosest}; "
+            "send that value or a stricter one"
         )
         self.name = name
 
 
 def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, accepted: bool = False) -> PurgeOptions:
-    """The options that a request's properties choose.
+    """Read a request's properties; raise InvalidPurgeProperty or PurgePropertyNotAllowed, which name the property.
 
-    InvalidPurgeProperty names the one that is wrong, PurgePropertyNotAllowed the one that the operator does not allow.
-    For a request that was `accepted` before the settings became stricter, the settings hold instead.
+    In a request that was already `accepted`, a value that is looser than today's settings is replaced by the setting.
     """
     free = {name: _value(properties, name, allowed, allowed[0]) for name, allowed in _FREE.items()}
     chosen: dict[str, str] = {}
@@ -61,7 +60,7 @@ def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, ac
         chosen[name] = value
     plan = properties.get(PLAN)
     if plan is not None and not _PLAN_ID.fullmatch(plan):
-        raise InvalidPurgeProperty(PLAN, "the id of a plan, such as a dry run's `plan_segments` name it")
+        raise InvalidPurgeProperty(PLAN, "the id of a plan, as listed in a dry run's `plan_segments`")
     dry_run = free[DRY_RUN] == "true"
     if dry_run and plan is not None:
         raise InvalidPurgeProperty(PLAN, f"absent when {DRY_RUN} is true")

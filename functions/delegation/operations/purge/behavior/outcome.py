@@ -1,4 +1,4 @@
-"""How the errors of a purge end its attempt, and what its success leaves on the record."""
+"""What the end of an attempt at a purge writes to its task."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from delegation.worksets.errors import FilesThrottled
 
 
 def attempt_error(error: DelegationError) -> AttemptError:
-    """The class of an error: what a person has to mend is permanent, what may pass is transient."""
+    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over."""
     match error:
         case AttemptHandedOver():
             error_class = ErrorClass.HANDED_OVER
@@ -25,16 +25,16 @@ def attempt_error(error: DelegationError) -> AttemptError:
 
 
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The summary of a SUCCESS, the details and the other fields that go with it."""
+    """Return the summary, the details and the other fields of a task that ends with SUCCESS."""
     if result.status == "PLANNED":
         summary = f"planned {result.files_planned} files, {result.bytes_planned} bytes; nothing was deleted"
         fields: dict[str, Any] = {"engine": result.engine}
         if result.forecast is not None:
             summary += f"; executing the plan takes {result.forecast.text()}"
-            fields["result_extended"] = _bounded(result.forecast)
+            fields["result_extended"] = _without_samples(result.forecast)
         return summary, changed(files_planned=result.files_planned), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
-    freed = "; the bucket keeps versions, nothing was freed" if result.bytes_freed is None else ""
+    freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
     summary = (
         f"deleted {result.files_deleted} files, {result.bytes_deleted} bytes{kept} in {result.seconds:.1f} s{freed}"
     )
@@ -44,13 +44,13 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         files_failed=0,
         bytes_deleted=result.bytes_deleted,
         purged_identifier=identifier_text(result.identifier),
-        # A table that kept its root can be asked for again, and then there may be more to delete.
+        # Another purge of a table that kept its metadata file may find more to delete, so it is no replay.
         purged_metadata_location=None if result.root_kept else result.metadata_location,
     )
     return summary, details, {"engine": result.engine}
 
 
-def _bounded(told: Forecast) -> str:
-    """The forecast for a task's record, without the samples of paths; `estimate.json` beside the plan has them."""
-    findings = tuple(finding.model_copy(update={"sample": ()}) for finding in told.findings)
-    return told.model_copy(update={"findings": findings}).model_dump_json()
+def _without_samples(forecast: Forecast) -> str:
+    """Return the forecast as JSON without sample paths, to bound a task's record; `estimate.json` has them."""
+    findings = tuple(finding.model_copy(update={"sample": ()}) for finding in forecast.findings)
+    return forecast.model_copy(update={"findings": findings}).model_dump_json()

@@ -1,4 +1,4 @@
-"""The parameters of a table purge as a task: what is stored as `task_payload`, and the task's id."""
+"""The parameters of a table purge, stored as `task_payload`, and the task id made from them."""
 
 import json
 import uuid
@@ -17,13 +17,13 @@ PLAN: Final = "plan"
 
 
 class TablePurge(PurgeRequest):
-    """A purge whose table is known: never a credential, and of the metadata only what identifies the table."""
+    """A purge of a known table, without credentials and with only that metadata which identifies the table."""
 
     table: TableState
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether only a plan is wanted (`properties.dry-run`)."""
+        """Whether the purge ends with its plan (`properties.dry-run`)."""
         return self.properties.get(DRY_RUN, "false").lower() == "true"
 
     @property
@@ -33,18 +33,18 @@ class TablePurge(PurgeRequest):
 
     @property
     def task_id(self) -> str:
-        """The purge's id: one per table uuid, so that two purges of one table cannot run side by side."""
+        """The task's id: one per table uuid, so that no two purges of one table run at once; random for a dry run."""
         if self.is_dry_run:
             return str(uuid.uuid4())
         return purge_id(self.realm, self.identifier.catalog, self.table.table_uuid)
 
     def to_payload(self) -> str:
-        """The `task_payload` of delegation-service.txt §7, as JSON text."""
+        """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
         return json.dumps(self.document(self.kind), sort_keys=True)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """The parameters of a stored task; MalformedRecord when its payload is none of ours."""
+        """Read a stored task's parameters; raise MalformedRecord if its payload is not that of a purge."""
         try:
             return cls.of_stored(task.task_payload)
         except (ValueError, KeyError, TypeError) as error:
@@ -52,11 +52,11 @@ class TablePurge(PurgeRequest):
 
 
 def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
-    """uuid5 of the RFC 8785 form of [realm, "TABLE_PURGE", catalog, lower-case table-uuid] (DESIGN §2)."""
+    """Return the uuid5 of the canonical JSON (RFC 8785) of [realm, "TABLE_PURGE", catalog, lower-case table-uuid]."""
     name = rfc8785.dumps([realm, KIND, catalog, table_uuid.lower()]).decode()
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{name}"))
 
 
 def identifier_text(identifier: TableIdentifier) -> str:
-    """`purged_identifier`: a JSON array, for a dotted name cannot tell a level with a dot from two levels."""
+    """Return `purged_identifier` as a JSON array, because a dotted name is ambiguous if a level has a dot."""
     return json.dumps([identifier.catalog, *identifier.namespace, identifier.name], ensure_ascii=False)

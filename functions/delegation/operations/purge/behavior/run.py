@@ -1,4 +1,4 @@
-"""Purging as a task behavior: choose the engine, run one attempt, record its outcome."""
+"""Purging as a task behavior: choose the engine, run an attempt, record its outcome."""
 
 import json
 import time
@@ -35,8 +35,7 @@ PurgeFunction = Callable[[PurgeContext], PurgeResult]
 class PurgeBehavior:
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
 
-    `store_of` reaches a table's files with the credentials that Polaris vends, `plans` the service's bucket;
-    `limits` are the operator's.
+    `store_of` opens a table's storage with vended credentials; `plans` is the service's plan bucket.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -51,7 +50,7 @@ class PurgeBehavior:
     limits: Limits = field(default_factory=Limits)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
-        """What the engine gets for a held task."""
+        """Return what an engine needs to purge for a leased task."""
         purge = TablePurge.of(task)
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
@@ -75,12 +74,12 @@ class PurgeBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=self._published,
+            find_plan=self._published_segment,
             request=json.loads(purge.to_payload()),
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """See TaskBehavior.prepare: from the manifest lists' own counts, before any manifest is read.
+        """See TaskBehavior.prepare: the engine is chosen by the counts in manifest lists; no manifest is read.
 
         At `hand_over_at` no further list is read, and the attempt is handed over.
         """
@@ -100,14 +99,14 @@ class PurgeBehavior:
         return self.run_with(purge_table, task, hand_over_at=hand_over_at)
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
-        """Run an engine in a job of its own, whose lease somebody else renews as long as it shows progress.
+        """Run an engine in a Spark job, whose lease another process renews while it makes progress.
 
-        Raises LeaseLost when the attempt is over before it began. That it began, the job service tells.
+        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
         return self.run_with(engine, held_by(self.tasks.get(task_id), attempt))
 
     def run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
-        """Run an engine for a held task and record the outcome; a holder that lost its lease records nothing."""
+        """Run an engine for a leased task and record the outcome; without the lease nothing is recorded."""
         try:
             result = engine(self.context(task, hand_over_at=hand_over_at))
             summary, details, fields = success(result)
@@ -119,19 +118,19 @@ class PurgeBehavior:
         except DelegationError as error:
             return self._record(task, error)
 
-    def _published(self, plan_id: str) -> PlanSegment:
-        """What the task that made a plan published under this id; PlanTampered when there is none, or no such task."""
+    def _published_segment(self, plan_id: str) -> PlanSegment:
+        """Return the segment that a plan's task published under this id; raise PlanTampered if there is none."""
         try:
-            maker = self.tasks.get(plan_id.partition("/")[0])
+            task = self.tasks.get(plan_id.partition("/")[0])
         except TaskNotFound:
-            raise PlanTampered(plan_id, "the task that made it is not there any more") from None
-        found = next((one for one in PurgeDetails.of(maker).plan_segments if one.id == plan_id), None)
+            raise PlanTampered(plan_id, "the task that made it does not exist; make a new plan") from None
+        found = next((one for one in PurgeDetails.of(task).plan_segments if one.id == plan_id), None)
         if found is None:
-            raise PlanTampered(plan_id, "its task published no such plan")
+            raise PlanTampered(plan_id, "its task published no such plan; check the id")
         return found
 
     def _record(self, task: Task, error: DelegationError) -> Task:
-        """End the attempt with an error of the work."""
+        """End the attempt with an error; a former lease holder records nothing."""
         try:
             return self.tasks.give_back(task.task_id, task.attempt_count, attempt_error(error))
         except LeaseLost:

@@ -1,4 +1,4 @@
-"""A purge's attempt over the task store: fencing, plan publication, progress."""
+"""An attempt at a purge whose plan and progress are kept in the task store."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, Task
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
-from delegation.worksets import attempt as seam
+from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver, AttemptLost, PlanSegment
 
 
 class TaskAttempt:
-    """purge.attempt.Attempt for one attempt of one task, in the purge's own words."""
+    """worksets.attempt.Attempt for one leased task."""
 
     def __init__(
         self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
@@ -32,15 +32,15 @@ class TaskAttempt:
             with _attempt_lost():
                 self._run.checkpoint(moved=moved)
         except RunCancelled as cancelled:
-            raise seam.AttemptCancelled(str(cancelled)) from None
-        except RunHandedOver as over:
-            raise seam.AttemptHandedOver(str(over)) from None
+            raise AttemptCancelled(str(cancelled)) from None
+        except RunHandedOver as handed_over:
+            raise AttemptHandedOver(str(handed_over)) from None
 
-    def plan(self) -> tuple[seam.PlanSegment, ...]:
+    def plan(self) -> tuple[PlanSegment, ...]:
         """See Attempt.plan."""
         return self._segments(self._fenced(lambda: self._tasks.get(self.task_id)))
 
-    def publish(self, segment: seam.PlanSegment, *, files_planned: int) -> tuple[seam.PlanSegment, ...]:
+    def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
         """See Attempt.publish."""
 
         def decide(task: Task, _now: datetime) -> Task:
@@ -64,7 +64,7 @@ class TaskAttempt:
         with _attempt_lost():
             self._run.report(eta=eta, **details)
 
-    def _segments(self, task: Task) -> tuple[seam.PlanSegment, ...]:
+    def _segments(self, task: Task) -> tuple[PlanSegment, ...]:
         published = PurgeDetails.of(task).plan_segments
         self._seen = len(published)
         return published
@@ -80,28 +80,27 @@ def _attempt_lost() -> Iterator[None]:
     try:
         yield
     except (LeaseLost, TaskNotFound) as lost:
-        raise seam.AttemptLost(str(lost)) from None
+        raise AttemptLost(str(lost)) from None
 
 
 def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
-    """The checkpoint of an attempt for a process that works for it beside its holder, and writes nothing to the task.
+    """Return an attempt's checkpoint for an executor: it reads the task and never writes it.
 
-    It and what it gives raise what Attempt.checkpoint does.
+    This function and the checkpoint raise what Attempt.checkpoint raises.
     """
     with _attempt_lost():
         task = tasks.get(task_id)
     if task.attempt_count != attempt:
-        raise seam.AttemptLost(f"attempt {attempt} of task {task_id} is over: attempt {task.attempt_count}")
+        raise AttemptLost(f"attempt {attempt} no longer holds task {task_id} (now attempt {task.attempt_count})")
     return partial(TaskAttempt(tasks, task, hand_over_at=None, monotonic=monotonic).checkpoint, moved=False)
 
 
 def pace_of(
     began: tuple[datetime, int] | None, planned: int | None, deleted: int, now: datetime
 ) -> tuple[int | None, datetime | None]:
-    """Files a second since this attempt began (when, and with how many gone), and when the last one should be gone.
+    """Return the files deleted per second since this attempt `began` (time, files before), and the expected end.
 
-    Only this attempt's own time counts: what passed between attempts says nothing of the store. None where nothing can
-    be said.
+    The time between attempts is left out, because it does not depend on the store. A value that is unknown is None.
     """
     if began is None or now <= began[0] or deleted <= began[1]:
         return None, None

@@ -1,9 +1,9 @@
-"""The catalog as a purge sees it: the table to be purged, and the tables beside it that may share its files.
+"""Loading the table to be purged, and the tables that may share its files.
 
-No API of a catalog lists locations, so whether a neighbour's overlaps is known only once it is loaded. Asked are the
-tables of the same namespace, those of the whole catalog only on demand (`overlap-scan=catalog`), at a bounded rate and
-without vended credentials: we are here to relieve the catalog. Credentials are vended, and manifests read, only for
-those that do overlap (`neighbours`), and for none that a plan has looked at already at the same metadata.
+No catalog API lists locations, so a table has to be loaded to find an overlap. The tables of the same namespace are
+loaded, or with `overlap-scan=catalog` all tables, at a bounded rate and without vended credentials, to spare the
+catalog. Credentials are vended and manifests are read only for overlapping tables (`neighbours`), and not again for a
+table that the plan has already checked at the same metadata.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Catalog(Protocol):
-    """As much of a catalog as a purge needs; PolarisClient is one and says what each method raises."""
+    """The catalog calls that a purge needs; PolarisClient documents the errors."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
 
@@ -33,7 +33,7 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OneTable:
-    """context.TableSource for one identifier of a catalog."""
+    """A TableSource for one identifier of a catalog."""
 
     catalog: Catalog
     identifier: TableIdentifier
@@ -44,7 +44,7 @@ class OneTable:
 
 
 class Pace:
-    """Lets through at most so many a second; what was not used is not saved up."""
+    """Limits the rate of calls; an unused share does not accumulate."""
 
     def __init__(self, per_second: float, *, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._gap = 1.0 / per_second
@@ -53,7 +53,7 @@ class Pace:
         self._next = now()
 
     def wait(self) -> None:
-        """Return when the next may go."""
+        """Return when the next call may start."""
         early = self._next - self._now()
         if early > 0:
             self._sleep(early)
@@ -62,12 +62,11 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """`PurgeContext.neighbours`: the live tables beside `identifier`, loaded one by one as they are asked for.
+    """`PurgeContext.neighbours`: the live tables except `identifier`, each loaded when it is needed.
 
-    One that went between being listed and being loaded, or whose metadata is gone, protects nothing and is passed over.
-    Raises NeighbourUnreadable where the service may not look, for what it would find there cannot be given back once it
-    is deleted; what passes by itself (PolarisUnavailable) comes through unchanged, and so does what `checkpoint` raises
-    before each load.
+    A table that was dropped after it was listed, or without its metadata file, is skipped. Raises NeighbourUnreadable
+    where access is denied, because unknown shared files would be lost. PolarisUnavailable and the errors of
+    `checkpoint`, which is called before each load, are raised unchanged.
     """
 
     catalog: Catalog

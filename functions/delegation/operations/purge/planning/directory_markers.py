@@ -1,7 +1,7 @@
 """Empty directory markers beside a table's files: `dir/` (consoles, pyarrow) and `dir_$folder$` (Hadoop on S3).
 
-No metadata names them, so they are looked for where a planned file lies, from its directory up to the table's own
-location, and never by listing. Only an object of zero bytes is one: whatever else has such a key is somebody's file.
+No metadata names them, so their keys are tried for each directory from a planned file up to the table's location;
+nothing is listed. Only an object of zero bytes is a directory marker; any other object with such a key is kept.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,26 +17,26 @@ from delegation.worksets.chunks import ChunkWriter, Phase, Total, add_totals
 from delegation.worksets.index import Finding, PlanIndex, planned_paths
 from delegation.worksets.sorting import Sorter, without
 
-NOT_LOOKED_FOR: Final = "MARKERS_NOT_LOOKED_FOR"
+NOT_SEARCHED: Final = "MARKERS_NOT_LOOKED_FOR"
 _FOLDER: Final = "_$folder$"
 _AT_ONCE: Final = 512
 
 
 def with_markers(ctx: PurgeContext, index: PlanIndex, earlier: Sequence[PlanIndex]) -> PlanIndex:
-    """The plan with the markers that are there, as further META chunks.
+    """Return the plan with the existing directory markers as further META chunks.
 
-    Where another table's location overlaps, its directories are the same ones: none is looked for, which is a finding.
+    If a neighbour table's location overlaps, the directories may be shared: none is searched, which is a finding.
     """
     near = [one.identifier for one in index.neighbours if one.overlaps]
     if near:
-        finding = Finding(code=NOT_LOOKED_FOR, count=len(near), sample=tuple(near[:20]))
+        finding = Finding(code=NOT_SEARCHED, count=len(near), sample=tuple(near[:20]))
         return index.model_copy(update={"findings": (*index.findings, finding)})
     writer = ChunkWriter(ctx.plans, index.plan_id, Phase.META, chunk_paths=ctx.settings.chunk_paths, part="markers-")
     with Sorter(run_records=ctx.settings.run_records) as possible:
         possible.extend((path, RANK[FileType.DIRECTORY_MARKER], 0) for path in _possible(ctx, index))
         planned = planned_paths(ctx.plans, [*earlier, index], Phase)
         for rows in without(possible.batches(), planned):
-            writer.extend(list(_there(ctx, rows)))
+            writer.extend(list(_existing(ctx, rows)))
     writer.flush()
     totals = dict(index.counts)
     add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
@@ -46,19 +46,19 @@ def with_markers(ctx: PurgeContext, index: PlanIndex, earlier: Sequence[PlanInde
 
 
 def _possible(ctx: PurgeContext, index: PlanIndex) -> Iterator[str]:
-    """The keys that a marker of a planned file's directory would have, some of them several times."""
+    """Yield the keys that directory markers of planned files would have, some more than once."""
     roots = tuple(root for root in index.roots if split(root)[0] != LOCAL)
     covered = index.covered
     for directory in _directories(planned_paths(ctx.plans, [index], (Phase.DATA, Phase.META, Phase.ROOT)), roots):
         for path in (directory, directory[:-1] + _FOLDER):
-            # A root's own `root_$folder$` lies beside it, not below, and a whole bucket has no marker.
-            own = path.startswith(roots) and split(path)[1] != ""
-            if own and (covered is None or path.startswith(covered)):
+            # A location's `location_$folder$` is outside it, and a bucket has no directory marker.
+            inside = path.startswith(roots) and split(path)[1] != ""
+            if inside and (covered is None or path.startswith(covered)):
                 yield path
 
 
 def _directories(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
-    """Every directory of sorted paths at or below one of the roots, each with its slash."""
+    """Yield every directory of sorted paths at or below one of the roots, with its final slash."""
     if not roots:
         return
     above: set[str] = set()
@@ -75,7 +75,7 @@ def _directories(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
             directory = directory[: directory.rindex("/", 0, -1) + 1]
 
 
-def _there(ctx: PurgeContext, rows: Sequence[Row]) -> Iterator[Row]:
+def _existing(ctx: PurgeContext, rows: Sequence[Row]) -> Iterator[Row]:
     with ThreadPoolExecutor(ctx.settings.read_threads, thread_name_prefix="markers") as pool:
         left = iter(rows)
         while some := list(islice(left, _AT_ONCE)):

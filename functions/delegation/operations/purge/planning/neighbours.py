@@ -1,4 +1,4 @@
-"""Live tables at overlapping locations: which there are, what they reach, and what of it is ours (DESIGN §5)."""
+"""Neighbour tables: which live tables overlap the purged one, and which files they reach."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.index import SAMPLE, Asked, PlanIndex, planned_paths
 from delegation.worksets.sorting import Sorter, common
 
-# What stays as it is however often it is tried. A manifest that is not there is another matter: tables move on.
+# Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
 _UNREADABLE = (
     PolarisForbidden,
     CredentialVendingFailed,
@@ -33,10 +33,10 @@ _UNREADABLE = (
 
 
 def neighbours_of(ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex]) -> tuple[list[Neighbour], list[Asked]]:
-    """Live tables under another identifier that overlap `roots`, and all that were looked at, for plan and receipt.
+    """Return the live tables that overlap `roots`, and all that were checked, for plan and receipt.
 
-    With `outside=delete` each of them does: files outside lie where other tables are. One that an `earlier` segment
-    found elsewhere, at the same metadata, is not examined again.
+    With `outside=delete` every table counts as overlapping, because files outside may belong to any. A table that was
+    checked for an `earlier` segment at the same metadata, and did not overlap, is not checked again.
     """
     elsewhere = {
         (one.identifier, one.metadata_location)
@@ -44,43 +44,43 @@ def neighbours_of(ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex])
         for one in index.neighbours
         if not one.overlaps and set(roots.uris) <= set(index.roots)
     }
-    anywhere = ctx.options.outside == "delete"
+    outside = ctx.options.outside == "delete"
     near: list[Neighbour] = []
-    asked: list[Asked] = []
+    checked: list[Asked] = []
     for neighbour in ctx.neighbours():
         if _is_itself(ctx, neighbour):
             continue
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
-        overlaps = name not in elsewhere and (anywhere or _concerns(roots, neighbour))
-        asked.append(Asked(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
+        overlaps = name not in elsewhere and (outside or _overlaps(roots, neighbour))
+        checked.append(Asked(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
         if overlaps:
             near.append(neighbour)
-    return near, asked
+    return near, checked
 
 
 def _is_itself(ctx: PurgeContext, neighbour: Neighbour) -> bool:
-    """Whether it is the table that is purged; never one that has to stay, whatever it shares, its root included."""
+    """Return whether this is the purged table; a `certain` neighbour never is, even with the same metadata file."""
     return not neighbour.certain and neighbour.table.identifier == ctx.identifier
 
 
-def _concerns(roots: Roots, neighbour: Neighbour) -> bool:
-    """Whether a table lies, or by a file that its metadata names once lay, at a location that overlaps ours."""
+def _overlaps(roots: Roots, neighbour: Neighbour) -> bool:
+    """Return whether a table's location, or a file that its metadata names, overlaps `roots`."""
     if neighbour.certain:
         return True
-    theirs = _metadata(neighbour)
-    for location in theirs.locations:
+    metadata = _metadata(neighbour)
+    for location in metadata.locations:
         try:
             if roots.overlaps(Roots([location])):
                 return True
         except GuardRefused:
-            continue  # another kind of storage, or one where nothing can lie below
-    lists = (one.manifest_list for one in theirs.snapshots if one.manifest_list is not None)
-    inline = (path for one in theirs.snapshots for path in one.manifests)
-    sized = (one.path for one in (*theirs.statistics, *theirs.partition_statistics))
-    return any(_lies_below(roots, path) for path in (theirs.path, *theirs.former, *lists, *inline, *sized))
+            continue  # another kind of storage, or a location that cannot contain files
+    lists = (one.manifest_list for one in metadata.snapshots if one.manifest_list is not None)
+    inline = (path for one in metadata.snapshots for path in one.manifests)
+    sized = (one.path for one in (*metadata.statistics, *metadata.partition_statistics))
+    return any(_contains(roots, path) for path in (metadata.path, *metadata.former, *lists, *inline, *sized))
 
 
-def _lies_below(roots: Roots, path: str) -> bool:
+def _contains(roots: Roots, path: str) -> bool:
     try:
         return roots.contains(canonical(path))
     except GuardRefused:
@@ -88,27 +88,27 @@ def _lies_below(roots: Roots, path: str) -> bool:
 
 
 def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> None:
-    """Ask the neighbours again before a plan that was made earlier is executed; raises FilesShared.
+    """Check the neighbours again before an earlier plan is executed; raise FilesShared.
 
-    One that has not moved since it was looked at is not read again. The plan itself is never changed: a table that came
-    to share files in between (a register clone) stops the purge, for a person to decide.
+    A table with the same metadata as when it was checked is not read again. The plan is not altered: a table that
+    shares files since then (a registered clone) ends the purge, and the operator decides.
     """
     roots = Roots(root for index in indexes for root in index.roots)
-    anywhere = any(index.outside == "delete" for index in indexes)
-    looked_at = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
-    with Sorter(run_records=ctx.settings.run_records) as theirs:
+    outside = any(index.outside == "delete" for index in indexes)
+    checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
+    with Sorter(run_records=ctx.settings.run_records) as shared_files:
         for neighbour in ctx.neighbours():
             table = neighbour.table
-            if _is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in looked_at:
+            if _is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in checked:
                 continue
-            if anywhere or _concerns(roots, neighbour):
-                theirs.extend(reach_of_neighbour(ctx, neighbour))
-        if theirs.empty:
+            if outside or _overlaps(roots, neighbour):
+                shared_files.extend(reach_of_neighbour(ctx, neighbour))
+        if shared_files.empty:
             return
         planned = planned_paths(ctx.plans, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
         count = 0
         sample: list[str] = []
-        for _, both in common(theirs.batches(), planned):
+        for _, both in common(shared_files.batches(), planned):
             count += len(both)
             sample.extend(sorted(both)[: SAMPLE - len(sample)])
     if count:
@@ -116,9 +116,9 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
 
 
 def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[TableFile], dict[str, ManifestFile]]:
-    """What a live table reaches but for its manifests' entries, and those manifests.
+    """Return the files that a neighbour reaches except its manifests' entries, and the manifests.
 
-    Raises NeighbourUnreadable, and NeighbourChanged: what a missing manifest protects is unknown.
+    Raises NeighbourUnreadable, and NeighbourChanged for a missing manifest, whose entries are unknown.
     """
     metadata = _metadata(neighbour)
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
@@ -136,13 +136,13 @@ def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[Tabl
 
 
 def small_files(metadata: ParsedMetadata, history: reach.History, reached: reach.Manifests) -> list[TableFile]:
-    """All files that a table reaches but for its manifests' entries."""
+    """Return all files that a table reaches except its manifests' entries."""
     manifests = (reach.manifest_record(path, manifest) for path, manifest in reached.manifests.items())
     return [*reach.named_by_metadata(metadata), *history.files, *reached.lists, *manifests]
 
 
 def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Row]:
-    """All that a live table reaches; raises what `survey_neighbour` does."""
+    """Yield all files that a neighbour reaches; raise what `survey_neighbour` raises."""
     small, manifests = survey_neighbour(ctx, neighbour)
     yield from small
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
@@ -158,7 +158,7 @@ def _metadata(neighbour: Neighbour) -> ParsedMetadata:
 
 @contextmanager
 def reading(who: str) -> Iterator[None]:
-    """Tell what is wrong with a neighbour's files as such; raises NeighbourUnreadable and NeighbourChanged."""
+    """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files."""
     try:
         yield
     except ManifestMissing as error:

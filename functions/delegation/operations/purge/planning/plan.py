@@ -1,7 +1,6 @@
 """Making a plan: from the table's metadata to chunks in the plan bucket, before anything is deleted.
 
-The steps are functions that both engines use; `make_plan` strings them together in one process, with memory bounded
-by a sort run and a chunk however many files the table has.
+Both engines use these steps. `make_plan` runs them in one process, with memory bounded by a sort run and a chunk.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ from delegation.worksets.sorting import Sorter, common, without
 
 @dataclass(slots=True)
 class Survey:
-    """What metadata and manifest lists say, before any manifest is read: all that a plan needs but the entries."""
+    """What a plan needs except the manifests' entries, read from metadata and manifest lists."""
 
     metadata: ParsedMetadata
     guard: PathGuard
@@ -41,10 +40,10 @@ class Survey:
     foreign: frozenset[str]
     manifests: dict[str, ManifestFile]
     known: frozenset[str]
-    asked: list[Asked] = field(default_factory=list)
+    checked: list[Asked] = field(default_factory=list)
 
     def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
-        """Manifests to read, with the most bytes each may have: not those of earlier segments, nor uncovered ones."""
+        """Return the manifests to read and their size limits, without those of earlier segments and uncovered ones."""
         return [
             (path, read_limit(manifest, limit))
             for path, manifest in self.manifests.items()
@@ -53,9 +52,9 @@ class Survey:
 
 
 def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()) -> Survey:
-    """Read metadata, former metadata and manifest lists; raises what a guard or a corrupt file raises.
+    """Read metadata, former metadata and manifest lists; raise the errors of guards and of corrupt files.
 
-    `earlier` segments of the same plan account for manifests that may be gone by now; they are not read again.
+    Manifests in `earlier` segments of the plan are not read again and may be deleted already.
     """
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
@@ -66,13 +65,13 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     history = read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
     former_roots = [root for index in earlier for root in index.roots]
     guard = PathGuard(guards.table_roots(metadata, [*history.locations, *former_roots]), covered, ctx.options)
-    accounted = Accounted(ctx)
+    deleted_manifests = DeletedManifests(ctx)
     reached = read_manifest_lists(
         metadata,
         fetcher,
         limit=ctx.settings.max_file_bytes,
         readable=lambda path: path not in known and guard.covers(path),
-        missing=accounted.check,
+        missing=deleted_manifests.check,
     )
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
@@ -81,9 +80,9 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
 
 
 def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str]) -> None:
-    """Raise CredentialsDoNotCover for lists and manifests that lie outside the table and cannot be read.
+    """Raise CredentialsDoNotCover for manifest lists and manifests outside the table that cannot be read.
 
-    Files outside are kept anyway, but what such a one names may well be the table's own, and would be left behind.
+    They are kept anyway, but files of the table that they name would remain.
     """
     unread = [path for path in maps if not guard.covers(path) and not guard.roots.contains(path)]
     if unread and options.uncovered == "refuse":
@@ -91,18 +90,18 @@ def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str])
 
 
 def check_not_replaced(metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
-    """Raise MetadataReplaced when the catalog names metadata older than what a segment was planned from."""
+    """Raise MetadataReplaced if the metadata is older than what a segment was planned from."""
     newest = max((index.last_updated_ms for index in earlier), default=None)
     if newest is not None and metadata.last_updated_ms < newest:
-        raise MetadataReplaced(f"the catalog went back to older metadata, {metadata.path}")
+        raise MetadataReplaced(f"the catalog names metadata older than the plan's: {metadata.path}")
 
 
-class Accounted:
-    """Knows which manifests earlier purges of the same table deleted.
+class DeletedManifests:
+    """Checks that a missing manifest was deleted by an earlier purge of the same task.
 
-    A register clone shares its original's uuid and so its task: when the clone was purged first, manifests of the
-    original may be gone. A manifest that a plan of this task lists in a META chunk marked done went after all its
-    files did; one missing for any other reason stops the purge, for what it named cannot be known.
+    A registered clone has its original's uuid and so its task: if the clone was purged first, manifests of the original
+    may be deleted. A manifest in a marked META chunk was deleted after all its files; for any other missing manifest
+    ManifestMissing is raised, because its entries are unknown.
     """
 
     def __init__(self, ctx: PurgeContext) -> None:
@@ -128,13 +127,13 @@ class Accounted:
 
 
 class PlanWriter:
-    """Sorts judged records into chunks by kind; `part` keeps several writers of one plan apart."""
+    """Writes rows to chunks by phase; `part` separates the chunks of several writers of one plan."""
 
     def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
         self._writers = {kind: ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part) for kind in Phase}
 
     def write(self, rows: list[Row], verdict: GuardVerdict) -> None:
-        """Add rows that all have this verdict, in order after those written before."""
+        """Add rows with this verdict; rows come in sorted order over all calls."""
         if verdict:
             self._writers[Phase.KEPT].extend(rows, verdict)
             return
@@ -142,7 +141,7 @@ class PlanWriter:
             self._writers[kind].extend(list(group))
 
     def close(self) -> tuple[list[Chunk], dict[str, Total]]:
-        """Store what is left; the chunks, and the totals by type of what is to be deleted."""
+        """Store the last chunks; return all chunks, and the totals by file type of what is to be deleted."""
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
         for kind, writer in self._writers.items():
@@ -154,32 +153,32 @@ class PlanWriter:
 
 
 def new_plan_id(ctx: PurgeContext) -> str:
-    """Where a plan is written: an attempt that is repeated, or that wakes up late, never writes over another's."""
+    """Return a new plan id; with its nonce, a repeated or delayed attempt never overwrites another plan."""
     return f"{ctx.attempt.task_id}/{ctx.attempt.attempt}/{ctx.nonce()}"
 
 
 def make_plan(
     ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()
 ) -> tuple[PlanIndex, PlanSegment]:
-    """Plan in this process: read every manifest, sort, judge, write. Not yet published.
+    """Make a plan in this process, without publishing it: read every manifest, sort, apply guards, write chunks.
 
-    With `earlier` segments only what they do not hold already is planned. Raises what guards and corrupt files raise.
+    Files in `earlier` segments are left out. Raises the errors of guards and of corrupt files.
     """
     found = survey(ctx, table, earlier)
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     plan_id = new_plan_id(ctx)
     run_records = ctx.settings.run_records
-    with Sorter(run_records=run_records) as ours, Sorter(run_records=run_records) as theirs:
-        ours.extend(found.small)
+    with Sorter(run_records=run_records) as table_files, Sorter(run_records=run_records) as shared_files:
+        table_files.extend(found.small)
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
-        ours.extend(all_entries(fetcher, found.manifests, wanted, Accounted(ctx).check))
-        near, found.asked = neighbours_of(ctx, found.guard.roots, earlier)
+        table_files.extend(all_entries(fetcher, found.manifests, wanted, DeletedManifests(ctx).check))
+        near, found.checked = neighbours_of(ctx, found.guard.roots, earlier)
         for neighbour in near:
-            theirs.extend(reach_of_neighbour(ctx, neighbour))
+            shared_files.extend(reach_of_neighbour(ctx, neighbour))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
-        fresh = without(ours.batches(), planned)
-        for rows, shared in common(fresh, (record.path for record in theirs.sorted())):
+        fresh = without(table_files.batches(), planned)
+        for rows, shared in common(fresh, (record.path for record in shared_files.sorted())):
             for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
@@ -196,7 +195,7 @@ def finish_plan(
     chunks: Sequence[Chunk],
     totals: dict[str, Total],
 ) -> tuple[PlanIndex, PlanSegment]:
-    """Refuse what the options say to refuse, then write the index over the chunks written so far."""
+    """Raise for findings that the options refuse, then write the index of the chunks."""
     metadata, covered = found.metadata, found.guard.covered
     findings = _findings(ctx, found.guard)
     index = PlanIndex(
@@ -218,7 +217,7 @@ def finish_plan(
         chunks=tuple(chunks),
         counts=totals,
         findings=findings,
-        neighbours=tuple(found.asked),
+        neighbours=tuple(found.checked),
     )
     if ctx.options.remove_directory_markers:
         index = with_markers(ctx, index, earlier)

@@ -1,6 +1,6 @@
-"""What executors run to plan a purge: functions over Arrow batches, without a path ever leaving for the driver.
+"""Functions over Arrow batches that executors run to plan a purge; no path is sent to the driver.
 
-See `worksets.engines.spark_tasks` for what all such functions have in common.
+`worksets.engines.spark_tasks` describes what all such functions have in common.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,16 +27,18 @@ from delegation.worksets.engines.shuffle import Gathered, Spread, pack, unpack
 from delegation.worksets.engines.spark_tasks import encode_error, numbers, plans_of, result, store_of
 from delegation.worksets.sorting import common, without
 
-# What a row says of its path; all rows of a path come to one part, and are read before it is judged.
-OURS, SHARED, KNOWN = 0, 1, 2
-# Rows that are not paths: a manifest that is not there, a typed error on its way to the driver.
+# The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
+TABLE, SHARED, EARLIER = 0, 1, 2
+# Rows for the driver: the path of a missing manifest, an encoded error.
 MISSING, ERROR = 8, 9
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one task reads. A `manifest` is (number of its table, path, most bytes, length and entries by its list), a
-    `chunk` of an earlier segment (plan id, the chunk as JSON), a `row` is known already: a mark, then path, rank, size.
+    """What one Spark task reads.
+
+    `manifests` are (table's number, path, size limit, length and entries by its list), `chunks` of earlier segments
+    (plan id, chunk as JSON), `rows` that the driver has read (origin, path, rank, size).
     """
 
     manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
@@ -49,7 +51,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """Numbers of `sources` in, runs of the rows that they hold out. Table 0 is ours."""
+    """Read the `sources` with the given numbers and return sorted runs of their rows. Table 0 is the purged one."""
 
     resources: ExecutorResources
     identifiers: tuple[TableIdentifier, ...]
@@ -62,27 +64,27 @@ class ReadSources:
         for number in numbers(batches):
             source = Source(*unpack(self.sources[number]))
             try:
-                for rows, mark in self._rows(source):
-                    yield from spread.add(rows, mark)
+                for rows, origin in self._rows(source):
+                    yield from spread.add(rows, origin)
             except DelegationError as error:
                 yield from spread.add([(encode_error(error), 0, 0)], ERROR)
         yield from spread.flush()
 
     def _rows(self, source: Source) -> Iterator[tuple[Sequence[Row], int]]:
-        for mark, path, rank, size in source.rows:
-            yield [(path, rank, size)], mark
+        for origin, path, rank, size in source.rows:
+            yield [(path, rank, size)], origin
         for plan_id, chunk in source.chunks:
-            yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), KNOWN
+            yield read_chunk(plans_of(self.resources), plan_id, Chunk.model_validate_json(chunk)), EARLIER
         for number, identifier in enumerate(self.identifiers):
             listed = (one[1:] for one in source.manifests if one[0] == number)
             wanted = {path: (most, length, counted) for path, most, length, counted in listed}
             if not wanted:
                 continue
-            # What is wrong with a neighbour is no fault of ours, and may pass.
+            # An error in a neighbour's files has another type, which may be retryable.
             with nullcontext() if number == 0 else reading(str(identifier)):
                 for path, rows in self._entries(identifier, wanted):
                     if rows is not None:
-                        yield rows, OURS if number == 0 else SHARED
+                        yield rows, TABLE if number == 0 else SHARED
                     elif number == 0:
                         yield [(path, 0, 0)], MISSING
                     else:
@@ -91,14 +93,14 @@ class ReadSources:
     def _entries(
         self, identifier: TableIdentifier, wanted: Mapping[str, tuple[int, int | None, int | None]]
     ) -> Iterator[tuple[str, Sequence[Row] | None]]:
-        """The files of a table's manifests, None for one that is not there."""
+        """Yield the entries of a table's manifests, None for a missing manifest."""
         fetcher = Fetcher(store_of(self.resources, identifier), threads=self.threads, checkpoint=no_checkpoint)
         for path, data in fetcher.fetch((path, most) for path, (most, _, _) in wanted.items()):
             if data is None:
                 yield path, None
                 continue
             _, length, counted = wanted[path]
-            # The list's three counts are one number here; only their sum is compared.
+            # Only the sum of the three counts is known and compared.
             counts = {} if counted is None else {"added_files_count": counted, **_NO_MORE}
             for rows in entries(path, ManifestFile(path, length, **counts), data):
                 yield path, rows
@@ -109,7 +111,7 @@ _NO_MORE = {"existing_files_count": 0, "deleted_files_count": 0}
 
 @dataclass(frozen=True, slots=True)
 class WriteChunks:
-    """Runs of one part or several in, their chunks written, one row about each part out."""
+    """Write the chunks of one or more parts from their sorted runs; return one row for each part."""
 
     resources: ExecutorResources
     plan_id: str
@@ -136,7 +138,7 @@ class WriteChunks:
         guard = PathGuard(Roots(self.roots), None if self.covered is None else Roots(self.covered), self.options)
         part = f"p{self.keys.index(key):05d}-"
         writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=part)
-        fresh = without(runs.rows(key, OURS), runs.paths(key, KNOWN))
+        fresh = without(runs.rows(key, TABLE), runs.paths(key, EARLIER))
         for rows, shared in common(fresh, runs.paths(key, SHARED)):
             for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign):
                 writer.write(group, verdict)
