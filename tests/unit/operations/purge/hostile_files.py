@@ -1,4 +1,4 @@
-"""Hostile Avro files and what reading them must end in."""
+"""Hostile Avro files, and the only outcomes that reading them may have."""
 
 import struct
 import zlib
@@ -20,7 +20,7 @@ Outcome = list[Any] | tuple[str, int, str]
 
 
 def outcome(read: Callable[..., Iterator[Any]], data: bytes) -> Outcome:
-    """What reading ends in; any other exception fails the test."""
+    """Return what reading yields or the error's fields; any other exception fails the test."""
     try:
         return list(read(data, PATH, max_block_bytes=LIMIT))
     except CorruptManifestError as error:

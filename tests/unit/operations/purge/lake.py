@@ -92,7 +92,7 @@ class MemoryIO(FileIO):
 
 
 class LakeCatalog(NoopCatalog):
-    """As much of a pyiceberg catalog as creating and committing needs."""
+    """The parts of a pyiceberg catalog that creating a table and committing need."""
 
     def __init__(self, lake: "Lake") -> None:
         super().__init__("lake")
@@ -115,7 +115,7 @@ class LakeCatalog(NoopCatalog):
 
 
 class Lake:
-    """One warehouse: objects, and where each table's current metadata is."""
+    """One warehouse: objects, and the location of each table's current metadata file."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], bytes] = {}
@@ -149,7 +149,7 @@ class Lake:
         return dict(decode_metadata(self.pointers[name], self.objects[found.bucket, found.key]))
 
     def rewrite_metadata(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Put another metadata.json in place of the current one: what pyiceberg would not write."""
+        """Change fields of the current metadata.json to values that pyiceberg would not write."""
         found = parse(self.pointers[name])
         self.objects[found.bucket, found.key] = json.dumps({**self.metadata(name), **changes}).encode()
 
@@ -165,7 +165,7 @@ def rows(*ids: int, part: str = "a") -> pa.Table:
 
 
 def busy_table(lake: Lake, name: str, **options: Any) -> Table:
-    """Partitioned, several snapshots, an overwrite, a delete, a tag, statistics; returns it as it is then."""
+    """Create a partitioned table with several snapshots, an overwrite, a delete and a tag."""
     table = lake.create(name, **options)
     table.append(pa.concat_tables([rows(1, 2), rows(3, part="b")]))
     table.append(rows(4, 5, part="c"))
@@ -178,7 +178,7 @@ def busy_table(lake: Lake, name: str, **options: Any) -> Table:
 
 @dataclass
 class LakeSource:
-    """A TableSource over a lake, failing like Polaris once metadata.json is gone; `before[n]` runs before load n."""
+    """A TableSource over a lake, failing like Polaris without metadata.json; `before[n]` runs before load n."""
 
     lake: Lake
     name: str
@@ -208,7 +208,7 @@ def identifier(name: str) -> TableIdentifier:
 
 
 class MortalAttempt(MemoryAttempt):
-    """An attempt whose words to the task are calls at which the process can die, too."""
+    """An attempt whose writes to the task are calls at which the process can be killed, too."""
 
     faults: Faults
 
@@ -230,7 +230,7 @@ FAST = DeletePolicy(batch=3, threads=1, pause=0.0, longest_pause=0.0)
 
 @dataclass
 class Bench:
-    """A lake with what a purge of one of its tables needs; `context` gives a fresh attempt over the same state."""
+    """A lake and what a purge of its tables needs; `context` returns a new attempt over the same state."""
 
     lake: Lake = field(default_factory=Lake)
     plans: MemoryPlanStore = field(default_factory=MemoryPlanStore)
@@ -270,7 +270,7 @@ class Bench:
         )
 
     def on_load(self, ctx: PurgeContext, number: int, action: Callable[[], object]) -> None:
-        """Have something happen just before a context's nth load of the table."""
+        """Run `action` just before a context's nth load of the table."""
         assert isinstance(ctx.tables, LakeSource)
         ctx.tables.before[number] = action
 

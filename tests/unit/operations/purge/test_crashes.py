@@ -1,4 +1,4 @@
-"""Killed before or after any call to a store, the catalog or the task, and run again: nothing left, nothing raised."""
+"""A purge killed before or after any call to a store, the catalog or the task leaves nothing when it runs again."""
 
 import contextlib
 from dataclasses import replace
@@ -86,14 +86,14 @@ def test_resuming_reads_no_manifest_again(world: Lake) -> None:
 
 @pytest.mark.parametrize("moment", range(1, 6))
 def test_a_commit_before_any_load_is_purged_too(world: Lake, moment: int) -> None:
-    """Loads: to plan, before DATA, META and ROOT, after ROOT; a writer that still can commits just before one."""
+    """Loads are to plan, before DATA, META and ROOT, and after ROOT; a writer commits just before one of them."""
     bench = fresh(world)
     ctx = bench.context("doomed")
     writer = bench.lake.table("doomed")
     bench.on_load(
         ctx,
         moment,
-        # Once its manifests are going a writer can no longer append, but it can still commit metadata.
+        # After its first manifest is deleted a writer cannot append, but it can still commit metadata.
         lambda: (
             writer.append(rows(9, part="z"))
             if moment <= 3

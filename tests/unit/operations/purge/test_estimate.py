@@ -1,4 +1,4 @@
-"""What a plan's execution will take and cost, what identifies its list of files, and how fast it goes."""
+"""The forecast of a plan's execution, the digest of its files, and the progress rate."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ from tests.unit.operations.purge.lake import FAST, NOW, Bench, busy_table, rows
 
 
 def plan(*counts: int) -> PlanIndex:
-    """An index over chunks of so many files of ten bytes each."""
+    """Return an index of chunks with these numbers of files, ten bytes each."""
     chunks = [
         Chunk(name=f"DATA-{n}", kind=Phase.DATA, count=count, bytes=10 * count, sha256="", first="a", last="b")
         for n, count in enumerate(counts)
@@ -48,7 +48,7 @@ def plan(*counts: int) -> PlanIndex:
     )
 
 
-def told(*counts: int, engine: str = "inline", rate: float = 3_500.0) -> Forecast:
+def forecast_of(*counts: int, engine: str = "inline", rate: float = 3_500.0) -> Forecast:
     settings = PurgeSettings(store_keys_per_second=rate)
     return forecast([plan(*counts)], (), settings, engine="spark" if engine == "spark" else "inline")
 
@@ -59,26 +59,26 @@ def test_prices_have_a_date_a_region_and_a_currency() -> None:
     assert (listed.region, listed.currency) == ("us-east-1", "USD")
 
 
-def test_time_is_files_over_the_stores_rate() -> None:
-    assert told(10_000, 4_000).seconds == 4.0
-    assert told(10_000, 4_000, rate=100.0).seconds == 140.0
-    assert told(7_000, engine="spark").seconds == 2.0 + prices().emr_start_seconds
+def test_time_is_files_divided_by_the_stores_rate() -> None:
+    assert forecast_of(10_000, 4_000).seconds == 4.0
+    assert forecast_of(10_000, 4_000, rate=100.0).seconds == 140.0
+    assert forecast_of(7_000, engine="spark").seconds == 2.0 + prices().emr_start_seconds
 
 
-def test_kept_files_are_counted_apart_and_cost_nothing() -> None:
-    one = told(250)
+def test_kept_files_are_counted_separately_and_cost_nothing() -> None:
+    one = forecast_of(250)
     assert (one.files, one.bytes, one.files_kept, one.by_type["data"].files) == (250, 2_500, 7, 250)
 
 
-def test_a_batch_is_a_request_and_each_chunk_begins_one() -> None:
+def test_each_batch_is_a_request_and_each_chunk_starts_a_batch() -> None:
     batch = PurgeSettings().delete.batch
-    assert told(batch + 1, 1).delete_requests == 3
-    assert told(batch).delete_requests == 1
-    assert told(batch).other_requests > 0
+    assert forecast_of(batch + 1, 1).delete_requests == 3
+    assert forecast_of(batch).delete_requests == 1
+    assert forecast_of(batch).other_requests > 0
 
 
 def test_cost_is_requests_and_the_engines_time() -> None:
-    listed, spark, inline = prices(), told(3_500 * 3_600, engine="spark"), told(3_500 * 60)
+    listed, spark, inline = prices(), forecast_of(3_500 * 3_600, engine="spark"), forecast_of(3_500 * 60)
     hours = 1 + listed.emr_start_seconds / 3_600
     assert spark.emr_vcpu_hours == pytest.approx(hours * listed.emr_job_vcpu, abs=0.001)
     assert spark.lambda_gb_seconds == inline.emr_vcpu_hours == 0.0
@@ -89,15 +89,16 @@ def test_cost_is_requests_and_the_engines_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "words"), [(1, "about 1 s"), (3_500 * 89, "about 89 s"), (3_500 * 120, "about 2 min"), (10**8, "7 h 57")]
+    ("files", "text_part"),
+    [(1, "about 1 s"), (3_500 * 89, "about 89 s"), (3_500 * 120, "about 2 min"), (10**8, "7 h 57")],
 )
-def test_people_read_a_line(files: int, words: str) -> None:
-    text = told(files).text()
-    assert words in text
+def test_the_forecast_as_a_line_of_text(files: int, text_part: str) -> None:
+    text = forecast_of(files).text()
+    assert text_part in text
     assert f"us-east-1 prices of {prices().as_of}" in text
 
 
-def test_a_dry_run_leaves_its_forecast_beside_the_plan() -> None:
+def test_a_dry_run_stores_its_forecast_beside_the_plan() -> None:
     bench = Bench()
     busy_table(bench.lake, "t")
     result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
@@ -109,8 +110,8 @@ def test_a_dry_run_leaves_its_forecast_beside_the_plan() -> None:
     assert stored["prices_as_of"] == prices().as_of
 
 
-def test_the_digest_is_what_standard_tools_make_of_the_chunks(tmp_path: Path) -> None:
-    """Two segments, several chunks, paths that JSON escapes; the order is that of bytes."""
+def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) -> None:
+    """The plan has two segments, several chunks and paths that JSON escapes; the order is by bytes."""
     bench = Bench()
     busy_table(bench.lake, "t")
     bench.lake.table("t").append(rows(7, part='q"uo\\te\x01 ü\U0001f600'))
@@ -120,7 +121,7 @@ def test_the_digest_is_what_standard_tools_make_of_the_chunks(tmp_path: Path) ->
     doomed = bench.lake.below("s3://lake/wh/t/")
     result = purge_table(ctx)
     assert result.receipt is not None
-    told_digest = json.loads(bench.plans.objects[result.receipt])["paths_sha256"]
+    stored_digest = json.loads(bench.plans.objects[result.receipt])["paths_sha256"]
     chunks = []
     for segment in bench.head.read():
         for chunk in load_index(bench.plans, segment).chunks:
@@ -133,11 +134,13 @@ def test_the_digest_is_what_standard_tools_make_of_the_chunks(tmp_path: Path) ->
     listed = tmp_path / "paths"
     listed.write_text("".join(f"{path}\n" for path in paths))
     script = f"LC_ALL=C sort {listed} | sha256sum"
-    assert subprocess.run(script, shell=True, check=True, capture_output=True).stdout.split()[0].decode() == told_digest
+    assert (
+        subprocess.run(script, shell=True, check=True, capture_output=True).stdout.split()[0].decode() == stored_digest
+    )
     assert len(bench.head.read()) == 2
 
 
-def test_a_digest_is_of_what_was_published_or_of_nothing() -> None:
+def test_the_digest_does_not_depend_on_chunks_and_refuses_altered_ones() -> None:
     bench = Bench()
     busy_table(bench.lake, "t")
     result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
@@ -152,7 +155,7 @@ def test_a_digest_is_of_what_was_published_or_of_nothing() -> None:
         paths_digest(bench.plans, [index])
 
 
-def test_the_pace_is_this_attempts_own() -> None:
+def test_the_rate_is_that_of_this_attempt() -> None:
     later = NOW + timedelta(seconds=10)
     assert pace_of(None, 100, 50, later) == (None, None)
     assert pace_of((NOW, 0), 100, 50, NOW) == (None, None)

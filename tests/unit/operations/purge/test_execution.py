@@ -1,4 +1,4 @@
-"""How a plan is made, published, verified and executed, and how a purge can end."""
+"""Making, publishing, verifying and executing a plan, and every way a purge can end."""
 
 import dataclasses
 import gzip
@@ -75,7 +75,7 @@ def test_the_plan_can_be_read_with_standard_tools(bench: Bench) -> None:
     assert index["counts"]["metadata"]["files"] == 1
 
 
-def test_a_dry_run_deletes_nothing_and_says_what_would_be(bench: Bench) -> None:
+def test_a_dry_run_deletes_nothing_and_returns_the_plans_size(bench: Bench) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", options=PurgeOptions(dry_run=True))
     result = purge_table(ctx)
@@ -87,7 +87,7 @@ def test_a_dry_run_deletes_nothing_and_says_what_would_be(bench: Bench) -> None:
     assert "probe" not in ctx.store.faults.names
 
 
-def test_a_plan_made_before_is_executed_as_it_is(bench: Bench) -> None:
+def test_an_earlier_plan_is_executed_unaltered(bench: Bench) -> None:
     plan_id = plan_dry(bench)
     faults = Faults()
     result = purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan_id), faults=faults))
@@ -96,7 +96,7 @@ def test_a_plan_made_before_is_executed_as_it_is(bench: Bench) -> None:
     assert ours(bench) == set()
 
 
-def test_a_plan_made_before_a_commit_is_not_stretched(bench: Bench) -> None:
+def test_an_earlier_plan_is_stale_after_a_commit(bench: Bench) -> None:
     plan_id = plan_dry(bench)
     bench.lake.table("t").append(rows(9))
     before = set(bench.lake.uris())
@@ -106,7 +106,7 @@ def test_a_plan_made_before_a_commit_is_not_stretched(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_another_tables_plan_is_refused(bench: Bench) -> None:
+def test_the_plan_of_another_table_is_refused(bench: Bench) -> None:
     plan_id = plan_dry(bench)
     before = set(bench.lake.uris())
     with pytest.raises(PlanOfAnotherTable):
@@ -123,7 +123,7 @@ def published(bench: Bench) -> str:
     return bench.head.read()[0].id
 
 
-def stranger_in(data: bytes, victim: str) -> bytes:
+def with_another_path(data: bytes, victim: str) -> bytes:
     lines = gzip.decompress(data).splitlines()
     lines[0] = json.dumps({**json.loads(lines[0]), "path": victim}).encode()
     return gzip.compress(b"\n".join(lines) + b"\n", mtime=0)
@@ -131,14 +131,16 @@ def stranger_in(data: bytes, victim: str) -> bytes:
 
 @pytest.mark.parametrize("part", ["DATA-00000", "META-00001", "ROOT-00000"])
 @pytest.mark.parametrize("how", ["changed", "truncated", "missing"])
-def test_a_tampered_chunk_deletes_nothing_of_it(bench: Bench, part: str, how: str) -> None:
+def test_nothing_in_a_tampered_chunk_is_deleted(bench: Bench, part: str, how: str) -> None:
     plan_id = published(bench)
     key = f"{plan_id}/{part}.jsonl.gz"
     victims = bench.lake.below("s3://lake/wh/sibling/")
     if how == "missing":
         del bench.plans.objects[key]
     else:
-        change = {"changed": lambda data: stranger_in(data, min(victims)), "truncated": lambda data: data[:-9]}[how]
+        change = {"changed": lambda data: with_another_path(data, min(victims)), "truncated": lambda data: data[:-9]}[
+            how
+        ]
         bench.plans.objects[key] = change(bench.plans.objects[key])
     with pytest.raises(PlanTampered):
         purge_table(bench.context("t"))
@@ -147,7 +149,7 @@ def test_a_tampered_chunk_deletes_nothing_of_it(bench: Bench, part: str, how: st
 
 
 @pytest.mark.parametrize("how", ["changed", "not json", "missing"])
-def test_a_tampered_index_deletes_nothing(bench: Bench, how: str) -> None:
+def test_nothing_is_deleted_with_a_tampered_index(bench: Bench, how: str) -> None:
     plan_id = published(bench)
     before = set(bench.lake.uris())
     key = f"{plan_id}/index.json"
@@ -160,13 +162,13 @@ def test_a_tampered_index_deletes_nothing(bench: Bench, how: str) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_paths_are_checked_again_even_when_every_hash_fits(bench: Bench) -> None:
-    """Whoever writes to the plan bucket and to the task still cannot make us delete beyond the plan's own roots."""
+def test_paths_are_checked_again_although_every_hash_matches(bench: Bench) -> None:
+    """Write access to the plan bucket and to the task is not enough to delete files outside the plan's roots."""
     plan_id = published(bench)
     index = read_index(bench.plans, plan_id)
     (name,) = [chunk.name for chunk in index.chunks if chunk.kind is Phase.ROOT]
     victim = bench.lake.pointers["sibling"]
-    data = stranger_in(bench.plans.objects[f"{plan_id}/{name}"], victim)
+    data = with_another_path(bench.plans.objects[f"{plan_id}/{name}"], victim)
     bench.plans.objects[f"{plan_id}/{name}"] = data
     chunks = [
         chunk.model_copy(update={"sha256": hashlib.sha256(data).hexdigest()}) if chunk.name == name else chunk
@@ -180,8 +182,8 @@ def test_paths_are_checked_again_even_when_every_hash_fits(bench: Bench) -> None
     assert victim in set(bench.lake.uris())
 
 
-def test_two_planners_one_plan(bench: Bench) -> None:
-    """A planner that sleeps through another's publication executes the other's plan."""
+def test_two_planners_publish_one_plan(bench: Bench) -> None:
+    """A planner that is paused while another one publishes executes the other's plan."""
     slow, quick = bench.context("t"), bench.context("t")
     publish = slow.attempt.publish
 
@@ -208,7 +210,7 @@ class MemoryObjectStoreThatDies(MemoryObjectStore):
         raise Killed("after the first delete")
 
 
-def test_gc_disabled_is_honoured(bench: Bench) -> None:
+def test_gc_disabled_refuses_the_purge(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     before = set(bench.lake.uris())
     with pytest.raises(GcDisabled) as refused:
@@ -217,7 +219,7 @@ def test_gc_disabled_is_honoured(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_gc_disabled_after_planning_is_honoured_too(bench: Bench) -> None:
+def test_gc_disabled_after_planning_refuses_the_purge(bench: Bench) -> None:
     published(bench)
     bench.lake.table("t").transaction().set_properties(**{"gc.enabled": "false"}).commit_transaction()
     before = set(bench.lake.uris())
@@ -226,7 +228,7 @@ def test_gc_disabled_after_planning_is_honoured_too(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_another_table_under_the_name_is_refused(bench: Bench) -> None:
+def test_another_table_with_the_same_name_is_refused(bench: Bench) -> None:
     published(bench)
     bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
     before = set(bench.lake.uris())
@@ -261,7 +263,9 @@ def test_credentials_that_cannot_delete_are_found_before_the_first_delete(bench:
     ("code", "error"),
     [("AccessDenied", FilesNotDeleted), ("InternalError", FilesNotDeletedYet), ("SlowDown", FilesThrottled)],
 )
-def test_a_file_that_stays_fails_the_purge_and_keeps_the_map(bench: Bench, code: str, error: type[Exception]) -> None:
+def test_a_file_that_cannot_be_deleted_fails_the_purge_and_keeps_the_metadata(
+    bench: Bench, code: str, error: type[Exception]
+) -> None:
     stubborn = sorted(uri for uri in ours(bench) if uri.endswith(".parquet"))[1]
     refuse = lambda _bucket, key, _nth: code if stubborn.endswith(key) else None  # noqa: E731
     ctx = bench.context("t", refuse=refuse)
@@ -278,22 +282,26 @@ def test_a_file_that_stays_fails_the_purge_and_keeps_the_map(bench: Bench, code:
     assert ctx.attempt.reported.files_failed == 1
     (failures,) = [data for key, data in bench.plans.objects.items() if "/failed/" in key]
     assert json.loads(gzip.decompress(failures)) == {"path": stubborn, "code": code}
-    (told,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
-    assert (told["status"], told["files_failed"], told["files_deleted"]) == ("INCOMPLETE", 1, told_deleted(ctx))
-    assert told["failures"]["sample"] == [{"path": stubborn, "code": code}]
-    assert [key for key in bench.plans.objects if "/failed/" in key] == told["failures"]["lists"]
+    (receipt,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
+    assert (receipt["status"], receipt["files_failed"], receipt["files_deleted"]) == (
+        "INCOMPLETE",
+        1,
+        reported_deleted(ctx),
+    )
+    assert receipt["failures"]["sample"] == [{"path": stubborn, "code": code}]
+    assert [key for key in bench.plans.objects if "/failed/" in key] == receipt["failures"]["lists"]
     result = purge_table(bench.context("t"))
     assert ours(bench) == set()
     assert result.files_deleted == result.files_planned
-    (told,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
-    assert (told["status"], told["files_failed"], told["attempts"]) == ("PURGED", 0, 2)
+    (receipt,) = [json.loads(data) for key, data in bench.plans.objects.items() if key.endswith("/receipt.json")]
+    assert (receipt["status"], receipt["files_failed"], receipt["attempts"]) == ("PURGED", 0, 2)
 
 
-def told_deleted(ctx: Any) -> int:
+def reported_deleted(ctx: Any) -> int:
     return int(ctx.attempt.reported.files_deleted)
 
 
-def test_a_root_that_stays_is_no_success(bench: Bench) -> None:
+def test_a_metadata_file_that_cannot_be_deleted_is_no_success(bench: Bench) -> None:
     root = bench.lake.pointers["t"]
     refuse = lambda _bucket, key, _nth: "AccessDenied" if root.endswith(key) else None  # noqa: E731
     with pytest.raises(FilesNotDeleted):
@@ -303,7 +311,7 @@ def test_a_root_that_stays_is_no_success(bench: Bench) -> None:
     assert ours(bench) == set()
 
 
-def test_a_table_dropped_in_the_middle_is_not_success(bench: Bench) -> None:
+def test_a_table_dropped_before_the_last_phase_is_no_success(bench: Bench) -> None:
     published(bench)
     del bench.lake.pointers["t"]
     with pytest.raises(TableGone):
@@ -311,20 +319,20 @@ def test_a_table_dropped_in_the_middle_is_not_success(bench: Bench) -> None:
     assert ours(bench)
 
 
-def test_a_table_that_never_was(bench: Bench) -> None:
+def test_a_table_that_never_existed(bench: Bench) -> None:
     del bench.lake.pointers["t"]
     with pytest.raises(NoSuchTable):
         purge_table(bench.context("t"))
 
 
-def test_run_again_after_success_and_after_the_drop(bench: Bench) -> None:
+def test_a_repeat_after_success_and_after_the_drop(bench: Bench) -> None:
     first = purge_table(bench.context("t"))
     assert purge_table(bench.context("t")).files_deleted == first.files_deleted
     del bench.lake.pointers["t"]
     assert purge_table(bench.context("t")).files_deleted == first.files_deleted
 
 
-def test_the_name_taken_again_after_the_purge_is_none_of_ours(bench: Bench) -> None:
+def test_a_new_table_with_the_name_of_a_purged_one_is_kept(bench: Bench) -> None:
     first = purge_table(bench.context("t"))
     bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
     others = set(bench.lake.uris())
@@ -332,7 +340,7 @@ def test_the_name_taken_again_after_the_purge_is_none_of_ours(bench: Bench) -> N
     assert set(bench.lake.uris()) == others
 
 
-def test_a_catalog_that_answers_from_a_cache_after_root(bench: Bench) -> None:
+def test_a_catalog_that_answers_from_a_cache_after_the_last_phase(bench: Bench) -> None:
     ctx = bench.context("t")
     loaded = ctx.tables.load()
     cached = dataclasses.replace(ctx, tables=type("Cached", (), {"load": lambda _self: loaded})())
@@ -341,7 +349,7 @@ def test_a_catalog_that_answers_from_a_cache_after_root(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("ending", [AttemptLost, AttemptCancelled, AttemptHandedOver])
-def test_what_ends_an_attempt_stops_it_before_the_next_batch(bench: Bench, ending: type[Exception]) -> None:
+def test_an_ended_attempt_stops_before_the_next_batch(bench: Bench, ending: type[Exception]) -> None:
     ctx = bench.context("t")
     store = ctx.store
 
@@ -358,14 +366,14 @@ def test_what_ends_an_attempt_stops_it_before_the_next_batch(bench: Bench, endin
     assert ours(bench) == set()
 
 
-def test_a_versioned_bucket_frees_nothing_and_says_so(bench: Bench) -> None:
+def test_the_result_for_a_versioned_bucket_has_no_freed_bytes(bench: Bench) -> None:
     result = purge_table(bench.context("t", versioned_buckets=["lake"]))
     assert result.bytes_freed is None
     assert result.bytes_deleted > 0
     assert [(one.code, one.sample) for one in result.findings] == [("VERSIONED_BUCKET", ("s3://lake/",))]
 
 
-def test_markers_seen_by_an_attempt_that_died_are_remembered(bench: Bench) -> None:
+def test_delete_markers_seen_by_a_failed_attempt_are_remembered(bench: Bench) -> None:
     faults = Faults()
     probe = bench.context("t", versioned_buckets=["lake"], faults=faults)
     probe.store.versioned = lambda _bucket: None  # type: ignore[method-assign]
@@ -375,7 +383,7 @@ def test_markers_seen_by_an_attempt_that_died_are_remembered(bench: Bench) -> No
     assert purge_table(bench.context("t")).bytes_freed is None
 
 
-def test_the_receipt_lies_beside_the_plan(bench: Bench) -> None:
+def test_the_receipt_is_stored_beside_the_plan(bench: Bench) -> None:
     result = purge_table(bench.context("t"))
     assert result.receipt == f"{result.plan_ids[-1]}/receipt.json"
     receipt = json.loads(bench.plans.objects[result.receipt])
@@ -395,7 +403,7 @@ def test_the_receipt_lies_beside_the_plan(bench: Bench) -> None:
     assert "secret" not in json.dumps(receipt)
 
 
-def test_nothing_stored_holds_a_credential(bench: Bench) -> None:
+def test_no_stored_object_has_a_credential(bench: Bench) -> None:
     purge_table(bench.context("t"))
     everything = b"".join(
         gzip.decompress(data) if key.endswith(".gz") else data
@@ -406,7 +414,7 @@ def test_nothing_stored_holds_a_credential(bench: Bench) -> None:
     assert b"token" not in everything
 
 
-def test_estimate_counts_entries_without_reading_a_manifest(bench: Bench) -> None:
+def test_the_estimate_counts_entries_without_reading_a_manifest(bench: Bench) -> None:
     faults = Faults()
     small = estimate(bench.context("t", faults=faults))
     entries = sum(
@@ -429,7 +437,7 @@ def test_estimate_counts_entries_without_reading_a_manifest(bench: Bench) -> Non
     assert hasty.names.count("read") == 1
 
 
-def test_estimate_of_a_planned_purge_is_what_is_left(bench: Bench) -> None:
+def test_the_estimate_with_a_plan_is_what_is_left_of_it(bench: Bench) -> None:
     whole = len(ours(bench))
     published(bench)
     assert estimate(bench.context("t")).files == whole
@@ -438,24 +446,24 @@ def test_estimate_of_a_planned_purge_is_what_is_left(bench: Bench) -> None:
     assert (found.planned, found.files) == (True, 0)
 
 
-def test_estimate_of_a_plan_by_id_is_that_plans_and_no_job_is_started_for_an_outdated_one(bench: Bench) -> None:
-    asked = PurgeOptions(execute_plan=plan_dry(bench))
+def test_the_estimate_of_an_earlier_plan_is_its_size_and_a_stale_plan_is_refused(bench: Bench) -> None:
+    requested = PurgeOptions(execute_plan=plan_dry(bench))
     faults = Faults()
-    told = estimate(bench.context("t", options=asked, faults=faults))
-    assert (told.files, told.planned) == (len(ours(bench)), True)
+    planned = estimate(bench.context("t", options=requested, faults=faults))
+    assert (planned.files, planned.planned) == (len(ours(bench)), True)
     assert "read" not in faults.names
     bench.lake.table("t").append(rows(9))
     with pytest.raises(PlanOutdated):
-        estimate(bench.context("t", options=asked))
+        estimate(bench.context("t", options=requested))
 
 
-def test_a_table_that_must_not_be_purged_is_not_estimated(bench: Bench) -> None:
+def test_the_estimate_refuses_a_table_that_must_not_be_purged(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     with pytest.raises(GcDisabled):
         estimate(bench.context("t"))
 
 
-def test_segments_name_what_is_stored(bench: Bench) -> None:
+def test_a_published_segment_has_the_hash_of_the_stored_index(bench: Bench) -> None:
     purge_table(bench.context("t"))
     (segment,) = bench.head.read()
     index = load_index(bench.plans, segment)

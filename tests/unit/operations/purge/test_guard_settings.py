@@ -1,4 +1,4 @@
-"""Guards that an operator or a request can set: what each setting makes of the same table."""
+"""Guards that the operator or a request can set, each setting tried on the same table."""
 
 import dataclasses
 from typing import Any
@@ -46,7 +46,7 @@ def ours(bench: Bench) -> set[str]:
 
 
 def planned(bench: Bench, name: str = "t", **options: Any) -> str:
-    """The id of a dry run's plan."""
+    """Make a dry run and return its plan's id."""
     ctx = bench.context(name, options=PurgeOptions(dry_run=True, **options), prefixes=ALL)
     return purge_table(dataclasses.replace(ctx, attempt=MemoryAttempt("dry", head=PlanHead()))).plan_ids[0]
 
@@ -56,7 +56,7 @@ def with_a_file_outside(bench: Bench) -> None:
     bench.lake.objects["lake", "elsewhere/stats.puffin"] = b"abc"
 
 
-def test_gc_disabled_is_ignored_where_the_operator_says_so(bench: Bench) -> None:
+def test_gc_disabled_is_ignored_with_the_operators_setting(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     with pytest.raises(GcDisabled):
         purge_table(bench.context("t"))
@@ -76,7 +76,7 @@ def test_a_versioned_bucket_can_be_refused_before_the_first_delete(bench: Bench)
     assert not ctx.attempt.deleting
 
 
-def test_without_the_probe_what_cannot_be_deleted_is_told_key_by_key(bench: Bench) -> None:
+def test_without_the_probe_each_key_that_cannot_be_deleted_is_reported(bench: Bench) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", options=PurgeOptions(probe=False), denied=["s3://lake/"])
     with pytest.raises(FilesNotDeleted):
@@ -86,7 +86,7 @@ def test_without_the_probe_what_cannot_be_deleted_is_told_key_by_key(bench: Benc
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "ObjectLocked", "InvalidRequest"])
-def test_objects_under_a_lock_are_told_key_by_key(bench: Bench, code: str) -> None:
+def test_each_locked_object_is_reported(bench: Bench, code: str) -> None:
     locked = sorted(uri for uri in ours(bench) if uri.endswith(".parquet"))[:2]
     lock = lambda _bucket, key, _nth: code if f"s3://lake/{key}" in locked else None  # noqa: E731
     with pytest.raises(FilesNotDeleted) as failed:
@@ -119,7 +119,7 @@ def test_a_plan_with_directory_markers_is_not_executed_by_a_request_without_them
     assert ours(bench) == set()
 
 
-def test_what_a_plan_kept_is_refused_by_a_request_that_refuses_it(bench: Bench) -> None:
+def test_a_plan_that_kept_files_outside_is_not_executed_with_outside_refuse(bench: Bench) -> None:
     with_a_file_outside(bench)
     plan = planned(bench)
     before = set(bench.lake.uris())
@@ -130,7 +130,7 @@ def test_what_a_plan_kept_is_refused_by_a_request_that_refuses_it(bench: Bench) 
 
 
 @pytest.mark.parametrize("path", ["file:///etc/passwd", "file:/etc/passwd"])
-def test_outside_delete_does_not_reach_into_another_kind_of_storage(bench: Bench, path: str) -> None:
+def test_outside_delete_never_deletes_from_another_kind_of_storage(bench: Bench, path: str) -> None:
     bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": path, "file-size-in-bytes": 3}]})
     before = set(bench.lake.uris())
     settings = dataclasses.replace(bench.context("t").settings, vended=False)
@@ -139,7 +139,7 @@ def test_outside_delete_does_not_reach_into_another_kind_of_storage(bench: Bench
     assert set(bench.lake.uris()) == before
 
 
-def test_a_clones_plan_is_another_tables_although_the_uuid_is_the_same(bench: Bench) -> None:
+def test_a_clones_plan_is_refused_although_the_uuid_is_the_same(bench: Bench) -> None:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     before = set(bench.lake.uris())
     with pytest.raises(PlanOfAnotherTable, match=r"cat\.ns\.clone"):

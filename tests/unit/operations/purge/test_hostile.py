@@ -1,7 +1,7 @@
-"""Hostile tables, by name: each is refused with a typed error before the first delete, or purged exactly.
+"""Hostile tables: each is refused with a typed error before the first delete, or purged exactly.
 
-Whatever a table says, the files of its neighbour and of another bucket stay. The credentials reach the whole bucket
-here unless a case says otherwise, so that only the guards stand between a lie and a stranger's file.
+The files of another table and of another bucket are never deleted. The credentials cover the whole bucket, so that
+only the guards protect those files.
 """
 
 import gzip
@@ -50,7 +50,7 @@ def snapshot(**changes: Any) -> Spoil:
 
 
 def log(*paths: str) -> Spoil:
-    """Further entries of the metadata log."""
+    """Append entries to the metadata log."""
 
     def spoil(lake: Lake) -> None:
         entries = [{"timestamp-ms": 1, "metadata-file": path} for path in paths]
@@ -68,7 +68,7 @@ def former(data: bytes) -> Spoil:
 
 
 def cycle(lake: Lake) -> None:
-    """Former metadata that names the current one, which names it."""
+    """Add a former metadata file that names the current one, which names it."""
     text = '{"location": "%s", "table-uuid": "%s", "metadata-log": [{"metadata-file": "%s"}]}'
     former((text % (TABLE, lake.metadata("t")["table-uuid"], lake.pointers["t"])).encode())(lake)
 
@@ -94,7 +94,7 @@ def _rewritten(data: bytes, change: Callable[[Rows], Rows | None]) -> bytes:
 
 
 def lists(change: Callable[[Rows], Rows | None]) -> Spoil:
-    """Every manifest list of the table, rewritten."""
+    """Rewrite every manifest list of the table."""
 
     def spoil(lake: Lake) -> None:
         for one in lake.metadata("t")["snapshots"]:
@@ -105,7 +105,7 @@ def lists(change: Callable[[Rows], Rows | None]) -> Spoil:
 
 
 def bytes_of_a_manifest(change: Callable[[bytes], bytes], *, listed: bool = True) -> Spoil:
-    """One manifest, and (`listed`) its length in every list that names it."""
+    """Change one manifest and, if `listed`, its length in every list that names it."""
 
     def spoil(lake: Lake) -> None:
         path = min(uri for uri in lake.below(f"{TABLE}/") if uri.endswith("-m0.avro"))
@@ -123,7 +123,7 @@ def bytes_of_a_manifest(change: Callable[[bytes], bytes], *, listed: bool = True
 
 
 def entries(change: Callable[[dict[str, Any]], object]) -> Spoil:
-    """The first entry of a manifest, changed; everything else about it is consistent."""
+    """Change the first entry of a manifest; everything else about it is consistent."""
 
     def rewrite(records: Rows) -> None:
         change(records[0])
@@ -136,7 +136,7 @@ def file_path(path: str) -> Spoil:
 
 
 def listed(**changes: Any) -> Spoil:
-    """Every record of every manifest list, changed; a callable gets the value that is there."""
+    """Change every record of every manifest list; a callable gets the current value."""
 
     def change(records: Rows) -> None:
         for record in records:
@@ -147,7 +147,7 @@ def listed(**changes: Any) -> Spoil:
 
 
 def stray_manifest(path: str) -> Spoil:
-    """One list names a further manifest."""
+    """Add a manifest to one list."""
 
     def spoil(lake: Lake) -> None:
         at = where(lake.metadata("t")["snapshots"][0]["manifest-list"])
@@ -197,16 +197,16 @@ def flip(at: int) -> Callable[[bytes], bytes]:
 HUGE: Final = zigzag(1 << 62)
 
 CASES: Final[dict[str, tuple[Spoil, str]]] = {
-    # What the metadata says of the table itself
+    # The table's metadata
     "another uuid": (meta(table_uuid="00000000-0000-4000-8000-000000000000"), "TABLE_UUID_MISMATCH"),
-    "a uuid that is none": (meta(table_uuid="../victim"), "CORRUPT_METADATA"),
+    "an invalid uuid": (meta(table_uuid="../victim"), "CORRUPT_METADATA"),
     "garbage collection off in capitals": (meta(properties={"gc.enabled": "FALSE"}), "GC_DISABLED"),
     "a future format": (meta(format_version=4), "UNSUPPORTED_FORMAT_VERSION"),
     "a format of minus one": (meta(format_version=-1), "UNSUPPORTED_FORMAT_VERSION"),
     "a format as text": (meta(format_version="2"), "CORRUPT_METADATA"),
     "no last update": (without("last-updated-ms"), "CORRUPT_METADATA"),
     "a location with ..": (meta(location=f"{TABLE}/../victim"), "AMBIGUOUS_PATH"),
-    "a location cut off at #": (meta(location=f"{TABLE}#x"), "AMBIGUOUS_PATH"),
+    "a location with #": (meta(location=f"{TABLE}#x"), "AMBIGUOUS_PATH"),
     "a location without a bucket": (meta(location="s3:///wh/t"), "AMBIGUOUS_PATH"),
     "a location on a disk": (meta(location="file:///etc"), "UNSUPPORTED_LOCATION"),
     "a location of S3 Tables": (meta(location="s3://x--table-s3/t"), "UNSUPPORTED_LOCATION"),
@@ -224,14 +224,14 @@ CASES: Final[dict[str, tuple[Spoil, str]]] = {
     "the victim's manifest list": (victims_list, EXACT),
     "an empty manifest list": (list_is(b""), "CORRUPT_MANIFEST"),
     "a manifest list of zeros": (list_is(bytes(4096)), "CORRUPT_MANIFEST"),
-    "a manifest list with an endless header": (list_is(b"Obj\x01" + HUGE), "CORRUPT_MANIFEST"),
+    "a manifest list with a huge header": (list_is(b"Obj\x01" + HUGE), "CORRUPT_MANIFEST"),
     "a manifest list that names itself": (list_names_itself, "CORRUPT_MANIFEST"),
     "two lengths for one manifest": (two_lengths, "CORRUPT_MANIFEST"),
     "a manifest length one too small": (listed(manifest_length=lambda n: n - 1), "MANIFEST_MISMATCH"),
-    "a manifest length beyond belief": (listed(manifest_length=1 << 62), "MANIFEST_MISMATCH"),
+    "a huge manifest length": (listed(manifest_length=1 << 62), "MANIFEST_MISMATCH"),
     "a negative manifest length": (listed(manifest_length=-1), "CORRUPT_MANIFEST"),
-    "one entry too many counted": (listed(added_files_count=lambda n: n + 1), "MANIFEST_MISMATCH"),
-    "entries counted as none": (
+    "a count of one entry too many": (listed(added_files_count=lambda n: n + 1), "MANIFEST_MISMATCH"),
+    "a count of no entries": (
         listed(added_files_count=0, existing_files_count=0, deleted_files_count=0),
         "MANIFEST_MISMATCH",
     ),
@@ -239,13 +239,16 @@ CASES: Final[dict[str, tuple[Spoil, str]]] = {
     "a manifest in another bucket": (stray_manifest("s3://other/m.avro"), "CREDENTIALS_DO_NOT_COVER"),
     "a manifest path that is empty": (stray_manifest(""), "CORRUPT_MANIFEST"),
     # Manifests
-    "a manifest cut short": (bytes_of_a_manifest(lambda data: data[:-1], listed=False), "MANIFEST_MISMATCH"),
-    "a manifest cut short and listed so": (bytes_of_a_manifest(lambda data: data[:-1]), "CORRUPT_MANIFEST"),
-    "a manifest with something behind": (bytes_of_a_manifest(lambda data: data + b"x"), "CORRUPT_MANIFEST"),
+    "a truncated manifest": (bytes_of_a_manifest(lambda data: data[:-1], listed=False), "MANIFEST_MISMATCH"),
+    "a truncated manifest with its length in the lists": (
+        bytes_of_a_manifest(lambda data: data[:-1]),
+        "CORRUPT_MANIFEST",
+    ),
+    "a manifest with a byte appended": (bytes_of_a_manifest(lambda data: data + b"x"), "CORRUPT_MANIFEST"),
     "a manifest without bytes": (bytes_of_a_manifest(lambda _data: b""), "CORRUPT_MANIFEST"),
     "a manifest of another kind of file": (bytes_of_a_manifest(lambda _data: b"PAR1" * 99), "CORRUPT_MANIFEST"),
-    "a manifest with its magic bent": (bytes_of_a_manifest(flip(2)), "CORRUPT_MANIFEST"),
-    "a manifest with its last marker bent": (
+    "a manifest with wrong magic bytes": (bytes_of_a_manifest(flip(2)), "CORRUPT_MANIFEST"),
+    "a manifest with a wrong sync marker": (
         bytes_of_a_manifest(lambda data: data[:-1] + bytes([data[-1] ^ 1])),
         "CORRUPT_MANIFEST",
     ),
@@ -253,7 +256,7 @@ CASES: Final[dict[str, tuple[Spoil, str]]] = {
     "the victim's data file": (victims_data, EXACT),
     "a data file in another bucket": (file_path("s3://other/kept"), EXACT),
     "a data file with ..": (file_path(f"{TABLE}/data/../../victim/x"), "AMBIGUOUS_PATH"),
-    "a data file cut off at ?": (file_path(f"{TABLE}/data/x?versionId=1"), "AMBIGUOUS_PATH"),
+    "a data file with ?": (file_path(f"{TABLE}/data/x?versionId=1"), "AMBIGUOUS_PATH"),
     "a data file without a name": (file_path(""), "CORRUPT_MANIFEST"),
     "a data file that is a bucket": (file_path("s3://lake"), "AMBIGUOUS_PATH"),
     "a data file on a disk": (file_path("/etc/passwd"), "UNSUPPORTED_LOCATION"),
@@ -262,14 +265,14 @@ CASES: Final[dict[str, tuple[Spoil, str]]] = {
     "a write path on a disk by URI": (meta(properties={"write.data.path": "file:///etc"}), "UNSUPPORTED_LOCATION"),
     "a data file with a nul": (file_path(f"{TABLE}/data/a\0b"), EXACT),
     "the current metadata as data": (root_as_data, EXACT),
-    "a content that nobody knows": (entries(lambda one: one["data_file"].update(content=7)), "CORRUPT_MANIFEST"),
-    "a status that nobody knows": (entries(lambda one: one.update(status=9)), "CORRUPT_MANIFEST"),
+    "an unknown content": (entries(lambda one: one["data_file"].update(content=7)), "CORRUPT_MANIFEST"),
+    "an unknown status": (entries(lambda one: one.update(status=9)), "CORRUPT_MANIFEST"),
     "a negative file size": (entries(lambda one: one["data_file"].update(file_size_in_bytes=-1)), "CORRUPT_MANIFEST"),
     # Former metadata and statistics
-    "a metadata log in a circle": (cycle, EXACT),
+    "a metadata log with a cycle": (cycle, EXACT),
     "the victim's metadata in the log": (names_the_victims_history, EXACT),
     "former metadata that is no JSON": (former(b"{"), "CORRUPT_METADATA"),
-    "former metadata nested without end": (former(b"[" * 200_000), "CORRUPT_METADATA"),
+    "former metadata nested too deeply": (former(b"[" * 200_000), "CORRUPT_METADATA"),
     "former metadata in broken gzip": (former(gzip.compress(b"{}")[:-6]), "CORRUPT_METADATA"),
     "former metadata without a location": (former(b"{}"), "CORRUPT_METADATA"),
     "the victim's file as statistics": (statistics(f"{VICTIM}/metadata/kept.puffin"), EXACT),
@@ -301,7 +304,7 @@ def test_a_hostile_table_is_refused_or_purged_exactly(world: Lake, name: str) ->
         purge_table(ctx)
         left = set(bench.lake.uris())
         assert strangers <= left
-        assert len(left - strangers) <= 1  # what the table itself no longer names since it was spoilt
+        assert len(left - strangers) <= 1  # a file that the changed table does not name
         assert bench.lake.pointers["t"] not in left
     else:
         with pytest.raises(DelegationError) as refused:
@@ -311,5 +314,5 @@ def test_a_hostile_table_is_refused_or_purged_exactly(world: Lake, name: str) ->
         assert not ctx.attempt.deleting
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_at_least_forty_hostile_tables() -> None:
     assert len(CASES) >= 40

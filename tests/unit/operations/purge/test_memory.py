@@ -1,4 +1,4 @@
-"""The inline engine's memory does not grow with the table: no process holds the list of files."""
+"""The inline engine's memory does not grow with the table: the list of files is never in memory."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ SETTINGS = PurgeSettings(
 
 
 class Folder:
-    """An ObjectStore over a big table's folder; what is deleted is only counted, but for metadata.json."""
+    """An ObjectStore over a big table's folder; deletes are only counted, except that of metadata.json."""
 
     def __init__(self, table: BigTable) -> None:
         self._table = table
@@ -63,7 +63,7 @@ class Folder:
 
 
 def peak(folder: Path, entries: int) -> int:
-    """The most bytes that Python held at once during a purge of so many files."""
+    """Return the peak of Python's memory, in bytes, during a purge of `entries` files."""
     table = BigTable(folder / "lake", entries, entries // 1_000).write()
     store = Folder(table)
     ctx = PurgeContext(
@@ -86,15 +86,18 @@ def peak(folder: Path, entries: int) -> int:
 
 
 def main() -> None:
-    """Print the peaks of a small table and of one five times as large."""
-    with tempfile.TemporaryDirectory() as name, mock.patch.object(sorting, "_FAN_IN", 4):  # in passes, as at millions
+    """Print the peaks for a small table and for one five times as large."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        mock.patch.object(sorting, "_FAN_IN", 4),
+    ):  # merges in passes, as for millions of files
         folder = Path(name)
-        peak(folder / "first", 1_000)  # what is made once per process: decoders, models
+        peak(folder / "first", 1_000)  # makes what every process needs once: decoders, models
         sys.stdout.write(f"{peak(folder / 'small', 8_000)} {peak(folder / 'large', 40_000)}")
 
 
 def test_a_table_five_times_as_large_takes_no_more_memory() -> None:
-    """In a process of its own, where nothing else is held and traced."""
+    """It runs in a separate process, where nothing else is traced."""
     env = {**os.environ, "PYTHONPATH": import_path()}
     command = [sys.executable, "-m", "tests.unit.operations.purge.test_memory"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)

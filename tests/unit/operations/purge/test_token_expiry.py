@@ -1,7 +1,6 @@
-"""A purge that outlives every token: an hour of it with tokens of a minute, on a clock that store calls move.
+"""A purge of an hour with tokens that last a minute, on a clock that store calls move.
 
-The store is S3 as far as our own code goes; below it, each call checks the token that it came with against the clock,
-as S3 does.
+S3ObjectStore calls a client that checks each call's token against the clock, as S3 does.
 """
 
 import dataclasses
@@ -28,9 +27,9 @@ TOKEN_LIFE = timedelta(seconds=60)
 
 
 class Hour:
-    """A table of some hundred files in a store where each call takes seconds, and a catalog that vends short tokens.
+    """A table of some hundred files, a store whose calls take seconds, and a catalog that vends short tokens.
 
-    `ahead` is how far the store's clock is before ours, so that tokens expire there while they look good here.
+    The store's clock is `ahead` of ours, so that it refuses tokens that are valid by our clock.
     """
 
     def __init__(self, *, call_seconds: float = 9.0, ahead: timedelta = timedelta(0), one_key_id: bool = False) -> None:
@@ -60,7 +59,7 @@ class Hour:
             self.now += timedelta(seconds=seconds)
 
     def vend(self) -> LoadedTable:
-        """What loadTable answers: a token that no earlier answer had, good for a minute."""
+        """Return what loadTable answers, with a new token that is valid for a minute."""
         table = LakeSource(self.bench.lake, "t").load()
         number = len(self.tokens)
         key_id = "key" if self.one_key_id else f"key-{number}"
@@ -69,7 +68,7 @@ class Hour:
         return dataclasses.replace(table, credentials=(token,))
 
     def called(self, token: S3Credential) -> None:
-        """A call reaches the store: its time passes, and its token is checked."""
+        """Check a call's token and move the clock by the call's duration."""
         with self.lock:
             assert token.expires_at is not None
             if self.now + self.ahead >= token.expires_at:
@@ -101,7 +100,7 @@ class Hour:
 
 
 class Client:
-    """As much of a boto3 client as the store calls, with the token it was built with."""
+    """The boto3 methods that the store calls, with the token that the client was built with."""
 
     def __init__(self, hour: Hour, token: S3Credential) -> None:
         self.hour, self.token = hour, token
@@ -133,7 +132,7 @@ class Client:
 
 
 @pytest.mark.parametrize("one_key_id", [False, True], ids=["a key id for each token", "one key id for all tokens"])
-def test_an_hour_with_tokens_of_a_minute_fails_no_key_and_uses_no_expired_token(one_key_id: bool) -> None:
+def test_a_purge_of_an_hour_with_tokens_of_a_minute_fails_no_key_and_uses_no_expired_token(one_key_id: bool) -> None:
     hour = Hour(one_key_id=one_key_id)
     hour.purge()
     assert hour.now - NOW >= timedelta(minutes=60)
@@ -142,10 +141,10 @@ def test_an_hour_with_tokens_of_a_minute_fails_no_key_and_uses_no_expired_token(
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_tokens_that_the_store_takes_for_expired_in_mid_batch_are_replaced_and_the_keys_tried_again(
+def test_a_token_that_the_store_refuses_is_replaced_and_the_batch_is_repeated(
     threads: int,
 ) -> None:
-    """The store's clock is 40 s ahead: tokens that look good for half a minute are refused, under every code."""
+    """The store's clock is 40 s ahead: it refuses tokens that are valid by our clock, with every error code."""
     hour = Hour(ahead=timedelta(seconds=40))
     hour.purge(threads=threads)
     assert hour.now - NOW >= timedelta(minutes=60)

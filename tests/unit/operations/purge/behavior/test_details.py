@@ -1,4 +1,4 @@
-"""What a purge keeps on its task: the first plan wins, a fresh start forgets it, odd records are refused."""
+"""The details of a purge on its task: the first plan wins, a new start removes it, unreadable details are refused."""
 
 from datetime import timedelta
 from typing import Any
@@ -47,15 +47,15 @@ def test_a_planner_that_lost_its_lease_publishes_nothing() -> None:
         published(in_status(Status.RUNNING), 2, ONE, seen=0, files_planned=1)
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_a_fresh_start_forgets_the_plan_and_what_goes_on_keeps_it(goes_on: bool) -> None:
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_new_start_removes_the_plan_and_a_resumed_purge_keeps_it(resumed: bool) -> None:
     ended = in_status(Status.FAILURE).with_details({**PROGRESS, "new_tier": "gold"})
-    anew = None if goes_on else PurgeDetailRules().anew(ended.details)
+    anew = None if resumed else PurgeDetailRules().anew(ended.details)
     again = t.resubmit(ended, NOW + MINUTE, payload="{}", synchronous=False, grace=timedelta(0), anew=anew)
-    assert again.details == ({**PROGRESS, "new_tier": "gold"} if goes_on else {"new_tier": "gold"})
+    assert again.details == ({**PROGRESS, "new_tier": "gold"} if resumed else {"new_tier": "gold"})
 
 
-def test_a_failure_goes_on_only_once_it_began_to_delete() -> None:
+def test_a_failure_is_resumed_only_after_it_began_to_delete() -> None:
     failed = in_status(Status.FAILURE)
     assert not PurgeDetailRules().goes_on(failed)
     assert PurgeDetailRules().goes_on(failed.evolve(effects_began_ts=NOW))

@@ -1,4 +1,4 @@
-"""What a request's properties choose, and how a wrong one is told."""
+"""The options that a request's properties choose, and the errors for wrong ones."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ from tests.unit.operations.purge.lake import FAST, Bench, busy_table
 PLAN = "0b1c6f2e-3c7f-5d2b-9a50-2f6d3f1f7a11/3/9f86d081884c"
 
 
-def test_without_properties_the_defaults_hold_and_unknown_names_have_no_effect() -> None:
+def test_the_defaults_apply_without_properties_and_unknown_names_have_no_effect() -> None:
     assert options_of({}) == PurgeOptions()
     assert options_of({"deleteMarkerFiles": "false", "skipTrash": "true", "colour": "blue"}) == PurgeOptions()
 
@@ -36,7 +36,7 @@ LOOSE = {
     "versioned": "report",
     "deleteMarkerFiles": "true",
 }
-LAX = Limits.from_properties(
+LOOSE_LIMITS = Limits.from_properties(
     {
         "delegation.purge.outside": "delete",
         "delegation.purge.uncovered": "keep",
@@ -57,7 +57,9 @@ def test_every_known_property_is_read() -> None:
         engine="spark",
         execute_plan=PLAN,
     )
-    assert options_of(LOOSE, LAX) == PurgeOptions(outside="delete", uncovered="keep", remove_directory_markers=True)
+    assert options_of(LOOSE, LOOSE_LIMITS) == PurgeOptions(
+        outside="delete", uncovered="keep", remove_directory_markers=True
+    )
     assert options_of({"dry-run": "true", "engine": "inline"}) == PurgeOptions(dry_run=True, engine="inline")
 
 
@@ -69,22 +71,24 @@ def test_by_default_nothing_looser_than_the_defaults_is_allowed(name: str, value
 
 
 @pytest.mark.parametrize(("name", "loose"), LOOSE.items())
-def test_what_the_operator_set_is_the_default_and_the_limit(name: str, loose: str) -> None:
+def test_an_operators_setting_is_the_default_and_the_limit(name: str, loose: str) -> None:
     setting = "delegation.purge." + {"deleteMarkerFiles": "delete-marker-files"}.get(name, name)
     strict = STRICT.get(name, "false")
     limits = Limits.from_properties({setting: strict})
     assert options_of({}, limits) == options_of({name: strict}, limits)
-    with pytest.raises(PurgePropertyNotAllowed, match=f"{name}: {loose} is looser than this service's setting {strict}"):
+    with pytest.raises(
+        PurgePropertyNotAllowed, match=f"{name}: {loose} is looser than this service's setting {strict}"
+    ):
         options_of({name: loose}, limits)
     assert options_of({name: loose}, limits, accepted=True) == options_of({name: strict}, limits)
 
 
-def test_a_lax_operator_is_obeyed_and_a_request_can_still_be_stricter() -> None:
-    assert options_of({}, LAX) == PurgeOptions(outside="delete", uncovered="keep")
-    assert options_of({"outside": "keep", "uncovered": "refuse"}, LAX) == PurgeOptions()
+def test_a_loose_setting_is_the_default_and_a_request_can_be_stricter() -> None:
+    assert options_of({}, LOOSE_LIMITS) == PurgeOptions(outside="delete", uncovered="keep")
+    assert options_of({"outside": "keep", "uncovered": "refuse"}, LOOSE_LIMITS) == PurgeOptions()
 
 
-def test_some_guards_are_the_operators_alone() -> None:
+def test_some_guards_can_only_be_set_by_the_operator() -> None:
     limits = Limits.from_properties(
         {
             "delegation.purge.gc-disabled": "ignore",
@@ -92,8 +96,8 @@ def test_some_guards_are_the_operators_alone() -> None:
             "delegation.purge.experimental-format": "true",
         }
     )
-    asked = {"gc-disabled": "ignore", "delete-probe": "false", "experimental-format": "true"}
-    assert options_of(asked) == PurgeOptions()
+    requested = {"gc-disabled": "ignore", "delete-probe": "false", "experimental-format": "true"}
+    assert options_of(requested) == PurgeOptions()
     assert options_of({}, limits) == PurgeOptions(gc_disabled="ignore", probe=False, experimental_format=True)
 
 
@@ -107,7 +111,7 @@ def test_some_guards_are_the_operators_alone() -> None:
         ("delegation.purge.inline", "spark"),
     ],
 )
-def test_a_wrong_setting_is_named_at_once(name: str, value: str) -> None:
+def test_a_wrong_setting_is_named_in_the_error(name: str, value: str) -> None:
     with pytest.raises(InvalidProperty, match=name):
         policies_of({name: value})
 
@@ -133,26 +137,26 @@ def test_a_wrong_setting_is_named_at_once(name: str, value: str) -> None:
         ("plan", PLAN + "\n"),
     ],
 )
-def test_a_wrong_value_is_told_by_its_name(name: str, value: str) -> None:
+def test_a_property_with_a_wrong_value_is_named_in_the_error(name: str, value: str) -> None:
     with pytest.raises(InvalidPurgeProperty, match=rf"operation_parameters\.properties\.{name}: must be") as refused:
         options_of({name: value})
     assert refused.value.name == name
 
 
-def test_a_dry_run_of_a_plan_makes_no_sense() -> None:
+def test_a_dry_run_of_an_existing_plan_is_refused() -> None:
     with pytest.raises(InvalidPurgeProperty, match=r"properties\.plan"):
         options_of({"dry-run": "true", "plan": PLAN})
 
 
 @pytest.mark.parametrize(("most", "chosen"), [(1_000, "inline"), (1, "spark")])
-def test_the_engine_asked_for_goes_before_the_estimate_but_not_beyond_its_limit(most: int, chosen: str) -> None:
+def test_the_requested_engine_is_used_unless_the_table_is_too_large_for_it(most: int, chosen: str) -> None:
     bench = Bench()
     busy_table(bench.lake, "t")
     settings = PurgeSettings(inline_max_files=most, read_threads=1, delete=FAST)
 
-    def engine(asked: str | None) -> str:
+    def engine(requested: str | None) -> str:
         ctx = bench.context("t", settings=settings)
-        return estimate(dataclasses.replace(ctx, options=PurgeOptions(engine=asked))).engine
+        return estimate(dataclasses.replace(ctx, options=PurgeOptions(engine=requested))).engine
 
     assert engine(None) == chosen
     assert engine("spark") == "spark"

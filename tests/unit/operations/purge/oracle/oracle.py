@@ -1,6 +1,6 @@
-"""Purges of the tables that real Spark wrote (tests/fixtures), compared with what Iceberg says they reach.
+"""Purges of the tables that real Spark wrote (tests/fixtures), compared with the files that Iceberg reaches.
 
-All fixtures lie in one store, so that whatever a purge takes beside its own table is somebody's.
+All fixtures are in one store, so that a purge that deletes too much deletes another table's files.
 """
 
 import gzip
@@ -28,7 +28,7 @@ Objects = dict[tuple[str, str], bytes]
 
 @cache
 def everything() -> Objects:
-    """The objects of all scenarios; data files and statistics are empty."""
+    """Return the objects of all scenarios; data files and statistics are empty."""
     found: Objects = {}
     for name in corpus.names():
         scenario = corpus.load(name)
@@ -39,8 +39,8 @@ def everything() -> Objects:
 
 
 @dataclass(frozen=True)
-class MemoryWorkplace(DirectResources):
-    """An operator's workplace whose S3 and plans are in memory."""
+class MemoryResources(DirectResources):
+    """An operator's resources whose S3 and plans are in memory."""
 
     place: str = "memory"
     files: MemoryObjectStore = field(default_factory=MemoryObjectStore)
@@ -54,7 +54,7 @@ class MemoryWorkplace(DirectResources):
 
 
 class Purge:
-    """One fixture table among all others, and ways to purge it."""
+    """One fixture table among all others, and the ways to purge it."""
 
     def __init__(self, scenario: str, table: str) -> None:
         self.scenario = corpus.load(scenario)
@@ -74,31 +74,31 @@ class Purge:
     def by_catalog(
         self, *, prefixes: tuple[str, ...] | None = ("s3://lake/",), table: str = "", **options: Any
     ) -> PurgeContext:
-        """With vended credentials, and every other live table of the namespace asked; by default they reach all."""
+        """Purge with vended credentials and every other live table as a neighbour; by default all files are covered."""
         name = table or self.table.name
         ctx = self.bench.context(name, options=PurgeOptions(**options), prefixes=prefixes, settings=self._settings())
         return replace(ctx, neighbours=lambda: list(self._neighbours(name)))
 
     def directly(self, **options: Any) -> DirectRun:
-        """With a person's own credentials and no catalog; tables that share files are protected by name."""
+        """Purge with the operator's credentials and no catalog; tables that share files are named as protected."""
         files = MemoryObjectStore()
         files.objects = self.bench.lake.objects
         protect = tuple(one.metadata_location for one in self._sharing())
         purge = DirectPurge(self.table.metadata_location, options=PurgeOptions(**options), protect=protect)
-        return DirectRun(purge, MemoryWorkplace(files=files, kept=self.bench.plans))
+        return DirectRun(purge, MemoryResources(files=files, kept=self.bench.plans))
 
     def kept(self) -> set[str]:
-        """What the table reaches and has to stay: files at places that no metadata calls its own, and shared ones."""
+        """Return the reached files that must be kept: those outside every location of the table, and shared ones."""
         reached = self.table.reached()
         lost = {path for path in reached if path.startswith(tuple(self.table.lost))} if self.table.lost else set()
         return lost.union(*(one.reached() & reached for one in self._sharing()))
 
     def expected(self) -> set[str]:
-        """What the table alone reaches, whether it is there or not."""
+        """Return what only this table reaches, whether it exists or not."""
         return self.table.reached() - self.kept()
 
     def uncovered(self) -> set[str]:
-        """Of the expected what lies neither at the present location nor at a present write path."""
+        """Return the expected files that are neither at the current location nor at a current write path."""
         document = metadata_of(self.scenario, self.table)
         present = [document["location"], *(path for one in WRITE_PATHS if (path := document["properties"].get(one)))]
         roots = tuple(f"{plain(one).rstrip('/')}/" for one in present)
@@ -112,7 +112,7 @@ class Purge:
         return set(planned_paths(self.bench.plans, self.indexes(), kinds))
 
     def counts(self) -> dict[str, int]:
-        """How many files of each type are expected to be planned."""
+        """Return how many files of each type the plan should have."""
         kept = self.kept()
         found = {kind: len({plain(path) for path in paths} - kept) for kind, paths in self.table.kinds.items()}
         return {kind: count for kind, count in found.items() if count}
@@ -134,7 +134,7 @@ class Purge:
 
 
 def check_exact(purge: Purge) -> None:
-    """The deleted set, the plan, and its counts by type."""
+    """Check the deleted files, the plan, and its counts by type."""
     assert purge.deleted() == purge.expected() & purge.before
     assert purge.planned(*DELETED) == purge.expected()
     assert purge.planned(Phase.KEPT) == purge.kept()
@@ -143,12 +143,12 @@ def check_exact(purge: Purge) -> None:
 
 
 def metadata_of(scenario: corpus.Scenario, table: FixtureTable) -> dict[str, Any]:
-    """The table's metadata, read without anything of ours."""
+    """Return the table's metadata, read without the project's code."""
     data = scenario.content[plain(table.metadata_location)]
     return dict(json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data))
 
 
 def tables(*, live: bool = False) -> list[tuple[str, str]]:
-    """Scenario and name of all tables, or of those that a catalog lists."""
+    """Return scenario and name of all tables, or of those that a catalog lists."""
     every = ((name, one) for name in corpus.names() for one in corpus.load(name).tables)
     return [(name, one.name) for name, one in every if one.live or not live]

@@ -1,4 +1,4 @@
-"""The fixtures hold what they are there for, and fastavro, a second reader, finds in them what Iceberg did."""
+"""The fixtures have the cases they are named for, and fastavro reads the same files from them as Iceberg."""
 
 import io
 from collections import Counter
@@ -62,7 +62,7 @@ def test_every_codec_in_every_version(codec: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_what_each_version_went_through(version: int) -> None:
+def test_every_version_has_every_history(version: int) -> None:
     evolved = found("evolution", f"v{version}")
     assert len(evolved[2]["partition-specs"]) >= 4
     assert len({record["partition_spec_id"] for record in _manifest_files(*evolved[:2])}) >= 3
@@ -81,7 +81,7 @@ def test_what_each_version_went_through(version: int) -> None:
     assert any(one["operation"] == "replace" for one in _summaries(found("rewritten", f"v{version}")[2]))
 
 
-def test_deletes_of_every_kind() -> None:
+def test_the_fixtures_have_every_kind_of_delete_file() -> None:
     assert "equality-deletes" in found("row_deletes", "equality_v2")[1].kinds
     assert "equality-deletes" in found("row_deletes", "equality_v3")[1].kinds
     scenario, table, _ = found("row_deletes", "positions")
@@ -96,7 +96,7 @@ def test_deletes_of_every_kind() -> None:
     assert formats == {"PARQUET", "PUFFIN"}
 
 
-def test_metadata_of_every_kind() -> None:
+def test_the_fixtures_have_every_kind_of_metadata() -> None:
     scenario, table, _ = found("metadata", "gzip")
     assert scenario.content[table.metadata_location][:2] == b"\x1f\x8b"
     for name, every in (("inline", True), ("mixed", False)):
@@ -110,7 +110,7 @@ def test_metadata_of_every_kind() -> None:
     assert len(table.reached() - set(scenario.objects)) == 2
 
 
-def test_the_fixtures_are_small_and_say_who_wrote_them() -> None:
+def test_the_fixtures_are_small_and_name_the_versions_that_wrote_them() -> None:
     assert sum(path.stat().st_size for path in corpus.FOLDER.iterdir()) < 1_500_000
     for name in corpus.names():
         assert corpus.load(name).written_with == {"spark": "4.1.4", "iceberg": "1.11.0"}
@@ -124,7 +124,7 @@ def _summaries(metadata: dict[str, Any]) -> list[dict[str, str]]:
     return [one["summary"] for one in metadata["snapshots"]]
 
 
-def test_an_archive_is_the_same_bytes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_written_again_has_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = corpus.load("nested")
     first = corpus.store(scenario, tmp_path).read_bytes()
     assert corpus.store(scenario, tmp_path).read_bytes() == first

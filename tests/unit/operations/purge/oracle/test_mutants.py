@@ -1,4 +1,4 @@
-"""Engines that are wrong in one way, each caught by a fixture: the oracle's tests can fail."""
+"""Engines with one defect each, all detected by a fixture: the oracle's tests can fail."""
 
 import dataclasses
 import urllib.parse
@@ -21,11 +21,11 @@ Patch = pytest.MonkeyPatch
 _DELETED_STATUS = 2
 
 
-def deleted_entries_passed_over(patch: Patch) -> None:
+def deleted_entries_skipped(patch: Patch) -> None:
     patch.setattr(reach, "entries", _entries(lambda entry: entry[0] != _DELETED_STATUS))
 
 
-def delete_files_forgotten(patch: Patch) -> None:
+def delete_files_skipped(patch: Patch) -> None:
     patch.setattr(reach, "entries", _entries(lambda entry: entry[1] == 0))
 
 
@@ -57,11 +57,11 @@ def inline_manifests_ignored(patch: Patch) -> None:
     )
 
 
-def statistics_forgotten(patch: Patch) -> None:
+def statistics_skipped(patch: Patch) -> None:
     _metadata(patch, lambda _found, _source: {"statistics": ()})
 
 
-def partition_statistics_forgotten(patch: Patch) -> None:
+def partition_statistics_skipped(patch: Patch) -> None:
     _metadata(patch, lambda _found, _source: {"partition_statistics": ()})
 
 
@@ -79,7 +79,7 @@ def log_not_followed_back(patch: Patch) -> None:
     _former(patch, former=())
 
 
-def former_locations_forgotten(patch: Patch) -> None:
+def former_locations_skipped(patch: Patch) -> None:
     _former(patch, locations=())
 
 
@@ -88,7 +88,7 @@ def _former(patch: Patch, **fields: Any) -> None:
     patch.setattr(reach, "parse_former_metadata", lambda path, data: dataclasses.replace(parse(path, data), **fields))
 
 
-def neighbours_not_asked(patch: Patch) -> None:
+def neighbours_not_checked(patch: Patch) -> None:
     patch.setattr(planning, "neighbours_of", lambda *_given: ([], []))
 
 
@@ -105,26 +105,26 @@ def whole_directories_deleted(patch: Patch) -> None:
 
 
 MUTANTS = [
-    (deleted_entries_passed_over, "expired", "v1_kept"),
-    (deleted_entries_passed_over, "row_deletes", "equality_v3"),
-    (delete_files_forgotten, "row_deletes", "positions"),
-    (delete_files_forgotten, "row_deletes", "vectors"),
+    (deleted_entries_skipped, "expired", "v1_kept"),
+    (deleted_entries_skipped, "row_deletes", "equality_v3"),
+    (delete_files_skipped, "row_deletes", "positions"),
+    (delete_files_skipped, "row_deletes", "vectors"),
     (paths_decoded, "odd", "percent"),
     (branches_ignored, "branches", "v3"),
     (inline_manifests_ignored, "inline_manifests", "inline"),
-    (statistics_forgotten, "statistics", "v1"),
-    (partition_statistics_forgotten, "statistics", "v2"),
+    (statistics_skipped, "statistics", "v1"),
+    (partition_statistics_skipped, "statistics", "v2"),
     (log_not_followed_back, "metadata", "short_log"),
-    (former_locations_forgotten, "moved", "v2"),
-    (former_locations_forgotten, "relocated", "both_once"),
-    (neighbours_not_asked, "clone", "original"),
+    (former_locations_skipped, "moved", "v2"),
+    (former_locations_skipped, "relocated", "both_once"),
+    (neighbours_not_checked, "clone", "original"),
     (whole_directories_deleted, "recreated", "v2"),
     (whole_directories_deleted, "nested", "outer"),
 ]
 
 
 @pytest.mark.parametrize(("mutant", "scenario", "table"), MUTANTS)
-def test_a_wrong_engine_is_caught(
+def test_a_defect_is_detected(
     mutant: Callable[[Patch], None], scenario: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     purge = Purge(scenario, table)

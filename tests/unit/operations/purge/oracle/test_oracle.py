@@ -1,6 +1,6 @@
-"""For tables that real Spark and Iceberg wrote, the deleted set is what that table alone reaches; all else remains.
+"""For tables that Spark and Iceberg wrote, a purge deletes exactly the files that only this table reaches.
 
-What a table reaches was asked of Iceberg's own code when the fixtures were written (`make fixtures`).
+Iceberg listed the reachable files when the fixtures were written (`make fixtures`).
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ LOST = [("moved", "forgetful"), ("imported", "borrower")]
 
 
 @pytest.mark.parametrize(("scenario", "table"), LIVE)
-def test_through_a_catalog(scenario: str, table: str) -> None:
+def test_a_purge_through_a_catalog_is_exact(scenario: str, table: str) -> None:
     purge = Purge(scenario, table)
     result = purge_table(purge.by_catalog())
     assert (result.status, result.files_deleted) == ("PURGED", len(purge.expected()))
@@ -28,14 +28,14 @@ def test_through_a_catalog(scenario: str, table: str) -> None:
 
 
 @pytest.mark.parametrize(("scenario", "table"), ALL)
-def test_without_a_catalog(scenario: str, table: str) -> None:
+def test_a_purge_without_a_catalog_is_exact(scenario: str, table: str) -> None:
     purge = Purge(scenario, table)
     assert purge.directly()().status == "PURGED"
     check_exact(purge)
 
 
 @pytest.mark.parametrize(("scenario", "table"), MOVED)
-def test_with_credentials_for_the_present_locations_only(scenario: str, table: str) -> None:
+def test_credentials_for_the_current_locations_only(scenario: str, table: str) -> None:
     purge = Purge(scenario, table)
     uncovered = purge.uncovered()
     with pytest.raises(CredentialsDoNotCover):
@@ -47,7 +47,7 @@ def test_with_credentials_for_the_present_locations_only(scenario: str, table: s
     maps = {*kinds["manifest"], *kinds["manifest-list"]}
     reachable = (purge.expected() - uncovered) & purge.before
     if maps & uncovered:
-        # What only they name cannot be known: it stays, as they do, and they tell it to whoever may read them.
+        # The files that only they name are unknown and remain, and so do they, for a later purge.
         assert purge.deleted() <= reachable
         assert purge.planned(Phase.KEPT) >= maps & uncovered
     else:
@@ -57,7 +57,7 @@ def test_with_credentials_for_the_present_locations_only(scenario: str, table: s
 
 
 @pytest.mark.parametrize(("scenario", "table"), LOST)
-def test_files_at_a_place_that_nothing_calls_the_tables_own(scenario: str, table: str) -> None:
+def test_files_outside_every_location_of_the_table(scenario: str, table: str) -> None:
     purge = Purge(scenario, table)
     with pytest.raises(PathsOutsideTable):
         purge.directly(outside="refuse")()
@@ -67,13 +67,13 @@ def test_files_at_a_place_that_nothing_calls_the_tables_own(scenario: str, table
     assert purge.deleted() == purge.table.reached() & purge.before
 
 
-def test_files_outside_that_a_live_table_reaches_stay_whatever_is_asked_for() -> None:
+def test_files_outside_that_a_live_table_reaches_are_kept_with_outside_delete() -> None:
     purge = Purge("imported", "borrower")
     purge_table(purge.by_catalog(outside="delete"))
     check_exact(purge)
 
 
-def test_a_plan_for_files_outside_refuses_once_a_live_table_reaches_them() -> None:
+def test_a_plan_with_files_outside_is_refused_once_a_live_table_reaches_them() -> None:
     purge = Purge("imported", "borrower")
     alone = dataclasses.replace(purge.by_catalog(outside="delete", dry_run=True), neighbours=no_neighbours)
     purge_table(alone)
@@ -83,7 +83,7 @@ def test_a_plan_for_files_outside_refuses_once_a_live_table_reaches_them() -> No
 
 
 @pytest.mark.parametrize(("first", "second"), [("copy", "original"), ("original", "copy"), ("twin", "other_twin")])
-def test_a_clone_and_then_its_original(first: str, second: str) -> None:
+def test_a_clone_is_purged_and_then_its_original(first: str, second: str) -> None:
     purge = Purge("clone", first)
     purge_table(purge.by_catalog())
     del purge.bench.lake.pointers[first]
@@ -96,7 +96,7 @@ def test_a_clone_and_then_its_original(first: str, second: str) -> None:
     assert purge.before - rest.left() == both & purge.before
 
 
-def test_a_clone_refuses_where_asked_to() -> None:
+def test_a_clone_is_refused_with_shared_refuse() -> None:
     purge = Purge("clone", "copy")
     with pytest.raises(FilesShared):
         purge_table(purge.by_catalog(shared="refuse"))

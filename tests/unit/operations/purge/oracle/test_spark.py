@@ -1,8 +1,8 @@
-"""The Spark engine on the tables that real Spark and Iceberg wrote: it deletes and plans what the inline engine does.
+"""The Spark engine on the tables that Spark and Iceberg wrote: it plans and deletes what the inline engine does.
 
-    ORACLE_SPARK=1 pytest tests/unit/purge/test_oracle_spark.py
+    ORACLE_SPARK=1 pytest tests/unit/operations/purge/oracle/test_spark.py
 
-for all tables that a catalog lists; otherwise a few of them. The stores are in memory; executors ask by a socket.
+for all tables that a catalog lists; otherwise for a few. The stores are in memory; executors reach them by a socket.
 """
 
 import os
@@ -36,7 +36,7 @@ def server() -> Iterator[StoreServer]:
 
 
 @pytest.mark.parametrize(("scenario", "table"), LIVE if os.environ.get("ORACLE_SPARK") else LIVE[:: len(LIVE) // 4])
-def test_with_executors(scenario: str, table: str, spark: Any, server: StoreServer) -> None:
+def test_a_purge_with_executors_is_exact(scenario: str, table: str, spark: Any, server: StoreServer) -> None:
     from delegation.operations.purge.spark import purge_with_spark
 
     purge = Purge(scenario, table)

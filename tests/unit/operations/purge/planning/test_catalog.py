@@ -1,4 +1,4 @@
-"""Which neighbours a purge asks, how often, and what it makes of one that does not answer."""
+"""Which neighbours a purge loads, at which rate, and what an error in loading one does."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ OURS = TableIdentifier("cat", ("a",), "ours")
 
 @dataclass
 class FakeCatalog:
-    """Namespaces with their tables; `trouble` is raised when the table, list or namespace it is for is asked for."""
+    """Namespaces with their tables; an error in `trouble` is raised for the table or list that is its key."""
 
     tables: dict[tuple[str, ...], list[str]]
     trouble: dict[Any, Exception] = field(default_factory=dict)
@@ -60,26 +60,26 @@ def catalog(**trouble: Exception) -> FakeCatalog:
 
 def neighbours(of: FakeCatalog, scan: Any = "namespace", checkpoint: Callable[[], None] = lambda: None) -> list[str]:
     pace = Pace(10.0, now=lambda: 0.0, sleep=lambda _seconds: None)
-    ask = Neighbourhood(of, OURS, lambda _identifier: MemoryObjectStore(), scan, checkpoint, pace)
-    return [str(one.table.identifier) for one in ask()]
+    neighbourhood = Neighbourhood(of, OURS, lambda _identifier: MemoryObjectStore(), scan, checkpoint, pace)
+    return [str(one.table.identifier) for one in neighbourhood()]
 
 
-def test_the_namespace_is_asked_without_the_table_itself_and_without_credentials() -> None:
+def test_the_other_tables_of_the_namespace_are_loaded_without_credentials() -> None:
     one = catalog()
     assert neighbours(one) == ["cat.a.near"]
     assert one.loads == ["a.near"]
 
 
-def test_the_whole_catalog_on_demand_each_namespace_once() -> None:
+def test_the_whole_catalog_is_loaded_on_demand_each_namespace_once() -> None:
     assert neighbours(catalog(), "catalog") == ["cat.a.near", "cat.a.b.deep", "cat.z.ours", "cat.z.far"]
 
 
 @pytest.mark.parametrize("kind", [NoSuchTable, NoSuchNamespace, TableMetadataMissing])
-def test_a_neighbour_that_is_gone_protects_nothing(kind: type[Exception]) -> None:
+def test_a_deleted_neighbour_protects_nothing(kind: type[Exception]) -> None:
     assert neighbours(catalog(near=kind("gone")), "catalog") == ["cat.a.b.deep", "cat.z.ours", "cat.z.far"]
 
 
-def test_a_namespace_that_went_meanwhile_protects_nothing() -> None:
+def test_a_namespace_dropped_meanwhile_protects_nothing() -> None:
     one = catalog()
     one.trouble = {("z",): NoSuchNamespace("gone"), ("below", "a"): NoSuchNamespace("gone")}
     assert neighbours(one, "catalog") == ["cat.a.near"]
@@ -94,7 +94,7 @@ def test_a_namespace_that_went_meanwhile_protects_nothing() -> None:
         (("below",), "the list of namespaces of cat"),
     ],
 )
-def test_where_the_service_may_not_look_nothing_is_purged(kind: type[Exception], where: Any, who: str) -> None:
+def test_nothing_is_purged_when_access_to_a_neighbour_is_denied(kind: type[Exception], where: Any, who: str) -> None:
     one = catalog()
     one.trouble = {where: kind("not authorized")}
     with pytest.raises(NeighbourUnreadable, match="TABLE_LIST") as refused:
@@ -103,26 +103,26 @@ def test_where_the_service_may_not_look_nothing_is_purged(kind: type[Exception],
 
 
 @pytest.mark.parametrize("where", ["near", ("a",), ("below",)])
-def test_what_passes_by_itself_is_tried_again_later(where: Any) -> None:
+def test_a_temporary_error_is_raised_unchanged(where: Any) -> None:
     one = catalog()
     one.trouble = {where: PolarisUnavailable("away")}
     with pytest.raises(PolarisUnavailable):
         neighbours(one, "catalog")
 
 
-def test_a_cancelled_purge_asks_no_further_neighbour() -> None:
+def test_a_cancelled_purge_loads_no_further_neighbour() -> None:
     one = catalog()
 
     def checkpoint() -> None:
         if len(one.loads) == 2:
-            raise AttemptCancelled("asked to stop")
+            raise AttemptCancelled("cancelled")
 
     with pytest.raises(AttemptCancelled):
         neighbours(one, "catalog", checkpoint)
     assert len(one.loads) == 2
 
 
-def test_the_pace_is_kept_and_not_made_up_for() -> None:
+def test_the_rate_is_limited_and_an_unused_share_does_not_accumulate() -> None:
     now, slept = [0.0], []
 
     def sleep(seconds: float) -> None:

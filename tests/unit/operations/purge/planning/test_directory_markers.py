@@ -1,4 +1,4 @@
-"""`deleteMarkerFiles`: empty directory markers of the table's own directories, and nothing else that looks like one."""
+"""`deleteMarkerFiles` deletes empty directory markers of the table's directories, and no other object."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ STRANGERS = {
     "wh/t2/": b"",
     "wh/sibling/": b"",
     "wh/t/other/": b"",
-    "wh/t/data/part=b/": b"somebody's",
+    "wh/t/data/part=b/": b"not empty",
     "wh/t/data/part=zz_$folder$": b"",
     "wh/t/notes": b"",
 }
@@ -56,19 +56,19 @@ def left(bench: Bench) -> set[str]:
     return {key for _, key in bench.lake.objects if not key.startswith("wh/sibling/m") and "/sibling/data" not in key}
 
 
-def test_markers_of_the_tables_directories_go_and_nothing_else_does(bench: Bench) -> None:
+def test_only_directory_markers_of_the_table_are_deleted(bench: Bench) -> None:
     result = purge_table(bench.context("t", options=MARKERS))
     assert left(bench) == set(STRANGERS)
     index = read_index(bench.plans, result.plan_ids[0])
     assert index.counts["directory-marker"].model_dump() == {"files": len(EMPTY), "bytes": 0}
 
 
-def test_without_the_property_markers_stay(bench: Bench) -> None:
+def test_without_the_property_directory_markers_are_kept(bench: Bench) -> None:
     purge_table(bench.context("t"))
     assert left(bench) == {*STRANGERS, *EMPTY}
 
 
-def test_an_extended_plan_looks_for_new_directories_only(bench: Bench) -> None:
+def test_an_extended_plan_adds_directory_markers_of_new_directories_only(bench: Bench) -> None:
     ctx = bench.context("t", options=MARKERS)
     bench.lake.objects["lake", "wh/t/data/part=new/"] = b""
     writer = bench.lake.table("t")
@@ -79,7 +79,7 @@ def test_an_extended_plan_looks_for_new_directories_only(bench: Bench) -> None:
     assert [one["directory-marker"].files for one in counts] == [len(EMPTY), 1]
 
 
-def test_where_another_tables_location_overlaps_none_is_looked_for(bench: Bench) -> None:
+def test_no_directory_marker_is_deleted_beside_an_overlapping_table(bench: Bench) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/data/nested")
     nested = bench.lake.below("s3://lake/wh/t/data/nested/")
     result = purge_table(beside(bench, "nested", options=MARKERS))
@@ -90,7 +90,7 @@ def test_where_another_tables_location_overlaps_none_is_looked_for(bench: Bench)
     ]
 
 
-def test_markers_outside_what_the_credentials_cover_stay(bench: Bench) -> None:
+def test_directory_markers_that_the_credentials_do_not_cover_are_kept(bench: Bench) -> None:
     options = dataclasses.replace(MARKERS, uncovered="keep")
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/wh/new"})
     reached = ("s3://lake/wh/new", "s3://lake/wh/t/metadata", "s3://lake/wh/t/data/part=a")
@@ -99,7 +99,7 @@ def test_markers_outside_what_the_credentials_cover_stay(bench: Bench) -> None:
     assert left(bench).isdisjoint({"wh/t/metadata/", "wh/t/data/part=a/"})
 
 
-def test_a_whole_bucket_has_no_marker_of_its_own() -> None:
+def test_a_bucket_has_no_directory_marker() -> None:
     bench = Bench()
     bench.lake.create("t", location="s3://lake").append(rows(1))
     bench.lake.objects["lake", "data/"] = b""

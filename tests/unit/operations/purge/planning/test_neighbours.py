@@ -1,4 +1,4 @@
-"""What other live tables mean for a purge: theirs is never deleted, and what cannot be read refuses."""
+"""Files of other live tables are never deleted, and an overlapping table that cannot be read refuses the purge."""
 
 import dataclasses
 from typing import Any
@@ -23,8 +23,8 @@ def bench() -> Bench:
     return bench
 
 
-class Shut(MemoryObjectStore):
-    """A store that raises `trouble` whatever is read."""
+class Unreadable(MemoryObjectStore):
+    """A store that raises `trouble` for every read."""
 
     trouble: Exception = ObjectStoreDenied("denied")
 
@@ -33,7 +33,7 @@ class Shut(MemoryObjectStore):
 
 
 def beside(bench: Bench, *names: str, store: MemoryObjectStore | None = None, **options: Any) -> PurgeContext:
-    """A purge of `t` with neighbours."""
+    """Return the context of a purge of `t` with neighbours."""
     ctx = bench.context("t", **options)
     reads = store or MemoryObjectStore()
     reads.objects = bench.lake.objects
@@ -43,27 +43,27 @@ def beside(bench: Bench, *names: str, store: MemoryObjectStore | None = None, **
 
 
 @pytest.mark.parametrize("trouble", [ObjectStoreDenied("no"), PolarisForbidden("no"), CredentialVendingFailed("none")])
-def test_an_overlapping_table_that_may_not_be_read_refuses(bench: Bench, trouble: Exception) -> None:
+def test_an_overlapping_table_with_access_denied_refuses_the_purge(bench: Bench, trouble: Exception) -> None:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     before = set(bench.lake.uris())
-    shut = Shut()
-    shut.trouble = trouble
+    store = Unreadable()
+    store.trouble = trouble
     with pytest.raises(NeighbourUnreadable, match=r"cat\.ns\.clone") as refused:
-        purge_table(beside(bench, "clone", store=shut))
+        purge_table(beside(bench, "clone", store=store))
     assert refused.value.why == trouble.code
     assert set(bench.lake.uris()) == before
 
 
-def test_a_table_elsewhere_is_never_read(bench: Bench) -> None:
+def test_a_table_without_overlap_is_never_read(bench: Bench) -> None:
     busy_table(bench.lake, "far")
     rest = bench.lake.below("s3://lake/wh/far/")
-    result = purge_table(beside(bench, "far", store=Shut()))
+    result = purge_table(beside(bench, "far", store=Unreadable()))
     assert set(bench.lake.uris()) == rest
-    [asked] = read_index(bench.plans, result.plan_ids[0]).neighbours
-    assert (asked.identifier, asked.overlaps) == ("cat.ns.far", False)
+    [checked] = read_index(bench.plans, result.plan_ids[0]).neighbours
+    assert (checked.identifier, checked.overlaps) == ("cat.ns.far", False)
 
 
-def test_a_corrupt_overlapping_table_refuses(bench: Bench) -> None:
+def test_a_corrupt_overlapping_table_refuses_the_purge(bench: Bench) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/nested")
     lists = [where for where in bench.lake.objects if "/nested/" in where[1] and "snap-" in where[1]]
     bench.lake.objects[lists[0]] = b"x" * 100
@@ -75,10 +75,10 @@ def test_a_corrupt_overlapping_table_refuses(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["snap-", "-m0.avro"])
-def test_an_overlapping_table_that_moves_on_meanwhile_is_read_again_later(bench: Bench, kind: str) -> None:
+def test_a_missing_manifest_of_an_overlapping_table_is_a_retryable_error(bench: Bench, kind: str) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/nested")
-    gone = next(where for where in bench.lake.objects if "/nested/" in where[1] and kind in where[1])
-    del bench.lake.objects[gone]
+    missing = next(where for where in bench.lake.objects if "/nested/" in where[1] and kind in where[1])
+    del bench.lake.objects[missing]
     before = set(bench.lake.uris())
     with pytest.raises(NeighbourChanged) as raised:
         purge_table(beside(bench, "nested"))
@@ -86,14 +86,14 @@ def test_an_overlapping_table_that_moves_on_meanwhile_is_read_again_later(bench:
     assert set(bench.lake.uris()) == before
 
 
-def test_a_nested_table_survives_the_one_around_it(bench: Bench) -> None:
+def test_a_nested_table_survives_the_purge_of_the_outer_one(bench: Bench) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/data/nested")
     theirs = bench.lake.below("s3://lake/wh/t/data/nested/")
     purge_table(beside(bench, "nested"))
     assert set(bench.lake.uris()) == theirs
 
 
-def test_a_clone_that_moved_its_location_away_still_protects_what_it_reaches(bench: Bench) -> None:
+def test_a_clone_with_a_new_location_still_protects_the_files_it_reaches(bench: Bench) -> None:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     shared = set(bench.lake.uris())
     moved = f"s3://lake/elsewhere/{bench.uuid('t')}.metadata.json"
@@ -108,8 +108,8 @@ def test_a_clone_that_moved_its_location_away_still_protects_what_it_reaches(ben
 
 
 @pytest.mark.parametrize("location", ["abfss://fs@account.dfs.core.windows.net/t", "s3://lake/wh/t#x", "file:///tmp/t"])
-def test_a_neighbour_in_another_storage_is_no_neighbour(bench: Bench, location: str) -> None:
+def test_a_table_in_another_storage_does_not_overlap(bench: Bench, location: str) -> None:
     bench.lake.create("other", location="s3://lake/wh/other")
     bench.lake.rewrite_metadata("other", {"location": location})
-    purge_table(beside(bench, "other", store=Shut()))
+    purge_table(beside(bench, "other", store=Unreadable()))
     assert set(bench.lake.uris()) == {bench.lake.pointers["other"]}

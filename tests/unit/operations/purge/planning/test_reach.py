@@ -1,4 +1,4 @@
-"""What a purge deletes: exactly what the table reaches, whatever its history."""
+"""A purge deletes exactly the files that the table reaches, whatever its history."""
 
 import dataclasses
 import gzip
@@ -52,7 +52,7 @@ def test_a_table_without_snapshots(bench: Bench) -> None:
 
 
 def test_files_named_only_by_deleted_entries(bench: Bench) -> None:
-    """After an expiry that touched metadata alone, only an entry with status DELETED still names the old data file."""
+    """After an expiry of snapshots alone, only an entry with status DELETED names the old data file."""
     table = bench.lake.create("t")
     table.append(rows(1, 2))
     (old,) = [uri for uri in bench.lake.uris() if uri.endswith(".parquet")]
@@ -80,7 +80,7 @@ def test_statistics_partition_statistics_and_gzipped_former_metadata(bench: Benc
 
 
 def test_metadata_that_only_the_log_of_former_metadata_lists(bench: Bench) -> None:
-    """Cycles end, missing files are passed over, and each former file is followed."""
+    """Each former metadata file is read once, so cycles end, and missing ones are skipped."""
     busy_table(bench.lake, "t")
     metadata = bench.lake.metadata("t")
     oldest = put(
@@ -113,7 +113,7 @@ def test_inline_manifests_of_version_1(bench: Bench) -> None:
 
 
 def test_former_locations_and_write_paths(bench: Bench) -> None:
-    """After SET LOCATION older files lie elsewhere; the former metadata files say where."""
+    """After SET LOCATION older files are at former locations, which former metadata files name."""
     table = bench.lake.create("t", **{"write.data.path": "s3://lake/data-a"})
     table.append(rows(1))
     with bench.lake.table("t").transaction() as change:
@@ -144,7 +144,7 @@ def test_former_locations_that_the_credentials_do_not_cover(bench: Bench) -> Non
     assert [(finding.code, finding.count) for finding in result.findings] == [("CREDENTIALS_DO_NOT_COVER", 1)]
 
 
-def test_the_present_write_path_is_covered_without_being_named(bench: Bench) -> None:
+def test_the_current_write_path_is_covered_without_a_vended_prefix(bench: Bench) -> None:
     table = bench.lake.create("t", **{"write.data.path": "s3://lake/data-a"})
     table.append(rows(1))
     purge_table(bench.context("t"))
@@ -177,7 +177,7 @@ def test_files_outside_can_refuse_the_purge(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_files_outside_are_deleted_when_asked_and_covered(bench: Bench) -> None:
+def test_files_outside_are_deleted_with_outside_delete_if_covered(bench: Bench) -> None:
     with_stranger(bench)
     options = PurgeOptions(outside="delete")
     with pytest.raises(CredentialsDoNotCover):
@@ -186,7 +186,7 @@ def test_files_outside_are_deleted_when_asked_and_covered(bench: Bench) -> None:
     assert set(bench.lake.uris()) == set()
 
 
-def test_a_former_metadata_file_of_another_table_widens_nothing(bench: Bench) -> None:
+def test_a_former_metadata_file_of_another_table_adds_no_location(bench: Bench) -> None:
     busy_table(bench.lake, "t")
     busy_table(bench.lake, "other")
     metadata = bench.lake.metadata("t")
@@ -207,8 +207,8 @@ def test_a_former_metadata_file_of_another_table_widens_nothing(bench: Bench) ->
     assert {one.code for one in result.findings} == {"FOREIGN_METADATA", "PATHS_OUTSIDE_TABLE"}
 
 
-def test_a_manifest_list_read_as_data_is_still_deleted_with_the_metadata(bench: Bench) -> None:
-    """A path that is both goes with the later phase, so that no crash loses the map."""
+def test_a_file_of_two_types_is_deleted_in_the_later_phase(bench: Bench) -> None:
+    """So the metadata of a purge that crashed is never lost early."""
     busy_table(bench.lake, "t")
     root = bench.lake.pointers["t"]
     bench.lake.rewrite_metadata(
@@ -232,8 +232,8 @@ def with_neighbours(bench: Bench, name: str, *others: str, **options: Any) -> An
     return dataclasses.replace(ctx, neighbours=lambda: [neighbour(bench, other) for other in (name, *others)])
 
 
-def test_files_of_a_live_clone_are_subtracted_then_go_with_it(bench: Bench) -> None:
-    """A register clone shares files and uuid; purging one must leave the other whole."""
+def test_files_of_a_live_clone_are_kept_and_deleted_with_the_clone(bench: Bench) -> None:
+    """A registered clone shares files and uuid; a purge of one must keep the other complete."""
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     shared = set(bench.lake.uris())
@@ -242,14 +242,14 @@ def test_files_of_a_live_clone_are_subtracted_then_go_with_it(bench: Bench) -> N
     result = purge_table(with_neighbours(bench, "t", "clone"))
     assert set(bench.lake.uris()) == shared
     assert {one.code: one.count for one in result.findings} == {"FILES_SHARED": len(shared)}
-    asked = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/receipt.json"])["neighbours"]
-    assert [(one["identifier"], one["overlaps"]) for one in asked] == [("cat.ns.clone", True)]
+    checked = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/receipt.json"])["neighbours"]
+    assert [(one["identifier"], one["overlaps"]) for one in checked] == [("cat.ns.clone", True)]
     last = Bench(lake=bench.lake)
     purge_table(last.context("clone"))
     assert set(bench.lake.uris()) == set()
 
 
-def test_a_clone_registered_between_plan_and_execution_stops_it(bench: Bench) -> None:
+def test_a_clone_registered_between_plan_and_execution_refuses_the_purge(bench: Bench) -> None:
     busy_table(bench.lake, "t")
     bench.lake.create("harmless", location="s3://lake/wh/t/nested")
     with pytest.raises(CredentialsCannotDelete):
@@ -284,8 +284,8 @@ def test_a_table_recreated_at_the_same_location_keeps_its_files(bench: Bench) ->
 
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["planned", "by a dry run's plan"])
-def test_the_original_after_its_clone_was_purged_without_knowing(bench: Bench, by_id: bool) -> None:
-    """The clone stood at older metadata, in a namespace nobody looked at: what it took is accounted for by its plan."""
+def test_the_original_is_purged_after_an_unknown_clone_was_purged(bench: Bench, by_id: bool) -> None:
+    """The clone had older metadata, in an unchecked namespace: its plan explains the missing manifests."""
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     bench.lake.table("t").append(rows(77))
@@ -301,7 +301,7 @@ def test_the_original_after_its_clone_was_purged_without_knowing(bench: Bench, b
 
 
 @pytest.mark.parametrize("kind", ["snap-", "-m0.avro"])
-def test_a_missing_manifest_that_nothing_accounts_for_refuses(bench: Bench, kind: str) -> None:
+def test_an_unexplained_missing_manifest_refuses_the_purge(bench: Bench, kind: str) -> None:
     busy_table(bench.lake, "t")
     del bench.lake.objects[next(where for where in bench.lake.objects if kind in where[1])]
     before = set(bench.lake.uris())
@@ -310,7 +310,7 @@ def test_a_missing_manifest_that_nothing_accounts_for_refuses(bench: Bench, kind
     assert set(bench.lake.uris()) == before
 
 
-def test_missing_data_files_are_expected(bench: Bench) -> None:
+def test_missing_data_files_count_as_deleted(bench: Bench) -> None:
     busy_table(bench.lake, "t")
     for where in [where for where in bench.lake.objects if where[1].endswith(".parquet")]:
         del bench.lake.objects[where]
@@ -336,9 +336,7 @@ def damage(bench: Bench, part: str, change: Any) -> None:
         ("00001-", lambda _data: b"[]", CorruptMetadata),
     ],
 )
-def test_a_table_that_does_not_validate_stays_whole(
-    bench: Bench, part: str, change: Any, error: type[Exception]
-) -> None:
+def test_a_corrupt_table_stays_complete(bench: Bench, part: str, change: Any, error: type[Exception]) -> None:
     busy_table(bench.lake, "t")
     damage(bench, part, change)
     before = dict(bench.lake.objects)
@@ -370,7 +368,7 @@ def test_one_ambiguous_path_refuses_the_whole_purge(bench: Bench, path: str, err
     assert set(bench.lake.uris()) == before
 
 
-def test_an_ambiguous_table_location_refuses(bench: Bench) -> None:
+def test_an_ambiguous_table_location_refuses_the_purge(bench: Bench) -> None:
     bench.lake.create("t")
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/wh/t#1"})
     with pytest.raises(AmbiguousPath):

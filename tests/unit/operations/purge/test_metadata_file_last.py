@@ -1,4 +1,4 @@
-"""A purge that died between its mark "ROOT next" and the end; what the catalog says of the table since (DESIGN §5)."""
+"""A purge killed after its mark "ROOT next": every answer of the catalog leads to a correct end."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,8 +27,8 @@ def bench() -> Bench:
     return bench
 
 
-def died_at_root(bench: Bench, *, root_deleted: bool) -> str:
-    """Kill a purge just before or just after it deletes metadata.json; the answer is that file."""
+def killed_at_root(bench: Bench, *, root_deleted: bool) -> str:
+    """Kill a purge just before or just after it deletes metadata.json, and return that file's URI."""
     root = bench.lake.pointers["t"]
     whole = dict(bench.lake.objects)
     undisturbed = Faults()
@@ -42,8 +42,8 @@ def died_at_root(bench: Bench, *, root_deleted: bool) -> str:
     return root
 
 
-def unreachable(ctx: PurgeContext) -> PurgeContext:
-    """As a new process finds it: no credential is in memory, and only loading the table would vend one."""
+def without_credentials(ctx: PurgeContext) -> PurgeContext:
+    """Return the context of a new process, which has no credential and would have to load the table for one."""
 
     def no_credential(_bucket: str, _keys: Sequence[str]) -> BatchResult:
         raise NoSuchTable("no table t", status=404)
@@ -53,8 +53,8 @@ def unreachable(ctx: PurgeContext) -> PurgeContext:
     return ctx
 
 
-def test_dropped_before_its_root_was_deleted_the_plan_is_enough_to_finish(bench: Bench) -> None:
-    died_at_root(bench, root_deleted=False)
+def test_a_table_dropped_before_its_metadata_file_is_deleted_is_finished_by_its_plan(bench: Bench) -> None:
+    killed_at_root(bench, root_deleted=False)
     del bench.lake.pointers["t"]
     sibling = bench.lake.below("s3://lake/wh/sibling/")
     result = purge_table(bench.context("t"))
@@ -63,29 +63,27 @@ def test_dropped_before_its_root_was_deleted_the_plan_is_enough_to_finish(bench:
     assert bench.lake.below("s3://lake/wh/sibling/") == sibling
 
 
-def test_dropped_before_its_root_was_deleted_and_out_of_reach_is_no_success(bench: Bench) -> None:
-    root = died_at_root(bench, root_deleted=False)
+def test_a_table_dropped_before_its_metadata_file_is_deleted_is_no_success_without_credentials(bench: Bench) -> None:
+    root = killed_at_root(bench, root_deleted=False)
     del bench.lake.pointers["t"]
     with pytest.raises(TableGone, match=root):
-        purge_table(unreachable(bench.context("t")))
+        purge_table(without_credentials(bench.context("t")))
     assert bench.lake.below(TABLE) == {root}
     assert purge_table(bench.context("t")).status == "PURGED"
     assert bench.lake.below(TABLE) == set()
 
 
-@pytest.mark.parametrize("reach", [lambda ctx: ctx, unreachable])
-def test_a_missing_metadata_file_counts_as_root_done(
-    bench: Bench, reach: Callable[[PurgeContext], PurgeContext]
-) -> None:
-    died_at_root(bench, root_deleted=True)
+@pytest.mark.parametrize("reach", [lambda ctx: ctx, without_credentials])
+def test_a_missing_metadata_file_counts_as_deleted(bench: Bench, reach: Callable[[PurgeContext], PurgeContext]) -> None:
+    killed_at_root(bench, root_deleted=True)
     result = purge_table(reach(bench.context("t")))
     assert (result.status, result.files_deleted) == ("PURGED", result.files_planned)
 
 
-def test_gone_from_the_catalog_is_success_once_the_plan_says_root_was_done(bench: Bench) -> None:
+def test_a_dropped_table_is_a_success_once_its_metadata_file_is_marked(bench: Bench) -> None:
     purge_table(bench.context("t"))
     del bench.lake.pointers["t"]
-    assert purge_table(unreachable(bench.context("t"))).status == "PURGED"
+    assert purge_table(without_credentials(bench.context("t"))).status == "PURGED"
 
     class Nowhere:
         def load(self) -> LoadedTable:

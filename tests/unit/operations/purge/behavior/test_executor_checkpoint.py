@@ -1,4 +1,4 @@
-"""What an executor asks the task before each batch: the same rules as its driver, and never a word to the task."""
+"""An executor's checkpoint before each batch: the rules of its driver, without a write to the task."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +18,7 @@ from tests.unit.tasks.builders import HOUR, SECOND, Clock, submitted
 
 
 class Job:
-    """A held task, its driver elsewhere; clocks are moved together by hand."""
+    """A leased task whose driver is another process; the test moves both clocks."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -29,8 +29,8 @@ class Job:
         self.acquire()
 
     def acquire(self) -> int:
-        taken = self.tasks.acquire(self.task_id, "driver", lambda now: Lease.lasting(HOUR, now))
-        return taken.attempt_count
+        held = self.tasks.acquire(self.task_id, "driver", lambda now: Lease.lasting(HOUR, now))
+        return held.attempt_count
 
     def executor(self, attempt: int = 1) -> Callable[[], None]:
         return watched(self.tasks, self.task_id, attempt, monotonic=self._seconds)
@@ -38,70 +38,70 @@ class Job:
     def _seconds(self) -> float:
         return self.clock.now.timestamp()
 
-    def give_back(self) -> None:
-        self.tasks.give_back(self.task_id, 1, AttemptError("JOB_FAILED", "gone", ErrorClass.TRANSIENT))
+    def end_attempt(self) -> None:
+        self.tasks.give_back(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
 
 
-def test_an_executor_goes_on_while_its_attempt_holds_the_task() -> None:
+def test_an_executor_continues_while_its_attempt_holds_the_task() -> None:
     job = Job()
-    go_on = job.executor()
+    checkpoint = job.executor()
     before = job.tasks.get(job.task_id)
     for _ in range(100):
         job.clock.advance(SECOND)
-        go_on()
+        checkpoint()
     assert job.tasks.get(job.task_id) == before
 
 
-def test_an_executor_stops_when_its_attempt_was_given_back() -> None:
+def test_an_executor_stops_after_its_attempt_ended() -> None:
     job = Job()
-    go_on = job.executor()
-    go_on()
-    job.give_back()
+    checkpoint = job.executor()
+    checkpoint()
+    job.end_attempt()
     job.clock.advance(SECOND)
     with pytest.raises(AttemptLost):
-        go_on()
+        checkpoint()
 
 
 def test_an_executor_stops_when_another_attempt_runs() -> None:
     job = Job()
-    go_on = job.executor()
-    job.give_back()
+    checkpoint = job.executor()
+    job.end_attempt()
     job.clock.advance(timedelta(hours=2))
     assert job.acquire() == 2
     with pytest.raises(AttemptLost):
-        go_on()
+        checkpoint()
     with pytest.raises(AttemptLost, match="attempt 2"):
         job.executor()
     job.executor(attempt=2)()
 
 
-def test_an_executor_stops_by_its_own_clock_when_nobody_renews() -> None:
+def test_an_executor_stops_when_the_lease_ends_by_its_clock() -> None:
     job = Job()
-    go_on = job.executor()
+    checkpoint = job.executor()
     job.clock.advance(HOUR)
     with pytest.raises(AttemptLost):
-        go_on()
+        checkpoint()
 
 
-def test_an_executor_goes_on_with_a_lease_that_was_renewed_for_it() -> None:
+def test_an_executor_continues_with_a_renewed_lease() -> None:
     job = Job()
-    go_on = job.executor()
+    checkpoint = job.executor()
     job.clock.advance(HOUR / 2)
     job.tasks.heartbeat(job.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     job.clock.advance(HOUR / 2)
-    go_on()
+    checkpoint()
 
 
-def test_an_executor_stops_when_a_person_asked_for_it() -> None:
+def test_an_executor_stops_when_the_task_is_cancelled() -> None:
     job = Job()
-    go_on = job.executor()
+    checkpoint = job.executor()
     job.tasks.change(job.task_id, lambda task, _now: task.evolve(cancel_requested=True))
     job.clock.advance(SECOND)
     with pytest.raises(AttemptCancelled):
-        go_on()
+        checkpoint()
 
 
-def test_an_executor_of_a_task_that_is_gone_stops() -> None:
+def test_an_executor_of_a_deleted_task_stops() -> None:
     job = Job()
     with pytest.raises(AttemptLost):
         watched(job.tasks, "4d3f3a53-0000-5000-8000-000000000000", 1, monotonic=lambda: 0.0)
