@@ -1,12 +1,12 @@
-"""Kill a purge before and after every call that it makes, run it again, and count what is left: with both engines.
+"""Kill a purge before and after each of its calls, run it again, and count what is left, with both engines.
 
     PYTHONPATH=functions:. python -m tests.faults.crashes.matrix [--engine inline|spark] [--every]
 
-Calls are those to the table's store, the plan's store, the catalog and the task. Each scenario is played once to learn
-what they are, then once for each of them, twice: the call has no effect, or it has and its answer is lost. What dies
-with Spark is told in `spark_matrix`; there lost executors and the scenarios beside the first are thinned out unless
-`--every` is given.
-The last line holds the totals; the exit status is 1 when anything is left, raised, harmed or planned twice.
+Calls are those to the table's store, the plan's store, the catalog and the task. Each scenario runs once to record its
+calls, then twice for each call: either the call has no effect, or only its answer is lost. `spark_matrix` describes
+what is killed with Spark; there only some calls are killed in the later scenarios and with lost executors, unless
+`--every` is given. The last line has the totals; the exit status is 1 if a file is left, an error is raised, another
+table is harmed or a plan is made twice.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from tests.unit.operations.purge.lake import Lake
 
 
 def play(lake: Lake, name: str, *, step: int = 1) -> Totals:
-    """Every `step`th point of one scenario, inline."""
+    """Run every `step`th kill point of one scenario with the inline engine."""
     totals = Totals()
     counted = Faults()
     purge_table(Point(lake, name, "counting").attempt(counted))
@@ -34,7 +34,7 @@ def play(lake: Lake, name: str, *, step: int = 1) -> Totals:
             except Killed:
                 pass
             else:
-                totals.error(f"{where}: was not killed")
+                totals.error(f"{where}: the purge was not killed")
             try:
                 purge_table(point.attempt(Faults()))
             except DelegationError as error:
@@ -43,11 +43,11 @@ def play(lake: Lake, name: str, *, step: int = 1) -> Totals:
     return totals
 
 
-def _inline(say: Callable[[str], object]) -> Totals:
+def _inline(print_line: Callable[[str], object]) -> Totals:
     lake, totals = world(), Totals()
     for name in SCENARIOS:
         played = play(lake, name)
-        say(f"inline, {name}: {played.points} points\n")
+        print_line(f"inline, {name}: {played.points} points\n")
         totals.add(played)
     return totals
 
@@ -65,10 +65,10 @@ def main() -> int:
     if options.engine != "inline":
         from tests.faults.crashes.spark_matrix import play_all
 
-        totals = play_all(world(), step=1 if options.every else 5, say=sys.stdout.write)
+        totals = play_all(world(), step=1 if options.every else 5, print_line=sys.stdout.write)
         lines.append(totals.line("spark"))
         every.add(totals)
-    sys.stdout.write("".join(f"{line}\n" for line in (*every.told, *lines, every.line("crash-matrix"))))
+    sys.stdout.write("".join(f"{line}\n" for line in (*every.problems, *lines, every.line("crash-matrix"))))
     return 0 if every.clean else 1
 
 

@@ -1,4 +1,4 @@
-"""What the crash matrix plays, whatever the engine: tables, what happens beside the purge, and what has to hold."""
+"""The scenarios of the crash matrix for both engines: tables, events during the purge, and checks."""
 
 import dataclasses
 import itertools
@@ -21,10 +21,10 @@ def alone(_bench: Bench, ctx: PurgeContext) -> PurgeContext:
 
 
 def with_a_commit(bench: Bench, ctx: PurgeContext) -> PurgeContext:
-    """A writer appends after the data files went, so that the plan is extended."""
+    """Append after the data files are deleted, so that the plan is extended."""
 
     def commit() -> None:
-        # The same file names each time: a call is known by what it is about.
+        # The file names are the same each time, because they identify calls.
         names = random.Random(9)
         with mock.patch("uuid.uuid4", side_effect=lambda: uuid.UUID(int=names.getrandbits(128), version=4)):
             bench.lake.table("doomed").append(rows(9, part="z"))
@@ -46,25 +46,25 @@ SCENARIOS: dict[str, Prepare] = {
     "with a commit": with_a_commit,
     "beside a nested table": beside_a_nested_table,
 }
-# How many plans a purge needs, the extensions included; 1 unless said here.
+# How many plans a purge makes, extensions included, if not 1.
 _SEGMENTS = {"with a commit": 2}
 
 
 @dataclass
 class Totals:
-    """What a matrix, or several, came to."""
+    """The totals of one or more matrices."""
 
     points: int = 0
     objects_left: int = 0
     errors_raised: int = 0
     siblings_harmed: int = 0
     planned_again: int = 0
-    told: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
         return self.points > 0 and not (
-            self.objects_left or self.errors_raised or self.siblings_harmed or self.planned_again or self.told
+            self.objects_left or self.errors_raised or self.siblings_harmed or self.planned_again or self.problems
         )
 
     def add(self, other: "Totals") -> None:
@@ -73,11 +73,11 @@ class Totals:
         self.errors_raised += other.errors_raised
         self.siblings_harmed += other.siblings_harmed
         self.planned_again += other.planned_again
-        self.told += other.told
+        self.problems += other.problems
 
     def error(self, text: str) -> None:
         self.errors_raised += 1
-        self.told.append(text)
+        self.problems.append(text)
 
     def line(self, name: str) -> str:
         return (
@@ -95,7 +95,7 @@ def world() -> Lake:
 
 
 class Point:
-    """One kill point on a bench of its own: two attempts and what they leave."""
+    """One kill point on a separate bench: two attempts and what they leave."""
 
     def __init__(self, lake: Lake, scenario: str, where: str) -> None:
         self.bench = Bench(lake=lake.copy())
@@ -106,25 +106,25 @@ class Point:
         self._published = 0
 
     def attempt(self, faults: Faults) -> PurgeContext:
-        """What the next attempt gets."""
+        """Return the context of the next attempt."""
         self._published = len(self.bench.head.read())
         ctx = SCENARIOS[self._scenario](self.bench, self.bench.context("doomed", faults=faults))
         nonces = itertools.count(1)
         return dataclasses.replace(ctx, nonce=lambda: f"{next(nonces):012x}")
 
     def account(self, totals: Totals) -> None:
-        """Book what is there after the last attempt."""
+        """Count what is left after the last attempt."""
         totals.points += 1
         left = self.bench.lake.below("s3://lake/wh/doomed/") - self._kept
         harmed = self._kept - set(self.bench.lake.uris())
         totals.objects_left += len(left)
         totals.siblings_harmed += bool(harmed)
-        totals.told.extend(f"{self.where}: {uri}" for uri in sorted(left | harmed)[:3])
+        totals.problems.extend(f"{self.where}: {uri}" for uri in sorted(left | harmed)[:3])
         if self._published and self._plans_written() > _SEGMENTS.get(self._scenario, 1) - self._published:
             totals.planned_again += 1
-            totals.told.append(f"{self.where}: planned again what was published")
+            totals.problems.append(f"{self.where}: a published plan was made again")
 
     def _plans_written(self) -> int:
-        """By the last attempt."""
+        """Return the number of plans that the last attempt wrote."""
         last = f"task/{self.bench.attempts}/"
         return sum(key.startswith(last) and key.endswith(f"/{INDEX}") for key in self.bench.plans.objects)

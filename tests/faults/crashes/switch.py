@@ -1,8 +1,8 @@
-"""A purge's stores for several processes, with a switch that kills whoever makes a given call.
+"""A purge's stores for several processes, with a switch that kills the process that makes a given call.
 
-The stores are in memory in the test's process. Its own code, the driver, calls them directly; executors, which are
-processes of their own, through a socket. Every call goes by one switch, which knows it by what it is (who makes it,
-what it does to what, the how manieth of its like), for the order in which executors come is never the same twice.
+The stores are in the memory of the test's process. The driver, which is in this process, calls them directly; executors
+call them through a socket. The switch identifies a call by its side, name, subject and number among equal calls,
+because the order of the executors' calls varies.
 """
 
 import os
@@ -32,7 +32,7 @@ DRIVER, EXECUTOR = "driver", "executor"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of an attempt: the `nth` that this side makes of this name and subject."""
+    """One call of an attempt: the `nth` of this side with this name and subject."""
 
     side: str
     name: str
@@ -45,9 +45,9 @@ class Call:
 
 
 class Switch(Faults):
-    """Kills one call, before or after it takes effect; a driver that was killed makes no further one.
+    """Kills one call, before or after it has its effect; a killed driver's later calls fail too.
 
-    An executor is killed once: the one that takes its place makes the same call and lives.
+    An executor is killed once: its replacement makes the same call and survives.
     """
 
     def __init__(self, kill: Call | None = None, *, after: bool = False) -> None:
@@ -61,21 +61,21 @@ class Switch(Faults):
 
     @contextmanager
     def call(self, name: str) -> Iterator[None]:
-        side, subject = getattr(_caller, "who", (DRIVER, ""))
+        side, subject = getattr(_caller, "side_and_subject", (DRIVER, ""))
         with self._lock:
             self._counts[side, name, subject] += 1
             call = Call(side, name, subject, self._counts[side, name, subject])
             self.made.append(call)
-            due = call == self._kill and not self.fired
-            self.fired = self.fired or due
+            kill = call == self._kill and not self.fired
+            self.fired = self.fired or kill
             dead = self._driver_is_dead and side == DRIVER
-            self._driver_is_dead = self._driver_is_dead or (due and side == DRIVER)
-        if dead or (due and not self._kill_after):
+            self._driver_is_dead = self._driver_is_dead or (kill and side == DRIVER)
+        if dead or (kill and not self._kill_after):
             raise Killed(name)
         try:
             yield
         finally:
-            if due:
+            if kill:
                 raise Killed(name)
 
 
@@ -83,7 +83,7 @@ _caller = threading.local()
 
 
 class StoreServer:
-    """Serves the stores of the context that is open; a context manager."""
+    """Serves the stores of the current context to executors; a context manager."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -102,16 +102,16 @@ class StoreServer:
         self._thread.join()
         self._folder.cleanup()
 
-    def workplace(self, ctx: PurgeContext, *, whole_executors: bool = False) -> "RemoteWorkplace":
-        """Where executors find a context's stores; those of a former attempt at the same table still find theirs.
+    def resources(self, ctx: PurgeContext, *, whole_executors: bool = False) -> "RemoteResources":
+        """Return resources that give executors a context's stores; those of a former attempt at the table still work.
 
-        What dies there is a Python worker, or with `whole_executors` the executor's JVM with all that it holds.
+        A kill ends a Python worker, or with `whole_executors` the executor's JVM.
         """
         if any(other.plans is not ctx.plans for other in self._server.open.values()):
             self._server.open.clear()
         self._opened += 1
         self._server.open[self._opened] = ctx
-        return RemoteWorkplace(str(self._server.server_address), self._opened, whole_executors)
+        return RemoteResources(str(self._server.server_address), self._opened, whole_executors)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -123,7 +123,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         ctx = self.open.get(number)
         if ctx is None:
             return "die", None
-        _caller.who = (EXECUTOR, _subject(arguments))
+        _caller.side_and_subject = (EXECUTOR, _subject(arguments))
         try:
             value = getattr({"store": ctx.store, "plans": ctx.plans, "attempt": ctx.attempt}[store], method)(
                 *arguments[0], **arguments[1]
@@ -134,11 +134,11 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         except DelegationError as error:
             return "raise", error
         finally:
-            del _caller.who
+            del _caller.side_and_subject
 
 
 def _subject(arguments: tuple[Any, ...]) -> str:
-    """What a call is about, without the contents of what it puts."""
+    """Return the subject of a call, without the bytes that it puts."""
     positional, _named = arguments
     parts = [one.uri if isinstance(one, ObjectLocation) else one for one in positional if not isinstance(one, bytes)]
     return " ".join(part if isinstance(part, str) else ",".join(part) for part in parts)
@@ -156,12 +156,12 @@ class _Handler(socketserver.StreamRequestHandler):
             try:
                 pickle.dump(self.server.answer(*request), self.wfile)
             except (BrokenPipeError, ConnectionError):
-                return  # whoever asked is gone
+                return  # the executor is dead
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteWorkplace:
-    """A workplace.Workplace whose stores are in the test's process."""
+class RemoteResources:
+    """ExecutorResources whose stores are in the test's process."""
 
     address: str
     number: int
@@ -176,10 +176,10 @@ class RemoteWorkplace:
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         del task_id, attempt
-        return partial(self.ask, "attempt", "checkpoint", moved=False)
+        return partial(self.request, "attempt", "checkpoint", moved=False)
 
-    def ask(self, store: str, method: str, *arguments: Any, **named: Any) -> Any:
-        kind, value = _line(self.address).ask((self.number, store, method, (arguments, named)))
+    def request(self, store: str, method: str, *arguments: Any, **named: Any) -> Any:
+        kind, value = _line(self.address).send((self.number, store, method, (arguments, named)))
         if kind == "die":
             if self.whole_executors:
                 os.kill(_executor(), signal.SIGKILL)
@@ -190,7 +190,7 @@ class RemoteWorkplace:
 
 
 def _executor() -> int:
-    """The JVM that this Python worker serves: its nearest ancestor that is an executor."""
+    """Return the process id of this Python worker's executor, its nearest ancestor that is one."""
     pid = os.getppid()
     while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -206,7 +206,7 @@ class _Line:
         self._socket.connect(address)
         self._file = self._socket.makefile("rwb")
 
-    def ask(self, request: Any) -> tuple[str, Any]:
+    def send(self, request: Any) -> tuple[str, Any]:
         with self._lock:
             pickle.dump(request, self._file)
             self._file.flush()
@@ -219,40 +219,40 @@ _line = cache(_Line)
 
 @dataclass(frozen=True)
 class RemoteStore:
-    """An executor's ObjectStore."""
+    """The ObjectStore of an executor."""
 
-    place: RemoteWorkplace
+    resources: RemoteResources
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        return bytes(self.place.ask("store", "read", location, limit=limit))
+        return bytes(self.resources.request("store", "read", location, limit=limit))
 
     def exists(self, location: ObjectLocation) -> bool:
-        return bool(self.place.ask("store", "exists", location))
+        return bool(self.resources.request("store", "exists", location))
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        result: BatchResult = self.place.ask("store", "delete", bucket, keys)
+        result: BatchResult = self.resources.request("store", "delete", bucket, keys)
         return result
 
     def probe_delete(self, prefix: str) -> str | None:
-        code: str | None = self.place.ask("store", "probe_delete", prefix)
+        code: str | None = self.resources.request("store", "probe_delete", prefix)
         return code
 
     def versioned(self, bucket: str) -> bool | None:
-        answer: bool | None = self.place.ask("store", "versioned", bucket)
+        answer: bool | None = self.resources.request("store", "versioned", bucket)
         return answer
 
 
 @dataclass(frozen=True)
 class RemotePlans:
-    """An executor's PlanStore."""
+    """The PlanStore of an executor."""
 
-    place: RemoteWorkplace
+    resources: RemoteResources
 
     def put(self, key: str, data: bytes) -> None:
-        self.place.ask("plans", "put", key, data)
+        self.resources.request("plans", "put", key, data)
 
     def get(self, key: str) -> bytes:
-        return bytes(self.place.ask("plans", "get", key))
+        return bytes(self.resources.request("plans", "get", key))
 
     def keys(self, prefix: str) -> Iterator[str]:
-        return iter(self.place.ask("plans", "keys", prefix))
+        return iter(self.resources.request("plans", "keys", prefix))

@@ -1,4 +1,4 @@
-"""Every scenario of the crash matrix, thinned out; `make crash-matrix` plays it whole."""
+"""Some kill points of every scenario of the crash matrix; `make crash-matrix` runs all."""
 
 import pytest
 
@@ -16,13 +16,13 @@ def lake() -> Lake:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_killed_and_run_again_nothing_is_left_and_nothing_raised(lake: Lake, name: str) -> None:
+def test_a_killed_purge_that_runs_again_leaves_nothing_and_raises_nothing(lake: Lake, name: str) -> None:
     totals = play(lake, name, step=7)
-    assert totals.told == []
+    assert totals.problems == []
     assert totals.clean
 
 
-def test_the_matrix_finds_a_purge_that_forgets_its_plan(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_matrix_detects_a_purge_that_loses_its_plan(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryAttempt, "plan", lambda _self: ())
     totals = play(lake, "alone", step=3)
     assert totals.errors_raised
@@ -30,14 +30,14 @@ def test_the_matrix_finds_a_purge_that_forgets_its_plan(lake: Lake, monkeypatch:
     assert not totals.clean
 
 
-def test_a_matrix_that_played_nothing_shows_nothing() -> None:
+def test_totals_without_a_kill_point_are_no_success() -> None:
     assert not Totals().clean
 
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("loss", "step"), [(Loss.JOB, 150), (Loss.WORKER, 150), (Loss.EXECUTOR, 400)])
-def test_spark_killed_and_run_again(lake: Lake, loss: Loss, step: int) -> None:
+def test_a_killed_spark_purge_that_runs_again_leaves_nothing(lake: Lake, loss: Loss, step: int) -> None:
     totals = spark_matrix.play(lake, "alone", loss, step=step)
-    assert totals.told == []
+    assert totals.problems == []
     assert totals.clean

@@ -1,4 +1,4 @@
-"""The switch of the Spark crash matrix: who dies, at which call, and whether the call had its effect."""
+"""The switch of the Spark crash matrix: which process it kills, at which call, before or after the effect."""
 
 import os
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ def bench() -> Bench:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_an_executor_dies_once_at_one_call(server: StoreServer, bench: Bench, *, after: bool) -> None:
+def test_an_executor_is_killed_once_at_one_call(server: StoreServer, bench: Bench, *, after: bool) -> None:
     one, other = sorted(key for _, key in bench.lake.objects)[:2]
     switch = Switch(Call(EXECUTOR, "delete", f"lake {other}", 1), after=after)
-    store = server.workplace(bench.context("doomed", faults=switch)).store(identifier("doomed"))
+    store = server.resources(bench.context("doomed", faults=switch)).store(identifier("doomed"))
     assert store.delete("lake", [one]).deleted == (one,)
     with pytest.raises(SystemExit):
         store.delete("lake", [other])
@@ -42,10 +42,10 @@ def test_an_executor_dies_once_at_one_call(server: StoreServer, bench: Bench, *,
     assert [call.nth for call in switch.made] == [1, 1, 2]
 
 
-def test_a_dead_driver_makes_no_call_and_executors_still_do(server: StoreServer, bench: Bench) -> None:
+def test_calls_of_a_killed_driver_fail_and_calls_of_executors_do_not(server: StoreServer, bench: Bench) -> None:
     switch = Switch(Call(DRIVER, "plan put", "", 1))
     ctx = bench.context("doomed", faults=switch)
-    plans = server.workplace(ctx).plans()
+    plans = server.resources(ctx).plans()
     plans.put("a", b"1")
     for _ in range(2):
         with pytest.raises(Killed):
@@ -54,8 +54,8 @@ def test_a_dead_driver_makes_no_call_and_executors_still_do(server: StoreServer,
     assert plans.get("a") == b"1"
 
 
-def test_what_a_store_raises_reaches_the_executor(server: StoreServer, bench: Bench) -> None:
-    store = server.workplace(bench.context("doomed")).store(identifier("doomed"))
+def test_an_error_of_a_store_is_raised_in_the_executor(server: StoreServer, bench: Bench) -> None:
+    store = server.resources(bench.context("doomed")).store(identifier("doomed"))
     with pytest.raises(ObjectNotFound):
         store.read(parse("s3://lake/none"), limit=1)
     assert store.exists(parse(bench.lake.pointers["doomed"]))
@@ -63,10 +63,10 @@ def test_what_a_store_raises_reaches_the_executor(server: StoreServer, bench: Be
     assert store.versioned("lake") is False
 
 
-def test_an_attempt_before_last_is_answered_no_more(server: StoreServer, bench: Bench) -> None:
-    former = server.workplace(bench.context("doomed")).plans()
-    server.workplace(bench.context("doomed")).plans().put("a", b"1")
+def test_executors_with_a_former_plan_store_are_killed(server: StoreServer, bench: Bench) -> None:
+    former = server.resources(bench.context("doomed")).plans()
+    server.resources(bench.context("doomed")).plans().put("a", b"1")
     assert former.get("a") == b"1"
-    server.workplace(Bench(lake=bench.lake).context("doomed"))
+    server.resources(Bench(lake=bench.lake).context("doomed"))
     with pytest.raises(SystemExit):
         former.get("a")

@@ -1,4 +1,4 @@
-"""Purging beside other tables, with vended credentials of the stand-in catalog: what they reach survives."""
+"""Purges beside other tables, with vended credentials of the local catalog: the others' files survive."""
 
 import time
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def purge(stack: Stack, **options: Any) -> tuple[PurgeResult, MemoryPlanStore]:
     return purge_table(ctx), plans
 
 
-def test_files_of_a_register_clone_survive_and_it_can_still_be_read(stack: Stack) -> None:
+def test_files_of_a_registered_clone_survive_and_it_can_still_be_read(stack: Stack) -> None:
     table = filled_orders(stack)
     clone = connect(stack, "owner").register_table(("sales", "clone"), table.metadata_location)
     shared = set(objects(stack))
@@ -87,11 +87,11 @@ def test_files_of_a_register_clone_survive_and_it_can_still_be_read(stack: Stack
     assert set(objects(stack)) == shared
     assert {one.code: one.count for one in result.findings} == {"FILES_SHARED": len(shared)}
     assert sorted(clone.scan().to_arrow()["id"].to_pylist()) == [1, 2, 4]
-    [asked] = read_index(plans, result.plan_ids[0]).neighbours
-    assert (asked.identifier, asked.overlaps) == ("lake.sales.clone", True)
+    [checked] = read_index(plans, result.plan_ids[0]).neighbours
+    assert (checked.identifier, checked.overlaps) == ("lake.sales.clone", True)
 
 
-def test_a_nested_table_survives_and_one_beside_it_is_not_even_read(stack: Stack) -> None:
+def test_a_nested_table_survives_and_a_table_without_overlap_is_not_read(stack: Stack) -> None:
     table = filled_orders(stack)
     owner = connect(stack, "owner")
     nested = owner.create_table(("sales", "nested"), SCHEMA, location=f"{table.location()}/data/nested")
@@ -100,11 +100,11 @@ def test_a_nested_table_survives_and_one_beside_it_is_not_even_read(stack: Stack
     rest = {key for key in objects(stack) if "/nested/" in key or "/beside/" in key}
     result, plans = purge(stack)
     assert set(objects(stack)) == rest
-    asked = read_index(plans, result.plan_ids[0]).neighbours
-    assert {one.identifier: one.overlaps for one in asked} == {"lake.sales.beside": False, "lake.sales.nested": True}
+    checked = read_index(plans, result.plan_ids[0]).neighbours
+    assert {one.identifier: one.overlaps for one in checked} == {"lake.sales.beside": False, "lake.sales.nested": True}
 
 
-def test_a_clone_in_another_namespace_is_found_when_the_whole_catalog_is_asked(stack: Stack) -> None:
+def test_a_clone_in_another_namespace_is_found_with_overlap_scan_catalog(stack: Stack) -> None:
     table = filled_orders(stack)
     owner = connect(stack, "owner")
     owner.create_namespace(("other",))
@@ -117,7 +117,7 @@ def test_a_clone_in_another_namespace_is_found_when_the_whole_catalog_is_asked(s
 
 
 @pytest.mark.parametrize("privilege", [Privilege.TABLE_LIST, Privilege.NAMESPACE_LIST])
-def test_without_the_right_to_look_nothing_is_deleted(stack: Stack, privilege: Privilege) -> None:
+def test_nothing_is_deleted_without_the_right_to_list(stack: Stack, privilege: Privilege) -> None:
     filled_orders(stack)
     before = set(objects(stack))
     stack.catalog.principals.revoke("service", privilege)

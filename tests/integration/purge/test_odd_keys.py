@@ -1,4 +1,4 @@
-"""Keys that encodings trip over, deleted over HTTP from a store that is not ours: those listed, nothing near."""
+"""Keys that are easily encoded wrongly, deleted over HTTP from moto: exactly those keys and no similar one."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -14,8 +14,8 @@ from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.storage.s3 import S3ObjectStore
 
-# Each with a neighbour that a wrong decoding, normalisation or clean-up would make of it; the neighbours have to stay.
-# A line feed is missing, for moto finds no such key; what is sent for one is looked at in the unit tests.
+# Each with a similar key that a wrong decoding or normalization would delete instead; the similar keys must be kept.
+# A line feed is missing, because moto finds no such key; unit tests check what is sent for one.
 ODD = {
     "a b": "a+b",
     "c+d": "c d",
@@ -61,7 +61,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Bucket:
-    """What the server holds, put and looked at through its side door: its own front cannot spell all of these keys."""
+    """The server's bucket, read and written through moto's Python API, as HTTP cannot express all of these keys."""
 
     def __init__(self, url: str, name: str, keys: Iterable[str]) -> None:
         boto3.client("s3", endpoint_url=url, region_name="us-east-1").create_bucket(Bucket=name)
@@ -81,7 +81,7 @@ def delete(url: str, name: str, keys: list[str]) -> tuple[int, list[object]]:
 
 
 @pytest.mark.parametrize("prefix", ["", "wh/caf\u00e9 100%+&/"], ids=["bare", "odd-location"])
-def test_odd_keys_are_deleted_as_listed_and_their_neighbours_stay(url: str, prefix: str) -> None:
+def test_odd_keys_are_deleted_and_similar_keys_are_kept(url: str, prefix: str) -> None:
     name = f"odd-{len(prefix)}"
     odd, near = [prefix + key for key in ODD], {prefix + key for key in ODD.values()}
     bucket = Bucket(url, name, [*odd, *near])

@@ -1,4 +1,4 @@
-"""Purges through the service and the stand-in catalog, with vended credentials: deaths, races and clones."""
+"""Purges through the service and the local catalog, with vended credentials: crashes, races and clones."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def clean(stack: Stack) -> Iterator[None]:
 
 
 class Plans(MemoryPlanStore):
-    """The plan bucket; `on_put` sees every key before it is written, and may be the end of the process."""
+    """The plan bucket; `on_put` gets every key before it is written, and may kill the process."""
 
     on_put: Callable[[str], None] | None = None
 
@@ -81,15 +81,15 @@ def purge(world: World, name: str = "orders") -> Task:
 
 
 def continued(world: World, task_id: str) -> Task:
-    """What the service makes of a task whose holder died: the lease runs out, the sweeper finds it."""
+    """Let the lease of a killed holder end, run the sweeper, and return the task after its next attempt."""
     world.clock.advance(CONTINUED)
     world.sweep()
     world.drive()
     return world.tasks.get(task_id)
 
 
-def dying(at: str) -> Callable[[str], None]:
-    """The process dies when it would write a key that ends so, the first time."""
+def killing(at: str) -> Callable[[str], None]:
+    """Return an `on_put` that kills the process before it first writes a key with this end."""
     deaths: list[str] = []
 
     def put(key: str) -> None:
@@ -100,13 +100,13 @@ def dying(at: str) -> Callable[[str], None]:
     return put
 
 
-def test_killed_between_the_roots_delete_and_its_mark_is_a_success(stack: Stack, world: World) -> None:
-    """The catalog then says 400 NotFoundException for the table, which stands for the mark that is missing."""
+def test_a_purge_killed_between_its_last_delete_and_the_mark_ends_with_success(stack: Stack, world: World) -> None:
+    """The catalog then answers 400 NotFoundException for the table, which replaces the missing mark."""
     filled_orders(stack)
     sibling = connect(stack, "owner").create_table(("sales", "sibling"), SCHEMA)
     sibling.append(rows((7, "eu")))
     rest = set(objects(stack, "tables/sales/sibling/"))
-    world.plans.on_put = dying("done/ROOT-00000.jsonl.gz")
+    world.plans.on_put = killing("done/ROOT-00000.jsonl.gz")
     accepted = world.submit(body("orders"))
     with pytest.raises(Killed):
         world.drive()
@@ -119,9 +119,9 @@ def test_killed_between_the_roots_delete_and_its_mark_is_a_success(stack: Stack,
     polaris(stack).drop_table(ORDERS)
 
 
-def test_killed_just_before_the_roots_delete_is_a_success_too(stack: Stack, world: World) -> None:
+def test_a_purge_killed_just_before_its_last_delete_ends_with_success(stack: Stack, world: World) -> None:
     filled_orders(stack)
-    world.plans.on_put = dying("done/ROOT-NEXT")
+    world.plans.on_put = killing("done/ROOT-NEXT")
     accepted = world.submit(body("orders"))
     with pytest.raises(Killed):
         world.drive()
@@ -130,8 +130,8 @@ def test_killed_just_before_the_roots_delete_is_a_success_too(stack: Stack, worl
     assert objects(stack) == []
 
 
-def test_two_attempts_planning_at_once_one_paused_make_one_plan_and_leave_nothing(stack: Stack, world: World) -> None:
-    """The first planner sleeps through its lease just before its index is stored; the second finishes meanwhile."""
+def test_two_attempts_that_plan_at_once_publish_one_plan_and_leave_nothing(stack: Stack, world: World) -> None:
+    """The first planner is paused beyond its lease before it stores its index; the second finishes meanwhile."""
     filled_orders(stack)
     accepted = world.submit(body("orders"))
     meanwhile: list[Task] = []
@@ -154,7 +154,7 @@ def test_two_attempts_planning_at_once_one_paused_make_one_plan_and_leave_nothin
 
 
 def test_a_clone_purged_and_then_the_original_leaves_nothing(stack: Stack, world: World) -> None:
-    """One uuid and so one task, twice: the clone's purge keeps what the original reaches, the original's takes all."""
+    """Both have one uuid and so one task; the clone's purge keeps the original's files, the original's deletes all."""
     table = filled_orders(stack)
     owner = connect(stack, "owner")
     clone = owner.register_table(("sales", "clone"), table.metadata_location)
@@ -172,7 +172,7 @@ def test_a_clone_purged_and_then_the_original_leaves_nothing(stack: Stack, world
 
 
 def reached_only_by(stack: Stack, name: str) -> set[str]:
-    """What `name` reaches and `orders` does not."""
+    """Return the files that `name` reaches and `orders` does not."""
     owner = connect(stack, "owner")
     return reach(owner.load_table(("sales", name))) - reach(owner.load_table(("sales", "orders")))
 

@@ -41,6 +41,6 @@ def test_a_purge_with_executors_is_exact(scenario: str, table: str, spark: Any, 
 
     purge = Purge(scenario, table)
     ctx = purge.by_catalog()
-    result = purge_with_spark(spark, ctx, server.workplace(ctx))
+    result = purge_with_spark(spark, ctx, server.resources(ctx))
     assert (result.status, result.files_deleted) == ("PURGED", len(purge.expected()))
     check_exact(purge)

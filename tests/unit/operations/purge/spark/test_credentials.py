@@ -1,4 +1,4 @@
-"""What an executor runs, with vended credentials that do not last: called here, without Spark around it."""
+"""An executor's function called without Spark, with vended credentials that expire."""
 
 import functools
 import json
@@ -37,7 +37,7 @@ FILES, BATCH = 120, 4
 
 @dataclass
 class Storage:
-    """Tokens that live a minute, a store that knows when they end, and seven seconds for each call of it."""
+    """Tokens that last a minute, and a store whose calls take seven seconds and refuse expired tokens."""
 
     now: datetime = NOW
     expiries: list[datetime] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Storage:
 
 
 @dataclass(eq=False)
-class Place:
+class Resources:
     storage: Storage
     own_plans: MemoryPlanStore
 
@@ -85,8 +85,8 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield client
 
 
-def expire(monkeypatch: pytest.MonkeyPatch, storage: Storage, code: str = "ExpiredToken") -> None:
-    """Have the store look at the token of each call that deletes."""
+def refuse_expired_tokens(monkeypatch: pytest.MonkeyPatch, storage: Storage, code: str = "ExpiredToken") -> None:
+    """Have the store check the token of each DeleteObjects call."""
     call = botocore.client.BaseClient._make_api_call
 
     @functools.wraps(call)
@@ -99,9 +99,9 @@ def expire(monkeypatch: pytest.MonkeyPatch, storage: Storage, code: str = "Expir
 
 
 def delete_all(storage: Storage) -> dict[str, Any]:
-    """One chunk of everything, as an executor deletes it; what it tells the driver."""
-    place = Place(storage, MemoryPlanStore())
-    writer = PlanWriter(place.plans(), "task/1/a", chunk_paths=FILES)
+    """Delete one chunk of all files as an executor does; return its result for the driver."""
+    resources = Resources(storage, MemoryPlanStore())
+    writer = PlanWriter(resources.plans(), "task/1/a", chunk_paths=FILES)
     writer.write([(f"s3://lake/t/data/{number:04d}", FIRST_DATA, 1) for number in range(FILES)], "")
     (chunk,), _totals = writer.close()
     index = PlanIndex(
@@ -125,7 +125,7 @@ def delete_all(storage: Storage) -> dict[str, Any]:
     )
     policy = DeletePolicy(batch=BATCH, threads=1, pause=0.0, longest_pause=0.0)
     deleting = DeleteChunks(
-        place,
+        resources,
         TABLE,
         policy,
         {"task/1/a": index.model_dump_json()},
@@ -134,10 +134,10 @@ def delete_all(storage: Storage) -> dict[str, Any]:
         attempt=1,
     )
     (result,) = deleting([pa.RecordBatch.from_pylist([{"id": 0}])])
-    done = Marks(place.plans(), "task/1/a").done()
-    told: dict[str, Any] = json.loads(result.column(0)[0].as_py())
+    done = Marks(resources.plans(), "task/1/a").done()
+    summary: dict[str, Any] = json.loads(result.column(0)[0].as_py())
     assert chunk.name in done
-    return told
+    return summary
 
 
 def left(s3: Any) -> int:
@@ -146,20 +146,20 @@ def left(s3: Any) -> int:
 
 def test_an_executor_refreshes_its_credentials_before_they_expire(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = Storage()
-    expire(monkeypatch, storage)
-    told = delete_all(storage)
-    assert (told["tally"]["files"], told["tally"]["failed"], left(s3)) == (FILES, 0, 0)
+    refuse_expired_tokens(monkeypatch, storage)
+    summary = delete_all(storage)
+    assert (summary["tally"]["files"], summary["tally"]["failed"], left(s3)) == (FILES, 0, 0)
     assert storage.now - NOW >= 3 * LIFE
     assert len(storage.expiries) > 3
     assert storage.refused == 0
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"])
-def test_a_batch_whose_token_expired_is_sent_again_with_another(
+def test_a_batch_with_an_expired_token_is_repeated_with_a_new_one(
     s3: Any, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     storage = Storage(revoked={"0"})
-    expire(monkeypatch, storage, code)
-    told = delete_all(storage)
-    assert (told["tally"]["files"], told["tally"]["failed"], left(s3)) == (FILES, 0, 0)
+    refuse_expired_tokens(monkeypatch, storage, code)
+    summary = delete_all(storage)
+    assert (summary["tally"]["files"], summary["tally"]["failed"], left(s3)) == (FILES, 0, 0)
     assert storage.refused == 1

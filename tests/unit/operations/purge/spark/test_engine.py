@@ -1,4 +1,4 @@
-"""The Spark engine on a real session: local[2], S3 from moto's server, workers in processes of their own."""
+"""The Spark engine on a real session: local[2], S3 from moto's server, Python workers as separate processes."""
 
 import threading
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def spark(s3: Any) -> Iterator[Any]:
 
 
 class S3Source(LakeSource):
-    """The lake's tables, their metadata.json gone from S3 being what counts."""
+    """The lake's tables; a table is missing once its metadata.json is deleted from S3."""
 
     s3: Any
 
@@ -94,7 +94,7 @@ def keys(s3: Any, prefix: str) -> set[str]:
     return {one["Key"] for one in s3.list_objects_v2(Bucket="lake", Prefix=prefix).get("Contents", [])}
 
 
-def test_spark_plans_what_inline_plans_and_deletes_exactly_that(s3: Any, spark: Any) -> None:
+def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: Any, spark: Any) -> None:
     from delegation.operations.purge.spark import purge_with_spark
 
     bench = S3Bench()
@@ -117,7 +117,7 @@ def test_spark_plans_what_inline_plans_and_deletes_exactly_that(s3: Any, spark: 
     assert again.files_deleted == len(doomed)
 
 
-def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(
+def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executors(
     s3: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from delegation.operations.purge.spark import purge_with_spark
@@ -153,7 +153,7 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(
 
     def cancel_once_it_runs() -> None:
         if any(thread.name.startswith("purge-broken") for thread in threading.enumerate()):
-            raise AttemptCancelled("asked to stop")
+            raise AttemptCancelled("cancelled")
 
     ctx.attempt.on_checkpoint = cancel_once_it_runs
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
@@ -164,15 +164,15 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_what_executors_meet(
     assert keys(s3, "wh/broken/") == whole
 
 
-def test_executors_that_hang_do_not_look_alive(
+def test_a_job_whose_executors_hang_makes_no_progress(
     s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Polled many times, a job shows life once for each time that something of it came to an end."""
+    """Polls alone are no progress: it is recorded once for each Spark task or mark that is finished."""
     from delegation.worksets.engines import spark as spark_engine
     from delegation.worksets.engines.spark_tasks import RESULTS
 
     polls = 40
-    release = tmp_path / "go-on"
+    release = tmp_path / "release"
 
     def hang(batches: Any) -> Any:
         import time
@@ -185,24 +185,24 @@ def test_executors_that_hang_do_not_look_alive(
     bench = S3Bench()
     busy_table(bench.lake, "hung")
     ctx, place = bench.on_s3(s3, "hung", "hung-task")
-    asked: list[int] = []
+    polled: list[int] = []
 
     def marks() -> int:
-        asked.append(len(asked))
-        if len(asked) == polls:
+        polled.append(len(polled))
+        if len(polled) == polls:
             release.touch()
-        return 1 if len(asked) > polls // 2 else 0
+        return 1 if len(polled) > polls // 2 else 0
 
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 0.05)
     frame = spark.createDataFrame([("{}",)], RESULTS).repartition(1).mapInArrow(hang, RESULTS)
     assert spark_engine.SparkJobs(spark, place).run(ctx.attempt, frame, marks) == [{}]
-    assert len(asked) >= polls
-    # The mark, at most; each task that made the rows; the one that hung, once it was let go.
+    assert len(polled) >= polls
+    # At most the mark, the tasks that made the rows, and the task that hung, after its release.
     assert 1 <= ctx.attempt.signs_of_life <= 4
 
 
-def test_a_person_purges_with_spark_and_a_plan_in_a_directory(s3: Any, spark: Any, tmp_path: Path) -> None:
-    """The last test of this module: the command ends the session that it works with."""
+def test_a_purge_without_the_service_uses_spark_and_a_plan_in_a_directory(s3: Any, spark: Any, tmp_path: Path) -> None:
+    """It must be the last test of this module, because the command stops the session."""
     from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
 
     bench = S3Bench()

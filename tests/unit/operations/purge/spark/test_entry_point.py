@@ -1,4 +1,4 @@
-"""The entry point of the Spark job, as far as it goes without Spark."""
+"""The entry point of the Spark job, without Spark."""
 
 import importlib.util
 import subprocess
@@ -24,8 +24,10 @@ def entry() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("attempt", [1, 2], ids=["task over", "attempt over"])
-def test_an_attempt_that_is_over_does_nothing(entry: ModuleType, monkeypatch: pytest.MonkeyPatch, attempt: int) -> None:
+@pytest.mark.parametrize("attempt", [1, 2], ids=["no attempt runs", "former attempt"])
+def test_an_attempt_that_does_not_hold_the_task_does_nothing(
+    entry: ModuleType, monkeypatch: pytest.MonkeyPatch, attempt: int
+) -> None:
     world = World()
     busy_table(world.lake, "orders")
     task_id = world.submit(world.body("orders")).task_id
@@ -40,13 +42,13 @@ def test_an_attempt_that_is_over_does_nothing(entry: ModuleType, monkeypatch: py
 
 
 @pytest.mark.parametrize("arguments", [[], ["--task-id", "t"], ["--task-id", "t", "--attempt", "first"]])
-def test_both_arguments_are_needed(entry: ModuleType, arguments: list[str]) -> None:
+def test_both_arguments_are_required(entry: ModuleType, arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         entry.main(arguments)
 
 
-def test_no_other_module_imports_pyspark() -> None:
-    """The Lambda package holds no pyspark: importing the inline engine must not need it."""
+def test_the_inline_engine_does_not_import_pyspark() -> None:
+    """The Lambda package does not have pyspark."""
     code = "import sys, delegation.wiring.work, delegation.worksets.engines.resources; print('pyspark' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],

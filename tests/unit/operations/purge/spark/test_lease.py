@@ -1,4 +1,4 @@
-"""Executors whose attempt lost its lease stop before their next batch, on a real session."""
+"""Executors of an attempt that lost its lease stop before their next batch, on a real session."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,8 +26,8 @@ def spark() -> Iterator[Any]:
         yield session
 
 
-class Ends:
-    """An attempt that ends when executors have made so many deletes; their driver looks once the job is over."""
+class LeaseEnds:
+    """Ends an attempt after this number of deletes by executors."""
 
     def __init__(self, ctx: PurgeContext, after: int) -> None:
         self.deletes = 0
@@ -51,20 +51,20 @@ def test_executors_that_lost_their_lease_stop_before_the_next_batch(
     from delegation.operations.purge.spark import purge_with_spark
     from delegation.worksets.engines import spark as spark_engine
 
-    # The driver must not be who stops them: it may be gone, or hang.
+    # The driver must not stop them here, because it may be dead or hang.
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 3_600.0)
     bench, switch = Bench(), Switch()
     busy_table(bench.lake, "doomed")
     ctx = bench.context("doomed", faults=switch)
     whole = len(bench.lake.objects)
-    lost = Ends(ctx, after=1)
+    lost = LeaseEnds(ctx, after=1)
     with StoreServer() as server:
         with pytest.raises(AttemptLost):
-            purge_with_spark(spark, ctx, server.workplace(ctx))
-        # One batch was being sent, and one more by each other executor that had asked just before.
+            purge_with_spark(spark, ctx, server.resources(ctx))
+        # One batch was being sent, and one more by each other executor that had just passed its checkpoint.
         assert 1 <= lost.deletes <= EXECUTORS
         assert sum(call.name == "delete" and call.side == EXECUTOR for call in switch.made) == lost.deletes
         assert len(bench.lake.objects) >= whole - 3 * EXECUTORS
         ctx = bench.context("doomed")
-        purge_with_spark(spark, ctx, server.workplace(ctx))
+        purge_with_spark(spark, ctx, server.resources(ctx))
     assert bench.lake.objects == {}

@@ -1,4 +1,4 @@
-"""What executors do, in this process and without Spark: the plans of the inline engine, whoever has to be asked."""
+"""The functions of executors, run in this process without Spark, make the plans of the inline engine."""
 
 import json
 import random
@@ -30,8 +30,8 @@ from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-class Place:
-    """A resources whose processes are this one."""
+class LocalResources:
+    """ExecutorResources whose executors are this process."""
 
     def __init__(self, objects: MemoryObjectStore, plans: MemoryPlanStore) -> None:
         self._objects, self._plans = objects, plans
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass
 class Frame:
-    """As much of a DataFrame as the engine uses: partitions of batches, in no order, and tasks that run twice."""
+    """The DataFrame methods that the engine uses: partitions of batches in random order, and tasks that run twice."""
 
     partitions: list[list[pa.RecordBatch]]
     chance: random.Random
@@ -53,7 +53,7 @@ class Frame:
     def mapInArrow(self, task: Task, schema: str) -> "Frame":
         self.chance.shuffle(self.partitions)
         for partition in self.partitions:
-            list(task(iter(partition)))  # an executor that was lost after it had done all
+            list(task(iter(partition)))  # an executor that was lost after its last write
         return Frame([list(task(iter(partition))) for partition in self.partitions], self.chance)
 
     def repartition(self, count: int, column: str) -> "Frame":
@@ -69,7 +69,7 @@ class Frame:
 
 
 class LocalJobs(SparkJobs):
-    """Jobs with everything but Spark."""
+    """SparkJobs without Spark."""
 
     def __init__(self, resources: ExecutorResources, seed: int) -> None:
         self.resources, self.parallelism, self._chance = resources, 3, random.Random(seed)
@@ -87,14 +87,14 @@ class LocalJobs(SparkJobs):
 
 
 class LocalEngine(SparkEngine):
-    """The Spark engine with everything but Spark."""
+    """The Spark engine without Spark."""
 
     def __init__(self, resources: ExecutorResources, seed: int) -> None:
         self._jobs = LocalJobs(resources, seed)
 
 
 def planned(plans: MemoryPlanStore, index: PlanIndex) -> dict[str, set[tuple[str, int, int]]]:
-    """The rows of a plan by kind."""
+    """Return the rows of a plan by phase."""
     found: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for chunk in index.chunks:
         records = read_chunk(plans, index.plan_id, chunk)
@@ -107,14 +107,14 @@ def planned(plans: MemoryPlanStore, index: PlanIndex) -> dict[str, set[tuple[str
 def both(
     bench: Bench, ctx: PurgeContext, seed: int, earlier: tuple[PlanIndex, ...] = ()
 ) -> tuple[PlanIndex, PlanIndex]:
-    """The table's plan by both engines, with several parts: the inline one, Spark's."""
-    spark = LocalEngine(Place(ctx.store, bench.plans), seed)
+    """Return the table's plans by the inline engine and by the Spark engine with several parts."""
+    spark = LocalEngine(LocalResources(ctx.store, bench.plans), seed)
     spark._parts = lambda found: 3
     return [engine.plan(ctx, ctx.tables.load(), earlier)[0] for engine in (InlineEngine(), spark)]
 
 
 def with_clone(bench: Bench, ctx: PurgeContext) -> PurgeContext:
-    """The context of a table that has a clone, which lives on and shares what there was of it then."""
+    """Return the context with a live clone as a neighbour, which shares the table's files."""
     table = LakeSource(bench.lake, "clone").load()
     return replace(ctx, neighbours=lambda: [Neighbour(table, ctx.store)])
 
@@ -142,24 +142,22 @@ def test_both_engines_make_the_same_plan_beside_a_clone_and_after_a_commit(seed:
     assert len(planned(bench.plans, spark_more)["DATA"]) == 1
 
 
-def test_executors_say_what_is_missing_and_what_is_corrupt() -> None:
-    for change, error in (("gone", ManifestMissing), ("spoiled", CorruptManifestError)):
+def test_executors_report_missing_and_corrupt_manifests() -> None:
+    for change, error in (("missing", ManifestMissing), ("corrupt", CorruptManifestError)):
         bench = Bench()
         busy_table(bench.lake, "t")
         manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro"))
-        if change == "gone":
+        if change == "missing":
             del bench.lake.objects[manifest]
         else:
             bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
         ctx = bench.context("t")
         with pytest.raises(error):
-            LocalEngine(Place(ctx.store, bench.plans), 0).plan(ctx, ctx.tables.load(), ())
+            LocalEngine(LocalResources(ctx.store, bench.plans), 0).plan(ctx, ctx.tables.load(), ())
 
 
-@pytest.mark.parametrize(("change", "error"), [("gone", NeighbourChanged), ("spoiled", NeighbourUnreadable)])
-def test_executors_tell_what_is_wrong_with_a_neighbour_from_what_is_wrong_with_the_table(
-    change: str, error: type[Exception]
-) -> None:
+@pytest.mark.parametrize(("change", "error"), [("missing", NeighbourChanged), ("corrupt", NeighbourUnreadable)])
+def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change: str, error: type[Exception]) -> None:
     bench = Bench()
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
@@ -168,19 +166,19 @@ def test_executors_tell_what_is_wrong_with_a_neighbour_from_what_is_wrong_with_t
     manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro") and where not in ours)
     ctx = with_clone(bench, bench.context("t"))
     bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
-    if change == "gone":
+    if change == "missing":
         del bench.lake.objects[manifest]
-    for engine in (InlineEngine(), LocalEngine(Place(ctx.store, bench.plans), 0)):
+    for engine in (InlineEngine(), LocalEngine(LocalResources(ctx.store, bench.plans), 0)):
         with pytest.raises(error):
             engine.plan(ctx, ctx.tables.load(), ())
 
 
-def test_a_lying_manifest_list_makes_no_more_parts_than_there_can_be() -> None:
+def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_parts() -> None:
     bench = Bench()
     busy_table(bench.lake, "t")
     ctx = bench.context("t")
     found = survey(ctx, ctx.tables.load())
-    lies = {path: one._replace(added_files_count=2**62) for path, one in found.manifests.items()}
-    engine = LocalEngine(Place(ctx.store, bench.plans), 0)
-    assert engine._parts(replace(found, manifests=lies)) == 4_096
+    wrong_counts = {path: one._replace(added_files_count=2**62) for path, one in found.manifests.items()}
+    engine = LocalEngine(LocalResources(ctx.store, bench.plans), 0)
+    assert engine._parts(replace(found, manifests=wrong_counts)) == 4_096
     assert engine._parts(found) == 1
