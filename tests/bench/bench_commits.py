@@ -1,9 +1,9 @@
-"""Commits on DynamoDB Local: round trips and write units of each, and how many a second, alone and grouped.
+"""Commits on DynamoDB Local: round trips and write units per commit, and commits per second, single and grouped.
 
     PYTHONPATH=functions:. python tests/bench/bench_commits.py [--commits N] [--tables N ...] [--threads N ...]
 
-A commit changes one table at random. Write units are those DynamoDB would bill, one per KB begun of each row, spilled
-stripes included. Reading the server's answers costs most of a commit here: compare ratios.
+A commit changes a random table. Write units are those that DynamoDB would bill, one for each started KB of a row,
+spilled stripes included. Most of a commit's time is reading the server's answers here, so compare ratios.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def change_of(number: int) -> Any:
 
 
 def loading(numbers: range, new_id: Callable[[], int]) -> Any:
-    """Names for tables whose objects nobody reads here."""
+    """Return a change that adds table names; the objects are never read."""
 
     def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
@@ -95,7 +95,7 @@ def loading(numbers: range, new_id: Callable[[], int]) -> Any:
 
 
 def process(backend: Backend, node: int) -> CatalogStore:
-    """The catalog as a process sees it that has read nothing yet."""
+    """Return the catalog of a new process, with an empty cache."""
     started = time.time_ns() // 1_000_000 - EPOCH_MS
     ids = (join_id(started + number // 4, node, number % 4096) for number in itertools.count())
     return CatalogStore(
@@ -132,13 +132,13 @@ def catalog(url: str, tables: int, group_size: int) -> Iterator[tuple[Committer[
             client.delete_table(TableName=table)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def cost(url: str, tables: int, commits: int) -> None:
-    """What one commit after another costs, long enough that all stripes were spilled to several times."""
+    """Print the cost of sequential commits, after enough of them to spill every stripe several times."""
     draw = random.Random(1)
     with catalog(url, tables, 1) as (committer, metered):
         for _ in range(commits // 4):
@@ -147,13 +147,15 @@ def cost(url: str, tables: int, commits: int) -> None:
         for _ in range(commits):
             committer.commit(change_of(draw.randrange(tables)))
         trips = sum(metered.calls.values()) / commits
-        say(f"{tables:>7} tables: {trips:.3f} round trips and {metered.units / commits:.2f} write units a commit")
+        print_line(
+            f"{tables:>7} tables: {trips:.3f} round trips and {metered.units / commits:.2f} write units a commit"
+        )
 
 
 def retried(url: str) -> None:
-    """What commits cost whose head is moved by another process before each of them."""
+    """Print the cost of commits that each lose one race against another process."""
     with catalog(url, 1_000, 1) as (committer, metered):
-        # It shares nothing with the other but the tables.
+        # It shares only the DynamoDB tables with the other.
         rival = Committer(process(committer._store.backend, 8), "main", EntityHead, seal=seal(IndexPolicy()))
         counts = []
         for number in range(100):
@@ -161,7 +163,9 @@ def retried(url: str) -> None:
             metered.reset()
             committer.commit(change_of(number + 500))
             counts.append(sum(metered.calls.values()))
-        say(f"   lost once: {max(counts)} round trips at most (2 lost, 3 for the retry, 1 to delete what was lost)")
+        print_line(
+            f"   lost once: {max(counts)} round trips at most (2 lost, 3 for the retry, 1 to delete what was lost)"
+        )
 
 
 def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
@@ -181,7 +185,9 @@ def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
         took = time.monotonic() - begun
         swaps = metered.calls["put_item"]
         what = "grouped" if group_size > 1 else "ungrouped"
-        say(f"{threads:>3} threads {what:>9}: {done / took:7.0f} commits/s, {swaps / max(done, 1):.2f} swaps a commit")
+        print_line(
+            f"{threads:>3} threads {what:>9}: {done / took:7.0f} commits/s, {swaps / max(done, 1):.2f} swaps a commit"
+        )
         return done / took
 
 
@@ -201,7 +207,7 @@ def main(arguments: list[str]) -> None:
             for threads in given.threads:
                 alone = speed(server.url, threads, 1, given.seconds)
                 grouped = speed(server.url, threads, 64, given.seconds)
-                say(f"{threads:>3} threads: grouped is {grouped / alone:.1f} times as fast")
+                print_line(f"{threads:>3} threads: grouped is {grouped / alone:.1f} times as fast")
         finally:
             server.stop()
 

@@ -1,13 +1,12 @@
-"""Deletes a second over HTTP: unthrottled beside plain boto3, then from 1 and 4 processes against a store with a limit.
+"""Deletes per second over HTTP: without a limit, compared with boto3, then by 1 and 4 processes with a limit.
 
     PYTHONPATH=functions:. python tests/bench/bench_delete.py [--rounds N] [--limit N] [--keys N] [--shared-keys N]
                                                               [--burst N] [--per-key]
 
-Our `Deleter` and `S3ObjectStore` at their defaults, in processes of their own, chunk after chunk as an executor does it
-or, without a limit, also all keys in one stream; the store is `delete_store` (20 ms a call), whose own CPU time and
-ceiling are printed too. Medians of several rounds, ours and boto3's in turns. A limited store begins without saved
-tokens, so the limit is all that it can give; what is counted goes from the first batch to the last answer, finding the
-rate included.
+`Deleter` and `S3ObjectStore` run with their defaults in separate processes, chunk after chunk like an executor or,
+without a limit, also with all keys in one stream. The store is `delete_store` (20 ms a call); its CPU time and maximum
+are printed too. Figures are medians of several rounds, ours and boto3's in turns. A limited store starts without saved
+tokens. The time is from the first batch to the last answer, so it includes finding the rate.
 """
 
 import argparse
@@ -40,14 +39,14 @@ _CONTEXT = multiprocessing.get_context("spawn")
 
 
 def keys(part: int, first: int, count: int) -> list[str]:
-    """Names as long as Iceberg's."""
+    """Return keys as long as Iceberg's."""
     return [
         f"wh/db/table/data/part={part}/{number:09d}-0123456789abcdef-00001.parquet" for number in range(first, count)
     ]
 
 
 def ours(url: str, part: int, parts: int, count: int) -> None:
-    """What one executor does: chunks of the plan's size, beginning with its share of the rate."""
+    """Delete like one executor: chunks of the plan's size, starting with its share of the rate."""
     settings = PurgeSettings()
     policy = replace(settings.delete, rate=replace(settings.delete.rate, start=settings.delete.rate.start / parts))
     store = S3ObjectStore(settings=S3Settings(endpoint=url, region="us-east-1", path_style=True))
@@ -67,14 +66,14 @@ def ours(url: str, part: int, parts: int, count: int) -> None:
 
 
 def stream(url: str, count: int) -> None:
-    """Our defaults without a chunk's end in between."""
+    """Delete all keys as one chunk, with our defaults."""
     store = S3ObjectStore(settings=S3Settings(endpoint=url, region="us-east-1", path_style=True))
     with Deleter(store, PurgeSettings().delete) as deleter:
         deleter.delete((TableFile(f"s3://{BUCKET}/{key}", 8, 1) for key in keys(0, 0, count)), lambda: None)
 
 
 def boto(url: str, threads: int, count: int) -> None:
-    """boto3 as it comes, 1,000 keys a call."""
+    """Delete with boto3's defaults, 1,000 keys a call."""
     client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", config=Config(max_pool_connections=threads))
 
     def delete(first: int) -> None:
@@ -88,7 +87,7 @@ def boto(url: str, threads: int, count: int) -> None:
 
 
 def raw(url: str, threads: int, count: int) -> None:
-    """Requests written beforehand and answers thrown away: as fast as the store goes, or near it."""
+    """Send prepared requests and ignore the answers, to find the store's maximum."""
     body, address = request_body(keys(0, 0, 1_000)), urllib.parse.urlsplit(url)
 
     def post(calls: int) -> None:
@@ -111,7 +110,7 @@ def _child(ready: Any, work: Callable[..., None], arguments: tuple[Any, ...]) ->
 
 
 def measure(store: DeleteStore, rules: Rules, jobs: list[tuple[Any, ...]]) -> tuple[float, Counts]:
-    """Seconds from the start signal to the end of the last process, and what the store saw; jobs are (work, *args)."""
+    """Return the seconds from the start to the last process's end, and the store's counts; jobs are (work, *args)."""
     ready = _CONTEXT.Barrier(len(jobs) + 1)
     workers = [_CONTEXT.Process(target=_child, args=(ready, work, tuple(rest))) for work, *rest in jobs]
     for worker in workers:
@@ -124,7 +123,7 @@ def measure(store: DeleteStore, rules: Rules, jobs: list[tuple[Any, ...]]) -> tu
         worker.join()
     seconds = time.monotonic() - started
     if any(worker.exitcode for worker in workers):
-        raise SystemExit("a process ended badly")
+        raise SystemExit("a process failed")
     return seconds, store.counts()
 
 
@@ -175,7 +174,7 @@ def print_line(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Deletes a second, with and without a limit.")
+    parser = argparse.ArgumentParser(description="Deletes per second, with and without a limit.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=3_500.0)
     parser.add_argument("--burst", type=float, default=1_000.0, help="keys that the store can save up")

@@ -1,12 +1,11 @@
-"""Adding a snapshot to a table of many: managed metadata against pyiceberg's rewrite of metadata.json.
+"""Adding a snapshot to a table with many: managed metadata compared with pyiceberg's rewrite of metadata.json.
 
     PYTHONPATH=functions:. python tests/bench/bench_iceberg.py [--snapshots N …] [--commits N]
 
-The same snapshots are added one by one and `main` moved to each. Ours: state read from bytes, snapshot added, all new
-objects encoded, with stripes of the index and chunks of the log where they are due (means over all commits, so these
-count). pyiceberg: the table's metadata in memory, the updates applied, the whole written as JSON, as its catalogs do;
-once more with the reading of metadata.json before it, as a process does that has not the table at hand. CPU time.
-Also import and export of the whole document.
+Both add the same snapshots one by one and move `main` to each. Ours decodes the state, adds the snapshot and encodes
+all new objects, which for some commits include stripes of the index and chunks of the log (so figures are means over
+all commits). pyiceberg applies the updates to metadata in memory and writes all of it as JSON, like its catalogs; the
+second figure includes reading metadata.json. Times are CPU times. Import and export of a table are measured as well.
 """
 
 import argparse
@@ -37,7 +36,7 @@ ROW_BYTES = 90
 
 
 class Objects:
-    """Encoded as a store has them, kept decoded as an object cache does."""
+    """Objects encoded as in a store and kept decoded as in an object cache."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, int], Loaded[PersistedModel]] = {}
@@ -46,7 +45,7 @@ class Objects:
         self._ids = itertools.count(1 << 60)
 
     def write(self, value: PersistedModel) -> ObjectRef:
-        """Encode and keep."""
+        """Encode and keep an object."""
         ref = ObjectRef(TYPES.of(type(value)).name, next(self._ids))
         data = encode(value)
         self.sizes.append(len(data))
@@ -55,17 +54,17 @@ class Objects:
         return ref
 
     def fetch(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
-        """As from the cache."""
+        """Return objects as from the cache."""
         return [self.values[ref.type, ref.id] for ref in refs]
 
     def fetch_cold(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
-        """As from the store."""
+        """Return objects as from the store."""
         keys = [ObjectKey("", "", ref.type, ref.id) for ref in refs]
         return [Loaded(key, TYPES.decode(StoredObject(key, self.data[key.type, key.id], 0)), 0, 0) for key in keys]
 
 
 def main() -> None:
-    """Print the figures of every size."""
+    """Print the figures for every size."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--snapshots", type=int, nargs="+", default=[100, 1_000])
     options.add_argument("--commits", type=int, default=60)
@@ -75,20 +74,20 @@ def main() -> None:
 
 
 def measure(count: int, commits: int) -> None:
-    """One size."""
+    """Print the figures for one size."""
     before = pyiceberg_table(2, count)
-    say(f"a table of {count:,} snapshots, {commits} more")
+    print_line(f"a table of {count:,} snapshots, {commits} more")
     objects = Objects()
     text = before.model_dump_json().encode()
     document = document_of(before)
     state: list[ObjectRef] = []
 
-    def take_in() -> None:
+    def import_table() -> None:
         metadata = ManagedMetadata.of(document, TABLE, objects.fetch)
         state.append(objects.write(metadata.finish(IndexPolicy(), objects.write)))
 
-    imported = cpu(take_in)
-    say(
+    imported = cpu(import_table)
+    print_line(
         f"  import {imported * 1e3:.1f} ms, {len(objects.sizes):,} objects, {sum(objects.sizes):,} bytes "
         f"(JSON {len(text):,})"
     )
@@ -119,7 +118,7 @@ def measure(count: int, commits: int) -> None:
     ours = statistics.mean(spent)
     ratio("bytes written per snapshot", statistics.mean(whole), ours_bytes)
     ratio("write units per snapshot", -(-statistics.mean(whole) // 1_024), statistics.mean(units))
-    ratio("CPU ms per snapshot, metadata at hand", theirs * 1e3, ours * 1e3)
+    ratio("CPU ms per snapshot, metadata in memory", theirs * 1e3, ours * 1e3)
     ratio("CPU ms per snapshot, metadata read before", (theirs + reading) * 1e3, ours * 1e3)
     final = load(objects, current[-1], objects.fetch_cold)
     exported = cpu(lambda: serialise(final.document()))
@@ -129,7 +128,7 @@ def measure(count: int, commits: int) -> None:
 
 
 def add(objects: Objects, state: ObjectRef, snapshot: dict[str, object]) -> ObjectRef:
-    """One commit on managed metadata; its state is read from bytes."""
+    """Make one commit on managed metadata, whose state is read from bytes."""
     table = load(objects, state, objects.fetch)
     add_snapshot(table, snapshot)
     set_ref(table, "main", {"snapshot-id": snapshot["snapshot-id"], "type": "branch"}, now_ms=0)
@@ -139,13 +138,13 @@ def add(objects: Objects, state: ObjectRef, snapshot: dict[str, object]) -> Obje
 def load(
     objects: Objects, state: ObjectRef, fetch: Callable[[Iterable[ObjectRef]], list[Loaded[PersistedModel] | None]]
 ) -> ManagedMetadata:
-    """A working copy."""
+    """Return a working copy."""
     key = ObjectKey("", "", state.type, state.id)
     return ManagedMetadata(decode(StoredObject(key, objects.data[state.type, state.id], 0), IcebergMetadata), fetch)
 
 
 def updates(number: int) -> tuple[AddSnapshotUpdate, SetSnapshotRefUpdate]:
-    """The same commit for pyiceberg."""
+    """Return the same commit as pyiceberg's updates."""
     snapshot = snapshot_of(number)
     return (
         AddSnapshotUpdate(snapshot=snapshot),
@@ -157,7 +156,7 @@ def updates(number: int) -> tuple[AddSnapshotUpdate, SetSnapshotRefUpdate]:
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """CPU seconds of one run."""
+    """Return the CPU seconds of one run."""
     start = time.process_time()
     work()
     return time.process_time() - start
@@ -165,10 +164,10 @@ def cpu(work: Callable[[], object]) -> float:
 
 def ratio(what: str, theirs: float, ours: float) -> None:
     """Print a figure beside pyiceberg's."""
-    say(f"  {what:44} {ours:12,.2f}   pyiceberg {theirs:14,.2f}   {theirs / ours:8.1f} times")
+    print_line(f"  {what:44} {ours:12,.2f}   pyiceberg {theirs:14,.2f}   {theirs / ours:8.1f} times")
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
 

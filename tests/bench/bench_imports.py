@@ -1,9 +1,9 @@
-"""What a cold start pays for imports: CPU time of importing each handler, as a ratio to `import boto3` alone.
+"""The cost of imports at a cold start: CPU time of importing each handler, relative to `import boto3`.
 
     python tests/bench/bench_imports.py [--rounds 7] [--handlers authorizer api]
 
-Both run in turn in fresh interpreters, so that a slow moment of the machine meets both. Importing a module for the
-first time would also write its bytecode: a first round of each is not counted.
+Both run in turn in new interpreters, so that a slow moment of the machine affects both. The first round is not counted,
+because the first import of a module also writes its bytecode.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PEER = "boto3"
 
 
 def cpu_seconds(module: str) -> float:
-    """CPU time, user and system, that importing a module takes in a new process."""
+    """Return the CPU time, user and system, of importing a module in a new process."""
     code = f"import time; t = time.process_time(); import {module}; print(time.process_time() - t)"
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": import_path(), "AWS_DEFAULT_REGION": "us-east-1"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
@@ -30,7 +30,7 @@ def cpu_seconds(module: str) -> float:
 
 
 def modules_of(module: str) -> int:
-    """How many of our modules importing it loads."""
+    """Return the number of our modules that the import loads."""
     code = f"import sys, {module}; print(sum(one.split('.')[0] == 'delegation' for one in sys.modules))"
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": import_path(), "AWS_DEFAULT_REGION": "us-east-1"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)

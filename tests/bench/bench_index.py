@@ -1,12 +1,12 @@
-"""An index against a sorted dict kept as JSON: bytes per entry, a lookup, a page, what a commit writes.
+"""An index compared with a sorted dict stored as JSON: bytes per entry, a lookup, a page, the writes of a commit.
 
     PYTHONPATH=functions:. python tests/bench/bench_index.py [--entries N …] [--commits N]
 
 Keys are `ns{000–099}.table_{000000…}` in two layouts, table n in namespace n mod 100 ("spread") and in n div (N/100)
-("runs"), with random ids of 63 bits. Per size and layout are measured: the index as one segment; a lookup of a random
-name and the first page of a thousand names in a loaded index, its stripes decoded; a first lookup from bytes; the bytes
-and the write units (rows rounded up to KiB) of a commit that changes one random table, in a head of 250 further bytes.
-The plain form writes the whole map in every commit. CPU time, medians of five.
+("runs"), with random ids of 63 bits. Measured for each size and layout: the index as one segment; a lookup of a random
+name and a page of a thousand names in a loaded index with decoded stripes; a first lookup from bytes; the bytes and
+write units (rows rounded up to KiB) of a commit that changes one random table, in a head of 250 further bytes. The
+plain form writes the whole map in every commit. Times are CPU times, medians of five.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LOOKUPS = 20_000
 
 
 class Written:
-    """Stripes in memory, as an object cache holds them."""
+    """Stripes in memory, as in an object cache."""
 
     def __init__(self) -> None:
         self.objects: dict[int, IndexStripe] = {}
@@ -49,16 +49,16 @@ class Written:
         return ref
 
     def fetch(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
-        """The stripes, decoded by whoever was first."""
+        """Return the stripes, each decoded at its first use."""
         return [Loaded(ObjectKey("", "", ref.type, ref.id), self.objects[ref.id], 0, 0) for ref in refs]
 
     def forget_decoded(self) -> None:
-        """As if all stripes had just been read from the store."""
+        """Drop decoded stripes, as if all had just been read from the store."""
         self.objects = {number: IndexStripe(data=stripe.data) for number, stripe in self.objects.items()}
 
 
 def main() -> None:
-    """Print the figures of every size and layout."""
+    """Print the figures for every size and layout."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--entries", type=int, nargs="+", default=[1_000, 100_000])
     options.add_argument("--commits", type=int, default=2_000)
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measure(count: int, layout: str, commits: int) -> None:
-    """One size and layout."""
+    """Print the figures for one size and layout."""
     chance = random.Random(count)
     per_namespace = max(1, count // 100)
     names = [(f"ns{(n % 100 if layout == 'spread' else n // per_namespace):03}", f"table_{n:06}") for n in range(count)]
@@ -83,7 +83,7 @@ def measure(count: int, layout: str, commits: int) -> None:
         index.put(key, ref)
     embedded = index.finish(IndexPolicy(), stripes.write).embedded
 
-    say(f"{count:,} entries, {layout}: {len(stripes.objects)} stripes")
+    print_line(f"{count:,} entries, {layout}: {len(stripes.objects)} stripes")
     ratio("bytes per entry", len(encode_segment(pairs)) / count, len(as_json(plain)) / count, "JSON")
 
     wanted = [pairs[chance.randrange(count)][0] for _ in range(LOOKUPS)]
@@ -133,7 +133,7 @@ def change(
     stripes: Written,
     commits: int,
 ) -> None:
-    """Commits that each change one random table."""
+    """Make commits that each change one random table, and print their cost."""
     chance = random.Random(1)
     heads: list[int] = []
     units: list[int] = []
@@ -153,17 +153,19 @@ def change(
     whole = len(as_json(plain))
     ratio("bytes written per commit", (sum(heads) + sum(stripes.bytes)) / commits, whole, "JSON")
     ratio("write units per commit, head and stripes", statistics.mean(units), -(-whole // 1_024), "JSON")
-    say(f"  largest commit {max(units)} write units; {took * 1e3:.2f} ms of CPU per commit")
-    say(f"  with the table's own object and the reference: {statistics.mean(units) + 2:.2f} write units per commit")
+    print_line(f"  largest commit {max(units)} write units; {took * 1e3:.2f} ms of CPU per commit")
+    print_line(
+        f"  with the table's own object and the reference: {statistics.mean(units) + 2:.2f} write units per commit"
+    )
 
 
 def as_json(plain: dict[str, int]) -> bytes:
-    """The plain form."""
+    """Return the plain form."""
     return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """Median CPU seconds of five runs."""
+    """Return the median CPU seconds of five runs."""
     work()
     took = []
     for _ in range(5):
@@ -174,11 +176,11 @@ def cpu(work: Callable[[], object]) -> float:
 
 
 def ratio(what: str, ours: float, plain: float, name: str) -> None:
-    """Print a figure beside that of the plain form."""
-    say(f"  {what:42} {ours:12,.3f}   {name} {plain:14,.3f}   ratio {ours / plain:10.4f}")
+    """Print a figure and that of the plain form."""
+    print_line(f"  {what:42} {ours:12,.3f}   {name} {plain:14,.3f}   ratio {ours / plain:10.4f}")
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
 

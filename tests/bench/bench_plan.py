@@ -1,10 +1,10 @@
-"""The inline engine on a table of a million files: entries planned a second on one core, and the memory of a purge.
+"""The inline engine on a table of a million files: planned entries per second on one core, and a purge's memory.
 
     PYTHONPATH=functions:. python tests/bench/bench_plan.py [--entries N] [--manifests N] [--rounds N]
 
-Each round is a fresh process, bound to one core, that reads over HTTP from a server on another one: first a dry run
-(metadata → manifests → the plan's chunks and index, written), then a purge (plan and deletes) for its peak memory.
-Planned a second is by CPU time, which other processes on the machine change little; by the clock it stands beside.
+Each round is a new process, bound to one core, that reads over HTTP from a server on another core: first a dry run
+(metadata → manifests → the plan's chunks and index), then a purge (plan and deletes) for its peak memory. The rate is
+by CPU time, which other processes affect little; the rate by the clock is printed as well.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tests.bench.s3_server import S3Server
 
 
 def measure(table: BigTable, rounds: int) -> None:
-    """Print the medians of both."""
+    """Print the medians of plans and purges."""
     with S3Server(table) as server:
         plans, purges = [], []
         for _ in range(rounds):
@@ -28,17 +28,19 @@ def measure(table: BigTable, rounds: int) -> None:
             purges.append(run("inline", server, table))
     cpu, seconds = (statistics.median(one[name] for one in plans) for name in ("cpu", "seconds"))
     rates = f"{table.entries / cpu:,.0f} entries/s of CPU time, {table.entries / seconds:,.0f} by the clock"
-    say(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
+    print_line(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
     seconds = statistics.median(one["seconds"] for one in purges)
     base = max(one["before_mb"] for one in purges)
-    say(f"purge  {table.entries:,} entries: {seconds:.1f} s; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports")
+    print_line(
+        f"purge  {table.entries:,} entries: {seconds:.1f} s; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports"
+    )
 
 
 def worst(rounds: list[dict[str, float]]) -> float:
     return max(one["peak_mb"] for one in rounds)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -50,7 +52,7 @@ def main() -> None:
     options.add_argument("--manifests", type=int, default=200)
     options.add_argument("--rounds", type=int, default=3)
     given = options.parse_args()
-    say(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
+    print_line(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
     for entries in given.entries:
         with tempfile.TemporaryDirectory() as folder:
             measure(BigTable(Path(folder), entries, given.manifests).write(), given.rounds)

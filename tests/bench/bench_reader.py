@@ -2,9 +2,9 @@
 
     PYTHONPATH=functions:. python tests/bench/bench_reader.py [--entries N] [--manifests N] [--columns N] [--codec C]
 
-Entries look like Spark's: day partitions, paths with task numbers, counts for every column, bounds of integers, dates,
+Entries are like Spark's: day partitions, paths with task numbers, counts for every column, bounds of integers, dates,
 decimals and strings of any length up to 16, columns without values in a tenth of the files. The rounds of all readers
-are interleaved and medians of CPU time printed. `first` is a process that has not read a manifest of the schema before.
+are interleaved; the figures are medians of CPU time. `first` is a process's first read of a manifest with the schema.
 """
 
 import argparse
@@ -50,7 +50,7 @@ PROJECTED = {
 
 
 def manifest(seed: int, entries: int, columns: int, codec: str, *, statuses: int = 3) -> bytes:
-    """A v2 data manifest of one commit; with two `statuses` no entry is DELETED."""
+    """Return a v2 data manifest of one commit; with two `statuses` no entry is DELETED."""
     chance = random.Random(seed)
     commit = uuid.UUID(int=chance.getrandbits(128))
     records = []
@@ -102,7 +102,7 @@ def main() -> None:
             path.write_bytes(manifest(number, each, given.columns, given.codec))
         size = sum(path.stat().st_size for path in paths)
         what = f"{total:,} entries of {given.columns} columns in {given.manifests} manifests"
-        say(f"{what}, {given.codec}, {size / 1e6:.1f} MB")
+        print_line(f"{what}, {given.codec}, {size / 1e6:.1f} MB")
         rates: dict[str, list[float]] = {}
         for _ in range(given.rounds):
             for name, read in readers(paths).items():
@@ -110,22 +110,22 @@ def main() -> None:
     medians = {name: statistics.median(runs) for name, runs in rates.items()}
     ours = medians["read_paths"]
     for name, rate in medians.items():
-        say(f"{name:42} {rate:12,.0f} entries/s   read_paths is {ours / rate:5.1f} times as fast")
+        print_line(f"{name:42} {rate:12,.0f} entries/s   read_paths is {ours / rate:5.1f} times as fast")
 
 
 def seconds(read: Callable[[], int], total: int) -> float:
-    """CPU time of a reader for all manifests: other processes on the machine count little. It returns what it saw."""
+    """Return the CPU time that a reader needs for all manifests, and check its number of entries."""
     gc.collect()
     start = time.process_time()
     count = read()
-    taken = time.process_time() - start
+    used = time.process_time() - start
     if count != total:
         raise SystemExit(f"{count} entries read, {total} written")
-    return taken
+    return used
 
 
 def readers(paths: list[Path]) -> dict[str, Callable[[], int]]:
-    """Each counts the entries of all manifests after making status, content, path and size of each available."""
+    """Return readers that count the entries of all manifests with status, content, path and size of each decoded."""
     io = PyArrowFileIO()
 
     def first(read: Callable[[], int]) -> int:
@@ -164,7 +164,7 @@ def readers(paths: list[Path]) -> dict[str, Callable[[], int]]:
     }
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
 

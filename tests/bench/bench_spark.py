@@ -1,14 +1,13 @@
-"""The Spark engine against Iceberg's own action, pyiceberg and plain boto3, on one table, served over HTTP.
+"""The Spark engine compared with Iceberg's action, pyiceberg and boto3 on one table, served over HTTP.
 
     PYTHONPATH=functions:. python tests/bench/bench_spark.py [--entries N] [--rounds N] [--memory 4g] [--only NAME …]
 
-The table has N entries in 200 manifests; its store answers each delete call after 20 ms. Every run is a fresh process
-(and JVM), Spark is local[2] with the same driver memory for all, rounds of all are interleaved, medians printed.
-Iceberg's `DeleteReachableFilesSparkAction` runs at its defaults and tuned (1,000 keys a call, 16 threads); it writes no
-plan, we do.
-`purge_table` of pyiceberg deletes file by file: it gets a table of few files, and its time per file is multiplied.
-Then the engine alone on small and large tables: the driver's Python RSS and the JVM's heap after a collection.
-Memory is the peak of all processes of a run together (PSS). Jars come through spark.jars.packages.
+The table has N entries in 200 manifests; its store answers each delete call after 20 ms. Every run is a new process
+(and JVM), Spark is local[2] with the same driver memory for all; rounds are interleaved and figures are medians.
+Iceberg's `DeleteReachableFilesSparkAction` runs with its defaults and tuned (1,000 keys a call, 16 threads); it writes
+no plan, the Spark engine does. `purge_table` of pyiceberg deletes file by file, so it gets a small table and its time
+per file is multiplied. Then the engine runs alone on small and large tables, for the driver's Python RSS and the JVM's
+heap after a collection. Memory is the peak of all processes of a run (PSS). Jars are loaded by spark.jars.packages.
 """
 
 import argparse
@@ -35,7 +34,7 @@ Rounds = dict[str, list[dict[str, float]]]
 
 
 def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> Rounds:
-    """Each contender once a round."""
+    """Run each contender once a round."""
     found: Rounds = defaultdict(list)
     with S3Server(table) as server:
         for number in range(rounds):
@@ -43,13 +42,13 @@ def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> Roun
                 figures = run(name, server, table, "--memory", memory)
                 found[name].append(figures)
                 times = f"{figures['seconds']:.1f} s, {figures['tree_cpu']:.0f} s of CPU"
-                say(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
+                print_line(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
     return found
 
 
 def report(table: BigTable, found: Rounds) -> None:
-    """Medians, and our ratio to each."""
-    say(f"{table.entries:,} entries, medians of {len(next(iter(found.values())))}:")
+    """Print the medians and our ratio to each."""
+    print_line(f"{table.entries:,} entries, medians of {len(next(iter(found.values())))}:")
     for name, runs in found.items():
         line = f"  {NAMES[name]:52} {median(runs, 'seconds'):7.1f} s {median(runs, 'tree_mb'):8,.0f} MB"
         line += f" {median(runs, 'tree_cpu'):7.0f} s of CPU"
@@ -60,23 +59,23 @@ def report(table: BigTable, found: Rounds) -> None:
             line += (
                 f"   ours takes {seconds:.2f} of its time ({1 / seconds:.1f} times as fast), {memory:.2f} of its memory"
             )
-        say(line)
+        print_line(line)
 
 
 def one_by_one(entries: int, files: int, rounds: int) -> None:
-    """Pyiceberg's, on a table of `entries`, and what that comes to for so many files."""
+    """Print pyiceberg's time for a table of `entries`, and its time multiplied to `files`."""
     with tempfile.TemporaryDirectory() as folder:
         table = BigTable(Path(folder), entries, 10).write()
         with S3Server(table) as server:
             seconds = statistics.median(run("pyiceberg", server, table)["seconds"] for _ in range(rounds))
     per_file = seconds / table.files
-    say(
+    print_line(
         f"  {NAMES['pyiceberg']:52} {seconds:7.1f} s for {table.files:,} files, {per_file * files:,.0f} s for {files:,}"
     )
 
 
 def stays_flat(sizes: list[int], manifests: int, memory: str) -> None:
-    """What the driver holds after a purge of each size."""
+    """Print the driver's memory after a purge of each size."""
     held: dict[int, dict[str, float]] = {}
     for entries in sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -86,10 +85,10 @@ def stays_flat(sizes: list[int], manifests: int, memory: str) -> None:
         figures = held[entries]
         sizes_mb = f"driver's Python {figures['driver_mb']:.0f} MB, JVM heap {figures['heap_mb']:.1f} MB"
         rest = f"all processes {figures['tree_mb']:,.0f} MB, {figures['seconds']:.1f} s"
-        say(f"  {entries:9,} entries: {sizes_mb}; {rest}")
+        print_line(f"  {entries:9,} entries: {sizes_mb}; {rest}")
     small, large = held[min(sizes)], held[max(sizes)]
     driver, heap = (large[what] / small[what] - 1 for what in ("driver_mb", "heap_mb"))
-    say(f"  from {min(sizes):,} to {max(sizes):,} entries: driver's Python {driver:+.1%}, JVM heap {heap:+.1%}")
+    print_line(f"  from {min(sizes):,} to {max(sizes):,} entries: driver's Python {driver:+.1%}, JVM heap {heap:+.1%}")
 
 
 def median(runs: list[dict[str, float]], what: str) -> float:
@@ -100,7 +99,7 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.1f}"
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -116,7 +115,7 @@ def main() -> None:
     options.add_argument("--few", type=int, default=500, help="entries of pyiceberg's table")
     options.add_argument("--only", nargs="+", choices=sorted(NAMES), default=list(NAMES))
     given = options.parse_args()
-    say(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
+    print_line(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
     with tempfile.TemporaryDirectory() as folder:
         table = BigTable(Path(folder), given.entries, given.manifests).write()
         names = [name for name in ("ours", *RIVALS) if name in given.only]

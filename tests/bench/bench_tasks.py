@@ -1,9 +1,9 @@
-"""Tasks on DynamoDB Local: what requests and lives cost, leases a second by workers, time from submit to start.
+"""Tasks on DynamoDB Local: cost of requests and of whole tasks, leases per second, time from submission to start.
 
     PYTHONPATH=functions:. python tests/bench/bench_tasks.py [--tasks N] [--rounds N] [--workers N ...]
 
-Calls are counted by botocore's events, write units computed from item sizes (docs/costs.md). Workers are processes; on
-a machine with fewer cores than workers DynamoDB Local and they compete for them: compare ratios, calls and CPU time.
+Calls are counted by botocore's events; write units are computed from item sizes (docs/costs.md). Workers are
+processes, which compete with DynamoDB Local for cores: compare ratios, calls and CPU time.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def behavior() -> Behavior[Nothing, Any]:
 
 
 def costs(url: str) -> Iterator[tuple[str, Cost]]:
-    """Accepted requests, then whole lives."""
+    """Yield the cost of accepted requests, then of whole tasks."""
     client = dynamodb_client(url)
     meter = Meter(client)
     acts = [(name, lambda store, name=name: OPERATIONS[name](House(store))) for name in REQUESTS]
@@ -82,25 +82,25 @@ def costs(url: str) -> Iterator[tuple[str, Cost]]:
 
 
 @dataclass
-class Haul:
-    """What workers leased, when the last of it, the calls they made for it and their processor time in seconds."""
+class Leased:
+    """The number of leases, the time of the last, the calls made for them and the CPU seconds used."""
 
     leased: int = 0
     last: float = 0.0
     cpu: float = 0.0
     calls: Counter[str] = field(default_factory=Counter)
 
-    def __add__(self, other: "Haul") -> "Haul":
+    def __add__(self, other: "Leased") -> "Leased":
         last = max(self.last, other.last)
-        return Haul(self.leased + other.leased, last, self.cpu + other.cpu, self.calls + other.calls)
+        return Leased(self.leased + other.leased, last, self.cpu + other.cpu, self.calls + other.calls)
 
 
 def lease_all(url: str, table: str, number: int, ready: Any, go: Any, answers: Any) -> None:
-    """One worker process: lease until nothing is due, and say how many it got and when it got the last."""
+    """Lease tasks in a worker process until none is due, and put the figures on the queue."""
     tasks = service(url, table)
     with contextlib.suppress(StoreUnavailable):
         tasks._store.due(now())  # connects
-    found, lookout = Haul(), Lookout()
+    found, lookout = Leased(), Lookout()
 
     def count(http_response: Any, model: Any, **_more: Any) -> None:
         found.calls[model.name if http_response.status_code == 200 else f"{model.name} refused"] += 1
@@ -119,8 +119,8 @@ def an_hour(moment: datetime) -> Lease:
     return Lease.lasting(timedelta(hours=1), moment)
 
 
-def leases(url: str, workers: int, tasks: int) -> tuple[float, Haul]:
-    """Leases a second until the last one, and what all workers needed until each found nothing more."""
+def leases(url: str, workers: int, tasks: int) -> tuple[float, Leased]:
+    """Return the leases per second until the last, and the totals of all workers until no task was due."""
     context = multiprocessing.get_context("spawn")
     client = dynamodb_client(url)
     table = create_task_table(client)
@@ -137,7 +137,7 @@ def leases(url: str, workers: int, tasks: int) -> tuple[float, Haul]:
         ready.acquire()
     began = time.time()
     go.set()
-    found = sum((answers.get() for _ in processes), start=Haul())
+    found = sum((answers.get() for _ in processes), start=Leased())
     for process in processes:
         process.join()
     client.delete_table(TableName=table)
@@ -146,33 +146,33 @@ def leases(url: str, workers: int, tasks: int) -> tuple[float, Haul]:
     return tasks / (found.last - began), found
 
 
-def say_leases(say: Callable[[str], object], url: str, counts: Sequence[int], tasks: int, rounds: int) -> None:
-    """Medians of rates over rounds; calls and processor time are means for a lease."""
-    say(f"\nleases of {tasks} due tasks, median of {rounds} rounds (load average {os.getloadavg()[0]:.1f})\n")
+def print_leases(print_text: Callable[[str], object], url: str, counts: Sequence[int], tasks: int, rounds: int) -> None:
+    """Print the median rates over all rounds; calls and CPU time are means per lease."""
+    print_text(f"\nleases of {tasks} due tasks, median of {rounds} rounds (load average {os.getloadavg()[0]:.1f})\n")
     leases(url, 1, 50)  # warms the server up
     results = [[leases(url, workers, tasks) for workers in counts] for _ in range(rounds)]
-    say("workers  leases/s  ratio   a lease: queries   gets  writes  lost races  worker CPU ms\n")
+    print_text("workers  leases/s  ratio   a lease: queries   gets  writes  lost races  worker CPU ms\n")
     first = 0.0
     for workers, column in zip(counts, zip(*results, strict=True), strict=True):
         rate = statistics.median(rate for rate, _ in column)
         first = first or rate
-        haul = sum((found for _, found in column), start=Haul())
-        calls = [haul.calls[name] / haul.leased for name in CALLS]
-        say(f"{workers:>7} {rate:>9.0f}  x{rate / first:<5.2f} ")
-        say(f"{calls[0]:>16.2f} {calls[1]:>6.2f} {calls[2]:>7.2f} {calls[3]:>11.3f} ")
-        say(f"{haul.cpu / haul.leased * 1000:>14.1f}\n")
+        total = sum((found for _, found in column), start=Leased())
+        calls = [total.calls[name] / total.leased for name in CALLS]
+        print_text(f"{workers:>7} {rate:>9.0f}  x{rate / first:<5.2f} ")
+        print_text(f"{calls[0]:>16.2f} {calls[1]:>6.2f} {calls[2]:>7.2f} {calls[3]:>11.3f} ")
+        print_text(f"{total.cpu / total.leased * 1000:>14.1f}\n")
 
 
 # ---- from submit to start
 
 
 def starts(url: str, table: str, answers: Any, stop: Any) -> None:
-    """A worker process whose work is to say that it began."""
+    """Run a worker process whose tasks only report their start."""
     tasks = service(url, table)
-    said: Behavior[Nothing, Any] = Behavior(
+    reporting: Behavior[Nothing, Any] = Behavior(
         KIND, Nothing, lambda _parameters, run: answers.put((run.task.task_id, time.time()))
     )
-    worker = Worker(tasks, Behaviors([FunctionBehavior(tasks, said)]), WorkerSettings(f"worker:{os.getpid()}"))
+    worker = Worker(tasks, Behaviors([FunctionBehavior(tasks, reporting)]), WorkerSettings(f"worker:{os.getpid()}"))
     answers.put(("", 0.0))
     while not stop.is_set():
         if worker.run_once() is None:
@@ -180,7 +180,7 @@ def starts(url: str, table: str, answers: Any, stop: Any) -> None:
 
 
 def seconds_to_start(url: str, tasks: int) -> Sequence[float]:
-    """Each task is submitted after the former began: an idle worker that looks every 50 ms."""
+    """Submit each task after the previous one started, to an idle worker that polls every 50 ms."""
     context = multiprocessing.get_context("spawn")
     client = dynamodb_client(url)
     table = create_task_table(client)
@@ -206,18 +206,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 8])
     options = parser.parse_args()
-    say = sys.stdout.write
+    print_text = sys.stdout.write
     with tempfile.TemporaryDirectory() as folder:
         server = DynamoDbLocal(log=Path(folder) / "dynamodb.log").start()
         try:
-            say(f"{'uncontended':<42} write calls  write units  read calls\n")
+            print_text(f"{'uncontended':<42} write calls  write units  read calls\n")
             for name, cost in costs(server.url):
-                say(f"{name:<42} {cost.writes:>11}  {cost.units:>11}  {cost.reads:>10}\n")
-            say_leases(say, server.url, options.workers, options.tasks, options.rounds)
+                print_text(f"{name:<42} {cost.writes:>11}  {cost.units:>11}  {cost.reads:>10}\n")
+            print_leases(print_text, server.url, options.workers, options.tasks, options.rounds)
             waits = sorted(seconds_to_start(server.url, options.tasks // 4))
             median, late = statistics.median(waits), waits[int(len(waits) * 0.95)]
-            say(f"\nfrom submit to start, idle worker that looks every {POLL.total_seconds() * 1000:.0f} ms: ")
-            say(f"median {median * 1000:.0f} ms, 95 % within {late * 1000:.0f} ms\n")
+            print_text(f"\nfrom submit to start, idle worker that polls every {POLL.total_seconds() * 1000:.0f} ms: ")
+            print_text(f"median {median * 1000:.0f} ms, 95 % within {late * 1000:.0f} ms\n")
         finally:
             server.stop()
 

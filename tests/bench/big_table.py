@@ -1,7 +1,7 @@
-"""A table of any number of files in few manifests, written fast: metadata, manifest list and manifests, no data files.
+"""A table of any number of files in few manifests, written fast: metadata, manifest list and manifests only.
 
-No entry is DELETED, since those we compare ourselves with would leave its file. One manifest's entries are encoded by
-fastavro; the others are the same bytes with another commit and day in each path.
+No entry is DELETED, because the other contenders would not delete its file. fastavro encodes one manifest's entries;
+the others are the same bytes with another commit and day in each path.
 """
 
 import io
@@ -34,7 +34,7 @@ _SPEC = [{"name": "day", "transform": "identity", "source-id": 1, "field-id": 10
 
 @dataclass(frozen=True)
 class BigTable:
-    """`folder` holds the objects under their keys; the data files are `data_keys`, and are nowhere."""
+    """`folder` has the objects by their keys; the data files exist only as `data_keys`."""
 
     folder: Path
     entries: int
@@ -50,7 +50,7 @@ class BigTable:
 
     @property
     def files(self) -> int:
-        """Everything that a purge deletes: data, manifests, their list and metadata.json."""
+        """The number of files that a purge deletes: data, manifests, their list and metadata.json."""
         return self.entries + self.manifests + 2
 
     def data_keys(self) -> Iterator[str]:
@@ -125,7 +125,7 @@ Blocks = list[tuple[int, bytes]]
 
 
 def _template(entries: int) -> tuple[bytes, Blocks]:
-    """The header that Iceberg's own readers want, and the uncompressed blocks of the first manifest."""
+    """Return the header that Iceberg's readers need, and the uncompressed blocks of the first manifest."""
     data = manifest(_SEED, entries, COLUMNS, "null", statuses=2)
     reader = fastavro.block_reader(io.BytesIO(data))
     blocks = [(block.num_records, block.bytes_.getvalue()) for block in reader]
@@ -143,7 +143,7 @@ def _template(entries: int) -> tuple[bytes, Blocks]:
 
 
 def _variants(template: tuple[bytes, Blocks], manifests: int) -> Iterator[Blocks]:
-    """The blocks of each manifest: another commit, another day, all of the same length."""
+    """Yield the blocks of each manifest, with another commit and day but the same length."""
     _, blocks = template
     path = next(_paths(blocks[0][1])).encode()
     day = path.partition(b"day=")[2][:5]
@@ -156,7 +156,7 @@ def _variants(template: tuple[bytes, Blocks], manifests: int) -> Iterator[Blocks
 
 
 def _paths(data: bytes) -> Iterator[str]:
-    """The keys of a block, by their looks."""
+    """Yield the keys in a block, found by their prefix and suffix."""
     start, end = f"s3://{BUCKET}/".encode(), b".parquet"
     at = data.find(start)
     while at >= 0:

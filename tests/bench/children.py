@@ -1,4 +1,4 @@
-"""Processes that are measured: started fresh, watched with all that they start, asked for their figures at the end."""
+"""Measured processes: each is started anew, watched with all its children, and prints its figures at the end."""
 
 import json
 import os
@@ -23,10 +23,10 @@ _EVERY = 0.25
 
 
 def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool = True) -> dict[str, float]:
-    """The figures of one contender, `tree_mb` among them; the table is whole before it and has to be gone after it.
+    """Run one contender on the complete table, check that it deleted the table, and return its figures.
 
-    `tree_mb` is the peak of the memory of the process and all that it started, pages shared between them counted once
-    (PSS), `java_mb` what of it was Java's; `tree_cpu` their seconds of CPU.
+    `tree_mb` is the peak memory of the process and all its descendants, with shared pages counted once (PSS), `java_mb`
+    the part of Java; `tree_cpu` is their CPU time in seconds.
     """
     server.reset()
     script = Path(__file__).with_name("contenders.py")
@@ -44,24 +44,24 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
             raise SystemExit(f"{name} ended with {code}:\n{err.read()[-4_000:]}")
         out.seek(0)
         figures: dict[str, float] = json.loads(out.read().splitlines()[-1])
-    left, strange, calls = server.state()
-    if whole and "--dry-run" not in options and (left or strange > (name != "ours")):
-        raise SystemExit(f"{name} left {left} objects and deleted {strange} others")
+    left, others, calls = server.state()
+    if whole and "--dry-run" not in options and (left or others > (name != "ours")):
+        raise SystemExit(f"{name} left {left} objects and deleted {others} others")
     return figures | seen | {"left": left, "calls": calls}
 
 
 class _Watch(threading.Thread):
-    """Looks at a process and all below it until told to finish."""
+    """Measures a process and all its descendants until `finish` is called."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._pid = pid
-        self._over = threading.Event()
+        self._finished = threading.Event()
         self._peak = (0.0, 0.0)
         self._cpu: dict[int, float] = {}
 
     def run(self) -> None:
-        while not self._over.wait(_EVERY):
+        while not self._finished.wait(_EVERY):
             java = python = 0.0
             for pid in list(_tree(self._pid)):
                 name, cpu = _process(pid)
@@ -73,7 +73,7 @@ class _Watch(threading.Thread):
             self._peak = max(self._peak, (java, python), key=sum)
 
     def finish(self) -> dict[str, float]:
-        self._over.set()
+        self._finished.set()
         self.join()
         java, python = self._peak
         return {"tree_mb": java + python, "java_mb": java, "tree_cpu": sum(self._cpu.values())}
@@ -91,7 +91,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _process(pid: int) -> tuple[str, float]:
-    """Its program and the seconds of CPU it used."""
+    """Return a process's program and its CPU seconds."""
     try:
         _, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")
     except OSError:  # it ended meanwhile

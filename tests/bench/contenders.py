@@ -1,8 +1,8 @@
-"""One purge of the table in a fresh process, by us or by one that we compare ourselves with; prints figures as JSON.
+"""One purge of the table in a new process, by our engines or by another contender; prints its figures as JSON.
 
     PYTHONPATH=functions:. python tests/bench/contenders.py NAME URL METADATA_LOCATION [--memory 4g] [--dry-run]
 
-What is timed begins when the process (and its Spark session) is up and ends when the call that purges returns.
+The time is from when the process (and its Spark session) has started until the call that purges returns.
 """
 
 import argparse
@@ -30,7 +30,7 @@ class Given:
 
 
 def inline(given: Given) -> Figures:
-    """Our engine in one process, bound to one core."""
+    """Purge with the inline engine, bound to one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     run = _ours(given)
     before = _status("VmRSS")
@@ -46,7 +46,7 @@ def inline(given: Given) -> Figures:
 
 
 def ours(given: Given) -> Figures:
-    """Our Spark engine; then what the driver and its JVM still hold."""
+    """Purge with the Spark engine, then measure the memory of the driver and its JVM."""
     session = _session(given)
     from delegation.operations.purge.spark import purge_with_spark
     from delegation.worksets.attempt import MemoryAttempt
@@ -63,7 +63,7 @@ def ours(given: Given) -> Figures:
     attempt = Attempt(context.attempt.task_id)
     object.__setattr__(context, "attempt", attempt)
     started = time.monotonic()
-    result = purge_with_spark(session, context, run.workplace)
+    result = purge_with_spark(session, context, run.resources)
     ended = time.monotonic()
     figures = {
         "files": result.files_planned if given.dry_run else result.files_deleted,
@@ -74,7 +74,7 @@ def ours(given: Given) -> Figures:
 
 
 def _held(session: Any) -> Figures:
-    """Megabytes: the driver's Python RSS, and the JVM's heap after a collection."""
+    """Return the driver's Python RSS and the JVM's heap after a collection, in megabytes."""
     gc.collect()
     heap = []
     for _ in range(3):
@@ -87,13 +87,13 @@ def _held(session: Any) -> Figures:
 
 
 def _status(name: str) -> float:
-    """Megabytes of this process' own memory; getrusage's peak may be that of the process which started this one."""
+    """Return a memory figure of this process in megabytes; getrusage's peak may be its parent's."""
     status = Path("/proc/self/status").read_text().split()
     return int(status[status.index(f"{name}:") + 1]) / 1024
 
 
 def action(given: Given, properties: dict[str, str]) -> Figures:
-    """Iceberg's own, which gives no plan."""
+    """Purge with Iceberg's action, which makes no plan."""
     session = _session(given, packages=",".join(f"org.apache.iceberg:{one}" for one in PACKAGES))
     java = session._jvm
     options = java.java.util.HashMap()
@@ -116,7 +116,7 @@ def action(given: Given, properties: dict[str, str]) -> Figures:
 
 
 def boto3_loop(given: Given) -> Figures:
-    """What one writes in an hour: fastavro over the manifests, delete_objects with 1,000 keys, one after another."""
+    """Purge with a simple script: fastavro for the manifests, then delete_objects with 1,000 keys in a loop."""
     import boto3
     import fastavro
 
@@ -144,7 +144,7 @@ def boto3_loop(given: Given) -> Figures:
 
 
 def pyiceberg(given: Given) -> Figures:
-    """Its purge_table, which deletes file by file."""
+    """Purge with pyiceberg's purge_table, which deletes file by file."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     catalog = SqlCatalog("bench", uri="sqlite://", **{"s3.endpoint": given.url, "s3.region": "us-east-1"})

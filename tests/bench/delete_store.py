@@ -1,10 +1,10 @@
-"""A store over HTTP that only deletes, cheap enough not to be what is measured; every call takes 20 ms.
+"""A fast store over HTTP that only deletes; every call takes 20 ms.
 
     PYTHONPATH=functions:. python tests/bench/delete_store.py
 
-Unlimited, or a token bucket of so many keys a second, as S3 has one per partition of a prefix: a request that finds too
-few tokens is answered 503 SlowDown, or (`per_key`) 200 with SlowDown for the keys beyond. It starts empty of tokens, so
-nothing is counted that was saved up before. A process of its own: `with DeleteStore() as store: store.url`.
+It has no limit, or a token bucket of keys per second, like each partition of a prefix in S3: a request that finds too
+few tokens is answered with 503 SlowDown, or with `per_key` with 200 and SlowDown for the keys beyond the tokens. The
+bucket starts empty. The store runs as a separate process: `with DeleteStore() as store: store.url`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _SLOW_KEY = b"<Error><Key>%b</Key><Code>SlowDown</Code><Message>Please reduce yo
 
 @dataclass
 class Rules:
-    """`limit` keys a second, 0 for none; `burst` keys that can be saved up."""
+    """`limit` is the keys per second, 0 for no limit; `burst` the keys that can be saved."""
 
     limit: float = 0.0
     burst: float = 0.0
@@ -39,7 +39,7 @@ class Rules:
 
 @dataclass
 class Counts:
-    """What happened since the last reset, and the seconds of CPU that the store itself took."""
+    """The counts since the last reset, and the store's CPU seconds."""
 
     distinct: int = 0
     calls: int = 0
@@ -49,26 +49,26 @@ class Counts:
 
 
 class Store:
-    """The state behind all connections."""
+    """The state that all connections share."""
 
     def __init__(self) -> None:
         self.reset(Rules())
 
     def reset(self, rules: Rules) -> None:
         self.rules, self.counts = rules, Counts()
-        self._gone: set[bytes] = set()
+        self._deleted_keys: set[bytes] = set()
         self._tokens, self._at = 0.0, time.monotonic()
         self._cpu = time.process_time()
 
     def read(self) -> Counts:
-        self.counts.distinct, self.counts.cpu = len(self._gone), time.process_time() - self._cpu
+        self.counts.distinct, self.counts.cpu = len(self._deleted_keys), time.process_time() - self._cpu
         return self.counts
 
     def delete(self, keys: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """(deleted, refused)."""
-        taken = self._take(len(keys))
-        deleted, refused = keys[:taken], keys[taken:]
-        self._gone.update(deleted)
+        """Return (deleted, refused)."""
+        granted = self._take(len(keys))
+        deleted, refused = keys[:granted], keys[granted:]
+        self._deleted_keys.update(deleted)
         self.counts.calls += 1
         self.counts.refused_calls += bool(refused)
         self.counts.refused_keys += len(refused)
@@ -80,13 +80,13 @@ class Store:
             return wanted
         now = time.monotonic()
         self._tokens, self._at = min(rules.burst, self._tokens + (now - self._at) * rules.limit), now
-        taken = min(wanted, int(self._tokens)) if rules.per_key else wanted * (self._tokens >= wanted)
-        self._tokens -= taken
-        return taken
+        granted = min(wanted, int(self._tokens)) if rules.per_key else wanted * (self._tokens >= wanted)
+        self._tokens -= granted
+        return granted
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection: requests one after the other."""
+    """One client's connection, with sequential requests."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -144,7 +144,7 @@ def _answer(status: bytes, body: bytes) -> bytes:
 
 
 class DeleteStore:
-    """The store's process, while the block runs."""
+    """The store's process; a context manager."""
 
     def __enter__(self) -> "DeleteStore":
         self._process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
@@ -159,7 +159,7 @@ class DeleteStore:
             self._process.stdout.close()
 
     def reset(self, rules: Rules) -> None:
-        """Forget everything and go by these rules."""
+        """Reset the state and apply these rules."""
         self._ask(f"reset?{urllib.parse.quote(json.dumps(asdict(rules)))}")
 
     def counts(self) -> Counts:

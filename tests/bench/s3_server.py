@@ -1,7 +1,7 @@
-"""As much of S3 over HTTP as a purge needs, fast enough to serve a million deletes; each delete call takes 20 ms.
+"""The S3 operations that a purge needs, over HTTP and fast enough for a million deletes of 20 ms a call.
 
-A process of its own: `with S3Server(table) as server: server.url`. Objects are the files of the table's folder and what
-is put; its data files are only keys. Deleting is remembered, not done: `reset` brings everything back.
+It runs as a separate process: `with S3Server(table) as server: server.url`. Objects are the files of the table's folder
+and what is put; data files are only keys. Deletes are only recorded, so `reset` restores everything.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _OK = b"HTTP/1.1 200 OK\r\n"
 
 
 class Bucket:
-    """The state: what the table holds, what was put, what is gone."""
+    """The state: the table's objects, and the keys that were put and deleted."""
 
     def __init__(self, table: BigTable) -> None:
         self.folder = table.folder
@@ -34,37 +34,37 @@ class Bucket:
         self.small = frozenset(f"{BUCKET}/{key}".encode() for key in small)
         self.data = frozenset(f"{BUCKET}/{key}".encode() for key in table.data_keys())
         self.put: dict[bytes, bytes] = {}
-        self.gone: set[bytes] = set()
+        self.deleted_names: set[bytes] = set()
         self.calls = 0
 
     def read(self, name: bytes) -> bytes | None:
         if name in self.put:
             return self.put[name]
-        if name in self.small and name not in self.gone:
+        if name in self.small and name not in self.deleted_names:
             return (self.folder / name.decode().removeprefix(f"{BUCKET}/")).read_bytes()
         return None
 
     def delete(self, names: list[bytes]) -> None:
         self.calls += 1
-        self.gone.update(names)
+        self.deleted_names.update(names)
         for name in names:
             if name in self.put:
                 del self.put[name]
 
     def state(self) -> bytes:
-        """How many of the table's objects are left, how many others were deleted, and in how many calls."""
+        """Return how many of the table's objects are left, how many others were deleted, and the number of calls."""
         kept = self.small | self.data
-        left, strange = len(kept - self.gone), len(self.gone - kept)
-        return b"%d %d %d" % (left, strange, self.calls)
+        left, others = len(kept - self.deleted_names), len(self.deleted_names - kept)
+        return b"%d %d %d" % (left, others, self.calls)
 
     def reset(self) -> None:
         self.put.clear()
-        self.gone.clear()
+        self.deleted_names.clear()
         self.calls = 0
 
 
 class Connection:
-    """One client's connection: requests one after the other."""
+    """One client's connection, with sequential requests."""
 
     def __init__(self, bucket: Bucket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.bucket, self.reader, self.writer = bucket, reader, writer
@@ -96,12 +96,12 @@ class Connection:
 
     async def _answer(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> bytes:
         name = urllib.parse.unquote_to_bytes(path)[1:]
-        asked = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         if name.startswith(b"-/"):
             if name == b"-/reset":
                 self.bucket.reset()
             return _with_body(self.bucket.state())
-        if method == "POST" and "delete" in asked:
+        if method == "POST" and "delete" in parameters:
             return await self._delete_many(name.rstrip(b"/"), body)
         if method == "DELETE":
             await asyncio.sleep(LATENCY)
@@ -111,10 +111,10 @@ class Connection:
         if method == "PUT":
             self.bucket.put[name] = body
             return _OK + b'ETag: "0"\r\nContent-Length: 0\r\n\r\n'
-        if "versioning" in asked:
+        if "versioning" in parameters:
             return _with_body(b"<VersioningConfiguration " + _NAMESPACE + b"/>")
-        if "list-type" in asked:
-            return self._listing(name.rstrip(b"/"), asked)
+        if "list-type" in parameters:
+            return self._listing(name.rstrip(b"/"), parameters)
         return self._object(method, name, headers)
 
     async def _delete_many(self, bucket: bytes, body: bytes) -> bytes:
@@ -127,9 +127,9 @@ class Connection:
         await asyncio.sleep(max(0.0, LATENCY - (time.monotonic() - started)))
         return _with_body(b"<DeleteResult " + _NAMESPACE + b">" + deleted + b"</DeleteResult>")
 
-    def _listing(self, bucket: bytes, asked: dict[str, str]) -> bytes:
-        start = bucket + b"/" + asked.get("prefix", "").encode()
-        after = asked.get("continuation-token", "").encode()
+    def _listing(self, bucket: bytes, parameters: dict[str, str]) -> bytes:
+        start = bucket + b"/" + parameters.get("prefix", "").encode()
+        after = parameters.get("continuation-token", "").encode()
         found = sorted(name for name in self.bucket.put if name.startswith(start) and name > after)
         page, more = found[:1_000], len(found) > 1_000
         keys = (escape(name.removeprefix(bucket + b"/").decode()).encode() for name in page)
@@ -141,7 +141,7 @@ class Connection:
 
     def _object(self, method: str, name: bytes, headers: dict[str, str]) -> bytes:
         data = self.bucket.read(name)
-        if data is None and method == "HEAD" and name in self.bucket.data and name not in self.bucket.gone:
+        if data is None and method == "HEAD" and name in self.bucket.data and name not in self.bucket.deleted_names:
             data = b""
         if data is None:
             code = b"<Error><Code>NoSuchKey</Code><Message>no such key</Message></Error>"
@@ -163,7 +163,7 @@ def _with_body(body: bytes, head: bytes = _OK) -> bytes:
 
 
 def _unchunked(body: bytes) -> bytes:
-    """Take AWS' own chunks apart: `size;chunk-signature=…` CRLF data CRLF, the last of size 0."""
+    """Decode AWS chunks: `size;chunk-signature=…` CRLF data CRLF, the last of size 0."""
     out, at = b"", 0
     while True:
         end = body.index(b"\r\n", at)
@@ -175,7 +175,7 @@ def _unchunked(body: bytes) -> bytes:
 
 
 class S3Server:
-    """The server's process, while the block runs."""
+    """The server's process; a context manager."""
 
     def __init__(self, table: BigTable) -> None:
         self._table = table
@@ -200,17 +200,17 @@ class S3Server:
         return self._process.pid
 
     def state(self) -> tuple[int, int, int]:
-        """(objects of the table left, other keys deleted, delete calls)."""
+        """Return (objects of the table left, other keys deleted, delete calls)."""
         return self._ask("state")
 
     def reset(self) -> None:
-        """Bring back everything that was deleted."""
+        """Restore everything that was deleted."""
         self._ask("reset")
 
     def _ask(self, what: str) -> tuple[int, int, int]:
         with urllib.request.urlopen(f"{self.url}/-/{what}") as answer:
-            left, strange, calls = answer.read().split()
-        return int(left), int(strange), int(calls)
+            left, others, calls = answer.read().split()
+        return int(left), int(others), int(calls)
 
 
 async def serve(table: BigTable) -> None:
