@@ -135,10 +135,12 @@ class Execution:
 
     def _check_table(self, index: PlanIndex) -> None:
         if index.table_uuid != self._ctx.table_uuid.lower():
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}")
+            raise PlanOfAnotherTable(
+                f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
+            )
         # A clone that was registered from a metadata file has the same uuid, but it is another table.
         if index.identifier != str(self._ctx.identifier):
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}")
+            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
 
     def _delete_all(self) -> None:
         while True:
@@ -233,7 +235,7 @@ class Execution:
             raise EngineFailed(f"phase {phase} ended without failures, but some of its chunks have no mark")
 
     def _mark_root(self) -> None:
-        """Mark the ROOT chunk: a crash came after its delete, as the catalog cannot read the metadata file."""
+        """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
         for one in self._chunks(Phase.ROOT):
             self._marks(one.index).mark_done(one.chunk)
 
@@ -266,6 +268,7 @@ class Execution:
         return Marks(self._ctx.plans, index.plan_id)
 
     def _chunks(self, *phases: Phase, done: bool = False) -> list[Work]:
+        """Return the chunks of these phases without a mark, or with `done` those that have one."""
         found: list[Work] = []
         for index in self._indexes:
             marked = self._marks(index).done()
@@ -274,6 +277,7 @@ class Execution:
         return found
 
     def _deleted_before(self) -> tuple[int, int]:
+        """Return the files and bytes of all marked chunks."""
         done = [one.chunk for one in self._chunks(*_PHASES, done=True)]
         return sum(chunk.count for chunk in done), sum(chunk.bytes for chunk in done)
 
