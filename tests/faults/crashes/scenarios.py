@@ -82,7 +82,7 @@ class Totals:
     def line(self, name: str) -> str:
         return (
             f"{name}: {self.points} kill points, {self.objects_left} objects left, {self.errors_raised} errors raised, "
-            f"{self.siblings_harmed} sibling tables harmed, {self.planned_again} second plans"
+            f"{self.siblings_harmed} other tables harmed, {self.planned_again} second plans"
         )
 
 

@@ -159,7 +159,7 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
 
 
 def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
-    """Raise the error of a finding for which the options say `refuse`."""
+    """Raise the error of a finding that the options `refuse`."""
     for finding in findings:
         if finding.code == OUTSIDE and options.outside == "refuse":
             raise errors.PathsOutsideTable(finding.count, finding.sample)

@@ -20,7 +20,7 @@ STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
 """Choices of both the operator and a request. Deleting more is looser, and so is checking fewer tables."""
 
 _SETTING_OF: Final = {"deleteMarkerFiles": "delete-marker-files"}
-# Directory markers are deleted only where a request says so; by default every request may.
+# Directory markers are deleted only when a request chooses it; by default every request may choose it.
 _DEFAULTS: Final = {
     "outside": "keep",
     "uncovered": "refuse",

@@ -30,7 +30,7 @@ from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-class LocalResources:
+class ThisProcess:
     """ExecutorResources whose executors are this process."""
 
     def __init__(self, objects: MemoryObjectStore, plans: MemoryPlanStore) -> None:
@@ -68,7 +68,7 @@ class Frame:
         return Frame(list(parts.values()), self.chance)
 
 
-class LocalJobs(SparkJobs):
+class SparklessJobs(SparkJobs):
     """SparkJobs without Spark."""
 
     def __init__(self, resources: ExecutorResources, seed: int) -> None:
@@ -86,11 +86,11 @@ class LocalJobs(SparkJobs):
         return results
 
 
-class LocalEngine(SparkEngine):
+class SparklessEngine(SparkEngine):
     """The Spark engine without Spark."""
 
     def __init__(self, resources: ExecutorResources, seed: int) -> None:
-        self._jobs = LocalJobs(resources, seed)
+        self._jobs = SparklessJobs(resources, seed)
 
 
 def planned(plans: MemoryPlanStore, index: PlanIndex) -> dict[str, set[tuple[str, int, int]]]:
@@ -108,7 +108,7 @@ def both(
     bench: Bench, ctx: PurgeContext, seed: int, earlier: tuple[PlanIndex, ...] = ()
 ) -> tuple[PlanIndex, PlanIndex]:
     """Return the table's plans by the inline engine and by the Spark engine with several parts."""
-    spark = LocalEngine(LocalResources(ctx.store, bench.plans), seed)
+    spark = SparklessEngine(ThisProcess(ctx.store, bench.plans), seed)
     spark._parts = lambda found: 3
     return [engine.plan(ctx, ctx.tables.load(), earlier)[0] for engine in (InlineEngine(), spark)]
 
@@ -153,7 +153,7 @@ def test_executors_report_missing_and_corrupt_manifests() -> None:
             bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
         ctx = bench.context("t")
         with pytest.raises(error):
-            LocalEngine(LocalResources(ctx.store, bench.plans), 0).plan(ctx, ctx.tables.load(), ())
+            SparklessEngine(ThisProcess(ctx.store, bench.plans), 0).plan(ctx, ctx.tables.load(), ())
 
 
 @pytest.mark.parametrize(("change", "error"), [("missing", NeighbourChanged), ("corrupt", NeighbourUnreadable)])
@@ -168,7 +168,7 @@ def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change:
     bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
     if change == "missing":
         del bench.lake.objects[manifest]
-    for engine in (InlineEngine(), LocalEngine(LocalResources(ctx.store, bench.plans), 0)):
+    for engine in (InlineEngine(), SparklessEngine(ThisProcess(ctx.store, bench.plans), 0)):
         with pytest.raises(error):
             engine.plan(ctx, ctx.tables.load(), ())
 
@@ -179,6 +179,6 @@ def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_pa
     ctx = bench.context("t")
     found = survey(ctx, ctx.tables.load())
     wrong_counts = {path: one._replace(added_files_count=2**62) for path, one in found.manifests.items()}
-    engine = LocalEngine(LocalResources(ctx.store, bench.plans), 0)
+    engine = SparklessEngine(ThisProcess(ctx.store, bench.plans), 0)
     assert engine._parts(replace(found, manifests=wrong_counts)) == 4_096
     assert engine._parts(found) == 1
