@@ -132,7 +132,7 @@ def catalog(url: str, tables: int, group_size: int) -> Iterator[tuple[Committer[
             client.delete_table(TableName=table)
 
 
-def print_line(line: str) -> None:
+def show(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -147,9 +147,7 @@ def cost(url: str, tables: int, commits: int) -> None:
         for _ in range(commits):
             committer.commit(change_of(draw.randrange(tables)))
         trips = sum(metered.calls.values()) / commits
-        print_line(
-            f"{tables:>7} tables: {trips:.3f} round trips and {metered.units / commits:.2f} write units a commit"
-        )
+        show(f"{tables:>7} tables: {trips:.3f} round trips and {metered.units / commits:.2f} write units a commit")
 
 
 def retried(url: str) -> None:
@@ -163,9 +161,7 @@ def retried(url: str) -> None:
             metered.reset()
             committer.commit(change_of(number + 500))
             counts.append(sum(metered.calls.values()))
-        print_line(
-            f"   lost once: {max(counts)} round trips at most (2 lost, 3 for the retry, 1 to delete what was lost)"
-        )
+        show(f"   lost once: {max(counts)} round trips at most (2 lost, 3 for the retry, 1 to delete what was lost)")
 
 
 def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
@@ -185,9 +181,7 @@ def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
         took = time.monotonic() - begun
         swaps = metered.calls["put_item"]
         what = "grouped" if group_size > 1 else "ungrouped"
-        print_line(
-            f"{threads:>3} threads {what:>9}: {done / took:7.0f} commits/s, {swaps / max(done, 1):.2f} swaps a commit"
-        )
+        show(f"{threads:>3} threads {what:>9}: {done / took:7.0f} commits/s, {swaps / max(done, 1):.2f} swaps a commit")
         return done / took
 
 
@@ -207,7 +201,7 @@ def main(arguments: list[str]) -> None:
             for threads in given.threads:
                 alone = speed(server.url, threads, 1, given.seconds)
                 grouped = speed(server.url, threads, 64, given.seconds)
-                print_line(f"{threads:>3} threads: grouped is {grouped / alone:.1f} times as fast")
+                show(f"{threads:>3} threads: grouped is {grouped / alone:.1f} times as fast")
         finally:
             server.stop()
 

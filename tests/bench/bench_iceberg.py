@@ -76,7 +76,7 @@ def main() -> None:
 def measure(count: int, commits: int) -> None:
     """Print the figures for one size."""
     before = pyiceberg_table(2, count)
-    print_line(f"a table of {count:,} snapshots, {commits} more")
+    show(f"a table of {count:,} snapshots, {commits} more")
     objects = Objects()
     text = before.model_dump_json().encode()
     document = document_of(before)
@@ -87,7 +87,7 @@ def measure(count: int, commits: int) -> None:
         state.append(objects.write(metadata.finish(IndexPolicy(), objects.write)))
 
     imported = cpu(import_table)
-    print_line(
+    show(
         f"  import {imported * 1e3:.1f} ms, {len(objects.sizes):,} objects, {sum(objects.sizes):,} bytes "
         f"(JSON {len(text):,})"
     )
@@ -164,10 +164,10 @@ def cpu(work: Callable[[], object]) -> float:
 
 def ratio(what: str, theirs: float, ours: float) -> None:
     """Print a figure beside pyiceberg's."""
-    print_line(f"  {what:44} {ours:12,.2f}   pyiceberg {theirs:14,.2f}   {theirs / ours:8.1f} times")
+    show(f"  {what:44} {ours:12,.2f}   pyiceberg {theirs:14,.2f}   {theirs / ours:8.1f} times")
 
 
-def print_line(line: str) -> None:
+def show(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
 

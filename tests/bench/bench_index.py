@@ -83,7 +83,7 @@ def measure(count: int, layout: str, commits: int) -> None:
         index.put(key, ref)
     embedded = index.finish(IndexPolicy(), stripes.write).embedded
 
-    print_line(f"{count:,} entries, {layout}: {len(stripes.objects)} stripes")
+    show(f"{count:,} entries, {layout}: {len(stripes.objects)} stripes")
     ratio("bytes per entry", len(encode_segment(pairs)) / count, len(as_json(plain)) / count, "JSON")
 
     wanted = [pairs[chance.randrange(count)][0] for _ in range(LOOKUPS)]
@@ -153,10 +153,8 @@ def change(
     whole = len(as_json(plain))
     ratio("bytes written per commit", (sum(heads) + sum(stripes.bytes)) / commits, whole, "JSON")
     ratio("write units per commit, head and stripes", statistics.mean(units), -(-whole // 1_024), "JSON")
-    print_line(f"  largest commit {max(units)} write units; {took * 1e3:.2f} ms of CPU per commit")
-    print_line(
-        f"  with the table's own object and the reference: {statistics.mean(units) + 2:.2f} write units per commit"
-    )
+    show(f"  largest commit {max(units)} write units; {took * 1e3:.2f} ms of CPU per commit")
+    show(f"  with the table's own object and the reference: {statistics.mean(units) + 2:.2f} write units per commit")
 
 
 def as_json(plain: dict[str, int]) -> bytes:
@@ -177,10 +175,10 @@ def cpu(work: Callable[[], object]) -> float:
 
 def ratio(what: str, ours: float, plain: float, name: str) -> None:
     """Print a figure and that of the plain form."""
-    print_line(f"  {what:42} {ours:12,.3f}   {name} {plain:14,.3f}   ratio {ours / plain:10.4f}")
+    show(f"  {what:42} {ours:12,.3f}   {name} {plain:14,.3f}   ratio {ours / plain:10.4f}")
 
 
-def print_line(line: str) -> None:
+def show(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
 

@@ -28,19 +28,17 @@ def measure(table: BigTable, rounds: int) -> None:
             purges.append(run("inline", server, table))
     cpu, seconds = (statistics.median(one[name] for one in plans) for name in ("cpu", "seconds"))
     rates = f"{table.entries / cpu:,.0f} entries/s of CPU time, {table.entries / seconds:,.0f} by the clock"
-    print_line(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
+    show(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
     seconds = statistics.median(one["seconds"] for one in purges)
     base = max(one["before_mb"] for one in purges)
-    print_line(
-        f"purge  {table.entries:,} entries: {seconds:.1f} s; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports"
-    )
+    show(f"purge  {table.entries:,} entries: {seconds:.1f} s; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports")
 
 
 def worst(rounds: list[dict[str, float]]) -> float:
     return max(one["peak_mb"] for one in rounds)
 
 
-def print_line(line: str) -> None:
+def show(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -52,7 +50,7 @@ def main() -> None:
     options.add_argument("--manifests", type=int, default=200)
     options.add_argument("--rounds", type=int, default=3)
     given = options.parse_args()
-    print_line(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
+    show(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
     for entries in given.entries:
         with tempfile.TemporaryDirectory() as folder:
             measure(BigTable(Path(folder), entries, given.manifests).write(), given.rounds)

@@ -102,7 +102,7 @@ def main() -> None:
             path.write_bytes(manifest(number, each, given.columns, given.codec))
         size = sum(path.stat().st_size for path in paths)
         what = f"{total:,} entries of {given.columns} columns in {given.manifests} manifests"
-        print_line(f"{what}, {given.codec}, {size / 1e6:.1f} MB")
+        show(f"{what}, {given.codec}, {size / 1e6:.1f} MB")
         rates: dict[str, list[float]] = {}
         for _ in range(given.rounds):
             for name, read in readers(paths).items():
@@ -110,7 +110,7 @@ def main() -> None:
     medians = {name: statistics.median(runs) for name, runs in rates.items()}
     ours = medians["read_paths"]
     for name, rate in medians.items():
-        print_line(f"{name:42} {rate:12,.0f} entries/s   read_paths is {ours / rate:5.1f} times as fast")
+        show(f"{name:42} {rate:12,.0f} entries/s   read_paths is {ours / rate:5.1f} times as fast")
 
 
 def seconds(read: Callable[[], int], total: int) -> float:
@@ -164,7 +164,7 @@ def readers(paths: list[Path]) -> dict[str, Callable[[], int]]:
     }
 
 
-def print_line(line: str) -> None:
+def show(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
 

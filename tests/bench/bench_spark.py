@@ -42,13 +42,13 @@ def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> Roun
                 figures = run(name, server, table, "--memory", memory)
                 found[name].append(figures)
                 times = f"{figures['seconds']:.1f} s, {figures['tree_cpu']:.0f} s of CPU"
-                print_line(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
+                show(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
     return found
 
 
 def report(table: BigTable, found: Rounds) -> None:
     """Print the medians and our ratio to each."""
-    print_line(f"{table.entries:,} entries, medians of {len(next(iter(found.values())))}:")
+    show(f"{table.entries:,} entries, medians of {len(next(iter(found.values())))}:")
     for name, runs in found.items():
         line = f"  {NAMES[name]:52} {median(runs, 'seconds'):7.1f} s {median(runs, 'tree_mb'):8,.0f} MB"
         line += f" {median(runs, 'tree_cpu'):7.0f} s of CPU"
@@ -59,7 +59,7 @@ def report(table: BigTable, found: Rounds) -> None:
             line += (
                 f"   ours takes {seconds:.2f} of its time ({1 / seconds:.1f} times as fast), {memory:.2f} of its memory"
             )
-        print_line(line)
+        show(line)
 
 
 def one_by_one(entries: int, files: int, rounds: int) -> None:
@@ -69,7 +69,7 @@ def one_by_one(entries: int, files: int, rounds: int) -> None:
         with S3Server(table) as server:
             seconds = statistics.median(run("pyiceberg", server, table)["seconds"] for _ in range(rounds))
     per_file = seconds / table.files
-    print_line(
+    show(
         f"  {NAMES['pyiceberg']:52} {seconds:7.1f} s for {table.files:,} files, {per_file * files:,.0f} s for {files:,}"
     )
 
@@ -85,10 +85,10 @@ def stays_flat(sizes: list[int], manifests: int, memory: str) -> None:
         figures = held[entries]
         sizes_mb = f"driver's Python {figures['driver_mb']:.0f} MB, JVM heap {figures['heap_mb']:.1f} MB"
         rest = f"all processes {figures['tree_mb']:,.0f} MB, {figures['seconds']:.1f} s"
-        print_line(f"  {entries:9,} entries: {sizes_mb}; {rest}")
+        show(f"  {entries:9,} entries: {sizes_mb}; {rest}")
     small, large = held[min(sizes)], held[max(sizes)]
     driver, heap = (large[what] / small[what] - 1 for what in ("driver_mb", "heap_mb"))
-    print_line(f"  from {min(sizes):,} to {max(sizes):,} entries: driver's Python {driver:+.1%}, JVM heap {heap:+.1%}")
+    show(f"  from {min(sizes):,} to {max(sizes):,} entries: driver's Python {driver:+.1%}, JVM heap {heap:+.1%}")
 
 
 def median(runs: list[dict[str, float]], what: str) -> float:
@@ -99,7 +99,7 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.1f}"
 
 
-def print_line(line: str) -> None:
+def show(line: str) -> None:
     """Print a line."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -115,7 +115,7 @@ def main() -> None:
     options.add_argument("--few", type=int, default=500, help="entries of pyiceberg's table")
     options.add_argument("--only", nargs="+", choices=sorted(NAMES), default=list(NAMES))
     given = options.parse_args()
-    print_line(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
+    show(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
     with tempfile.TemporaryDirectory() as folder:
         table = BigTable(Path(folder), given.entries, given.manifests).write()
         names = [name for name in ("ours", *RIVALS) if name in given.only]

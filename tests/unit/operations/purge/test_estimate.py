@@ -89,12 +89,11 @@ def test_cost_is_requests_and_the_engines_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "text_part"),
-    [(1, "about 1 s"), (3_500 * 89, "about 89 s"), (3_500 * 120, "about 2 min"), (10**8, "7 h 57")],
+    ("files", "part"), [(1, "about 1 s"), (3_500 * 89, "about 89 s"), (3_500 * 120, "about 2 min"), (10**8, "7 h 57")]
 )
-def test_the_forecast_as_a_line_of_text(files: int, text_part: str) -> None:
+def test_the_forecast_as_a_line_of_text(files: int, part: str) -> None:
     text = forecast_of(files).text()
-    assert text_part in text
+    assert part in text
     assert f"us-east-1 prices of {prices().as_of}" in text
 
 
@@ -121,7 +120,7 @@ def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) 
     doomed = bench.lake.below("s3://lake/wh/t/")
     result = purge_table(ctx)
     assert result.receipt is not None
-    stored_digest = json.loads(bench.plans.objects[result.receipt])["paths_sha256"]
+    digest = json.loads(bench.plans.objects[result.receipt])["paths_sha256"]
     chunks = []
     for segment in bench.head.read():
         for chunk in load_index(bench.plans, segment).chunks:
@@ -134,9 +133,7 @@ def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) 
     listed = tmp_path / "paths"
     listed.write_text("".join(f"{path}\n" for path in paths))
     script = f"LC_ALL=C sort {listed} | sha256sum"
-    assert (
-        subprocess.run(script, shell=True, check=True, capture_output=True).stdout.split()[0].decode() == stored_digest
-    )
+    assert subprocess.run(script, shell=True, check=True, capture_output=True).stdout.split()[0].decode() == digest
     assert len(bench.head.read()) == 2
 
 

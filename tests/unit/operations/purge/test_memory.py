@@ -87,10 +87,7 @@ def peak(folder: Path, entries: int) -> int:
 
 def main() -> None:
     """Print the peaks for a small table and for one five times as large."""
-    with (
-        tempfile.TemporaryDirectory() as name,
-        mock.patch.object(sorting, "_FAN_IN", 4),
-    ):  # merges in passes, as for millions of files
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(sorting, "_FAN_IN", 4):  # merges in several passes
         folder = Path(name)
         peak(folder / "first", 1_000)  # makes what every process needs once: decoders, models
         sys.stdout.write(f"{peak(folder / 'small', 8_000)} {peak(folder / 'large', 40_000)}")

@@ -25,9 +25,7 @@ def entry() -> ModuleType:
 
 
 @pytest.mark.parametrize("attempt", [1, 2], ids=["no attempt runs", "former attempt"])
-def test_an_attempt_that_does_not_hold_the_task_does_nothing(
-    entry: ModuleType, monkeypatch: pytest.MonkeyPatch, attempt: int
-) -> None:
+def test_a_former_attempt_does_nothing(entry: ModuleType, monkeypatch: pytest.MonkeyPatch, attempt: int) -> None:
     world = World()
     busy_table(world.lake, "orders")
     task_id = world.submit(world.body("orders")).task_id
