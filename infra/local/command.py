@@ -94,8 +94,9 @@ def up(
 
     open_output(ctx, as_json=as_json)
     overrides = parse_properties(properties or ())
-    # SIGTERM stops the stack as Ctrl-C does, also during the start.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Both stop the stack, also during the start and where a shell's `&` made it ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with _reported(state_dir):
         options = StackOptions(
             state_dir=state_dir,

@@ -28,7 +28,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -100,7 +100,7 @@ def lease_all(url: str, table: str, number: int, ready: Any, go: Any, answers: A
     tasks = service(url, table)
     with contextlib.suppress(StoreUnavailable):
         tasks._store.due(now())  # connects
-    found, lookout = Leased(), Lookout()
+    found, lookout = Leased(), DueHints()
 
     def count(http_response: Any, model: Any, **_more: Any) -> None:
         found.calls[model.name if http_response.status_code == 200 else f"{model.name} refused"] += 1

@@ -90,7 +90,7 @@ def test_the_same_write_again_is_its_own(stores: Stores) -> None:
     idempotency.accept(Create(task), write)
     assert idempotency.accept(Create(task), write) == task
     held = tasks.apply(Advance(task, acquired(task)))
-    assert idempotency.accept(Create(task), write) in (task, held)  # as it answered then, or as it stands
+    assert idempotency.accept(Create(task), write) in (task, held)  # as it answered then, or as it is now
     attached = RecordWrite(bound(held, nonce=nonce()), replaces=write.record)
     idempotency.accept(Expect(held), attached)
     tasks.apply(Advance(held, failed(held)))
@@ -98,7 +98,7 @@ def test_the_same_write_again_is_its_own(stores: Stores) -> None:
     assert idempotency.get(SCOPE.id) == attached.record
 
 
-def test_attaching_binds_the_version_that_stands(stores: Stores) -> None:
+def test_attaching_binds_the_current_version(stores: Stores) -> None:
     tasks, idempotency = stores
     task = submitted()
     tasks.apply(Create(task))
@@ -210,8 +210,8 @@ def test_records_that_cannot_be_read_hide_no_others(stores: Stores) -> None:
     with pytest.raises(MalformedRecord):
         idempotency.get(newer)
     upkeep = RecordUpkeep(tasks, idempotency, lifetime=timedelta(minutes=30), nonce=nonce)
-    told = list(upkeep.start_expiry(NOW))
-    assert (told.count(True), told.count(False), told.count(None)) == (1, 1, 2)
+    started = list(upkeep.start_expiry(NOW))
+    assert (started.count(True), started.count(False), started.count(None)) == (1, 1, 2)
 
 
 def bound_to(scope: Scope, task: Task | None = None) -> Record:

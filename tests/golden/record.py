@@ -1,6 +1,6 @@
 """Recordings of the stories: `python -m tests.golden.record` writes them anew.
 
-Whoever does that says in the commit which bytes changed, and why. Left out are the texts for people.
+The commit that does so names the bytes that changed, and why. Left out are the texts for people.
 """
 
 import gzip

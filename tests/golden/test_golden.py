@@ -13,10 +13,10 @@ from tests.golden.stories import STORIES
 
 @pytest.mark.parametrize("name", STORIES)
 def test_every_byte_is_as_it_was(name: str) -> None:
-    told = text_of(name)
+    played = text_of(name)
     recorded = (FOLDER / f"{name}.json").read_text(encoding="utf-8")
-    assert json.loads(told) == json.loads(recorded)
-    assert told == recorded
+    assert json.loads(played) == json.loads(recorded)
+    assert played == recorded
 
 
 def test_every_story_is_recorded_and_most_end_with_a_receipt() -> None:

@@ -44,14 +44,14 @@ class Worker:
             text=True,
         )
         self.said: list[dict[str, Any]] = []
-        self._told = threading.Condition()
+        self._reported = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def kill_after(self, acknowledged: int) -> None:
         """Kill the process once so many of its commits were acknowledged."""
-        with self._told:
-            assert self._told.wait_for(lambda: self.count("done") >= acknowledged or self._ended(), timeout=60)
+        with self._reported:
+            assert self._reported.wait_for(lambda: self.count("done") >= acknowledged or self._ended(), timeout=60)
         self._process.kill()
         self.wait()
         assert self._process.returncode != 0, "it was faster than the kill"
@@ -81,11 +81,11 @@ class Worker:
     def _read(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
-            with self._told:
+            with self._reported:
                 self.said.append(json.loads(line))
-                self._told.notify_all()
-        with self._told:
-            self._told.notify_all()
+                self._reported.notify_all()
+        with self._reported:
+            self._reported.notify_all()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
-from delegation.operations.purge.behavior.relation import goes_on, obstacle, replays
+from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
@@ -138,7 +138,7 @@ class Submissions:
                 relate=lambda task: _relate(task, purge),
                 conflict=lambda task: obstacle(task, purge) or "another purpose",
                 again=lambda task, now: self.tasks.resubmitted(
-                    task, now, payload=purge.to_payload(), synchronous=synchronous, goes_on=goes_on(task, purge)
+                    task, now, payload=purge.to_payload(), synchronous=synchronous, resumes=resumes(task, purge)
                 ),
                 answer_now=None if synchronous else answers.accepted,
                 answer_of=answers.outcome,
@@ -168,7 +168,7 @@ class Submissions:
             engine = behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
                 error = AttemptError(t.HANDED_OVER, "too large to run within the request", ErrorClass.HANDED_OVER)
-                after = self.tasks.give_back(held.task_id, held.attempt_count, error)
+                after = self.tasks.end_attempt(held.task_id, held.attempt_count, error)
             elif engine is not None:
                 after = behavior.run(held, hand_over_at=hand_over_at)
             else:

@@ -246,7 +246,7 @@ class Steps:
     def end_attempt(self, step: Step, error: AttemptError) -> Task:
         """End the step's attempt, if it still holds the task, and return the task."""
         try:
-            return self._tasks.give_back(step.task_id, step.attempt, error)
+            return self._tasks.end_attempt(step.task_id, step.attempt, error)
         except LeaseLost:
             return self._tasks.get(step.task_id)
 

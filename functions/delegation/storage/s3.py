@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class S3Timeouts:
     """Timeouts of S3 calls in seconds, and attempts per call; a delete is sent once, because the deleter retries."""
 
     connect: float = 10.0
@@ -63,7 +63,7 @@ class Patience:
 
 
 # API Gateway answers within 29 s, and the last call to S3 may begin after 20 s.
-WHILE_A_CALLER_WAITS = Patience(connect=1.5, read=3.0, tries=2)
+SYNCHRONOUS_TIMEOUTS = S3Timeouts(connect=1.5, read=3.0, tries=2)
 _BODY_TRIES = 3
 _NEVER_ETAG = '"00000000000000000000000000000000"'
 
@@ -80,18 +80,18 @@ class S3ObjectStore:
         *,
         settings: S3Settings | None = None,
         connections: int = 32,
-        patience: Patience | None = None,
+        timeouts: S3Timeouts | None = None,
     ) -> None:
         self._credentials = credentials
         self._settings = settings
         self._connections = connections
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or S3Timeouts()
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str, bool], S3Client] = {}
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         return self._call(
-            location.uri, lambda client: _read(client, location, limit, min(_BODY_TRIES, self._patience.tries))
+            location.uri, lambda client: _read(client, location, limit, min(_BODY_TRIES, self._timeouts.tries))
         )
 
     def exists(self, location: ObjectLocation) -> bool:
@@ -206,7 +206,7 @@ class S3ObjectStore:
             settings = self._credentials.table().s3
         settings = settings or S3Settings()
         # The deleter retries deletes per key and at its rate; validating the types of a million keys would be waste.
-        config = self._patience.config(
+        config = self._timeouts.config(
             send_once=deleting,
             parameter_validation=not deleting,
             max_pool_connections=self._connections,

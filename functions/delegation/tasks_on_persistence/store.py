@@ -67,7 +67,7 @@ def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
     return PersistenceProcess(backend, types=installed((*OWN_TYPES, STORED_TASK)), **settings)
 
 
-class KernelTaskStore:
+class PersistenceTaskStore:
     """TaskStore on one reference of a catalog's store, which is created if it does not exist."""
 
     def __init__(self, store: CatalogStore, *, policy: IndexPolicy = IndexPolicy(), **settings: Any) -> None:  # noqa: B008

@@ -55,15 +55,15 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
 
     @cache
     def tables() -> "PolarisClient":
-        from delegation.wiring.purge import polaris_for_a_caller  # noqa: PLC0415
+        from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
 
-        return polaris_for_a_caller()
+        return synchronous_polaris()
 
     @cache
     def behavior() -> "TaskBehavior":
-        from delegation.wiring.purge import purge_for_a_caller  # noqa: PLC0415
+        from delegation.wiring.purge import synchronous_purge  # noqa: PLC0415
 
-        return purge_for_a_caller(tasks, tables())
+        return synchronous_purge(tasks, tables())
 
     return Submissions(
         tasks,

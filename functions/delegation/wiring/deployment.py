@@ -9,7 +9,7 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
-from delegation.tasks.work.external_jobs import ExternalJobs, LeftToSweeper
+from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
@@ -31,7 +31,7 @@ class DeployedTasks:
 
 def deployment(
     queue: DispatchQueue | None = None,
-    external_jobs: ExternalJobs = LeftToSweeper(),  # noqa: B008 - it has no state
+    external_jobs: ExternalJobs = JobsLeftToSweeper(),  # noqa: B008 - it has no state
     *,
     dispatch_grace: timedelta | None = None,
 ) -> DeployedTasks:
@@ -45,6 +45,6 @@ def deployment(
         policies = replace(policies, dispatch=replace(policies.dispatch, grace=dispatch_grace))
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs)
-    plugins = load(BehaviorSettings.read().behaviors, plain, taken=BUILT_IN_KINDS)
+    plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
     tasks = plain.having(policies=replace(policies, fail_when_lost=plugins.fail_when_lost))
     return DeployedTasks(store, tasks, BUILT_IN_KINDS | plugins.kinds, plugins.behaviors(tasks))

@@ -15,7 +15,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
-from delegation.storage.s3 import WHILE_A_CALLER_WAITS, Patience, S3ObjectStore
+from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
@@ -31,31 +31,31 @@ def polaris(transport: Transport | None = None) -> PolarisClient:
     return PolarisSettings.read().client(aws("secretsmanager"), clock=utc_now, transport=transport)
 
 
-def polaris_for_a_caller() -> PolarisClient:
+def synchronous_polaris() -> PolarisClient:
     """Return a client that fails before API Gateway's time-out, so that the caller gets a 502."""
     return polaris(Transport(httpx.Client(timeout=_CALLER_WAITS), backoff=RequestRetries(patience_seconds=5)))
 
 
-def purge_behavior(tasks: TaskService, tables: PolarisClient, patience: Patience | None = None) -> PurgeBehavior:
-    """Return the behavior; `patience` bounds the calls to S3, by default for a background run."""
+def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeouts | None = None) -> PurgeBehavior:
+    """Return the behavior; `timeouts` bounds the calls to S3, by default for a background run."""
     settings = PurgeEnvironment.read()
     return PurgeBehavior(
         tasks=tasks,
         catalog=tables,
-        store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, patience=patience),
-        plans=S3PlanStore(aws("s3", patience.config() if patience else PATIENT), settings.plan_bucket),
+        store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, timeouts=timeouts),
+        plans=S3PlanStore(aws("s3", timeouts.config() if timeouts else PATIENT), settings.plan_bucket),
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
         limits=policies_of(settings.properties)[1],
     )
 
 
-def purge_for_a_caller(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
+def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
     """Return the behavior with short S3 time-outs, so that the caller gets an answer in time."""
-    return purge_behavior(tasks, tables, WHILE_A_CALLER_WAITS)
+    return purge_behavior(tasks, tables, SYNCHRONOUS_TIMEOUTS)
 
 
 def vended_store(
-    catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime], patience: Patience | None = None
+    catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime], timeouts: S3Timeouts | None = None
 ) -> S3ObjectStore:
     """Return a table's files with credentials vended by Polaris, which are renewed before they expire."""
-    return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock), patience=patience)
+    return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock), timeouts=timeouts)

@@ -2,7 +2,7 @@
 
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns
 from delegation.orchestration.steps import Steps
-from delegation.tasks.work.external_jobs import LeftToSweeper
+from delegation.tasks.work.external_jobs import JobsLeftToSweeper
 from delegation.wiring.deployment import deployment
 from delegation.wiring.jobs import started_jobs, watched_jobs
 from delegation.wiring.tasks import dispatch_queue
@@ -25,5 +25,5 @@ def watching(*, dispatches: bool = False) -> Steps:
 
 def _steps(jobs: EmrServerless | None, *, dispatches: bool = False) -> Steps:
     queue = dispatch_queue() if dispatches else None
-    deployed = deployment(queue, ExternalJobRuns(jobs) if jobs else LeftToSweeper())
+    deployed = deployment(queue, ExternalJobRuns(jobs) if jobs else JobsLeftToSweeper())
     return Steps(deployed.tasks, deployed.kinds, jobs=jobs)

@@ -9,7 +9,7 @@ from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
-from delegation.tasks.work.external_jobs import ExternalJobs, LeftToSweeper
+from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import QUICK, aws
@@ -22,7 +22,7 @@ DETAILS: Final = {KIND: PurgeDetailRules()}
 def task_service(queue: DispatchQueue | None = None, *, store: DynamoDbTaskStore | None = None) -> TaskService:
     """Return the task service of a process that only submits tasks or runs purges."""
     settings = TaskSettings.read()
-    return tasks_over(store or task_store(settings.tasks_table), settings.policies(), queue, LeftToSweeper())
+    return tasks_over(store or task_store(settings.tasks_table), settings.policies(), queue, JobsLeftToSweeper())
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:

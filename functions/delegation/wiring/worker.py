@@ -4,7 +4,7 @@ import threading
 from datetime import timedelta
 
 from delegation.orchestration.job_engine import JobEngine
-from delegation.tasks.work.external_jobs import SPARK, LeftToSweeper
+from delegation.tasks.work.external_jobs import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, started_jobs
@@ -17,6 +17,6 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     A task that it hands over is due at once, because no execution waits for a worker's task.
     """
     jobs = started_jobs() if application_is_named() else None
-    deployed = deployment(None, ended_by(jobs, LeftToSweeper()), dispatch_grace=timedelta(0))
+    deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
     return deployed, Worker(deployed.tasks, all_behaviors(deployed), settings, stop=stop, engines=engines)

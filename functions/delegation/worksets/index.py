@@ -35,7 +35,7 @@ class Finding(Stored):
     sample: tuple[str, ...] = ()
 
 
-class Asked(Stored):
+class CheckedNeighbour(Stored):
     """A live table that was checked for shared files, and whether its locations overlap."""
 
     identifier: str
@@ -65,7 +65,7 @@ class PlanIndex(Stored):
     chunks: tuple[Chunk, ...]
     counts: dict[str, Total]
     findings: tuple[Finding, ...]
-    neighbours: tuple[Asked, ...] = ()
+    neighbours: tuple[CheckedNeighbour, ...] = ()
 
     @property
     def files_planned(self) -> int:

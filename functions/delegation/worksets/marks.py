@@ -53,7 +53,7 @@ class Marks:
         self._store.put(f"{self._plan_id}/failed/{chunk.name}", gzip.compress(lines.encode(), mtime=0))
 
 
-def note_taken(store: PlanStore, task_id: str, plan_id: str) -> None:
+def record_adopted_plan(store: PlanStore, task_id: str, plan_id: str) -> None:
     """Record that a task executes the plan of a dry run, which is stored below that run's id."""
     store.put(f"{task_id}/{_ADOPTED}/{plan_id}", b"{}\n")
 

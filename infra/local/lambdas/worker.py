@@ -2,7 +2,7 @@
 
 It imports the handler that `_HANDLER` names ("package.module.attribute"), reports the import, then runs one invocation
 after the other. Results and errors have the form of AWS' Python runtime interface client
-(aws/aws-lambda-python-runtime-interface-client, `bootstrap.py`). It ends with its parent.
+(aws/aws-lambda-python-runtime-interface-client, `bootstrap`). It ends with its parent.
 """
 
 import importlib

@@ -166,9 +166,9 @@ def remove(harness: Harness) -> Act:
     return lambda: harness.store.remove(task)
 
 
-def give_back(harness: Harness) -> Act:
+def end_attempt(harness: Harness) -> Act:
     task_id = running(harness)
-    return lambda: harness.service.give_back(task_id, 1, ERROR)
+    return lambda: harness.service.end_attempt(task_id, 1, ERROR)
 
 
 def reconcile(harness: Harness) -> Act:
@@ -290,7 +290,7 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     ),
     "TaskService.start": of(held, lambda harness, task_id: harness.service.start(task_id, 1, effects=True)),
     "TaskService.succeed": of(running, lambda harness, task_id: harness.service.succeed(task_id, 1, "done")),
-    "TaskService.give_back": give_back,
+    "TaskService.end_attempt": end_attempt,
     "TaskService.cancel": of(waiting, lambda harness, task_id: harness.service.cancel(task_id)),
     "TaskService.retry": of(failed_task, lambda harness, task_id: harness.service.retry(task_id)),
     "TaskService.dispatch": of(waiting, lambda harness, task_id: harness.service.dispatch(task_id)),

@@ -13,7 +13,7 @@ from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks_on_persistence.store import KernelTaskStore, task_process
+from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.persistence.backends import local_backend
 from tests.contract.task_tables import local_task_store, moto, task_store
 from tests.contract.tasks.checks import CONCURRENT, SEQUENTIAL
@@ -51,8 +51,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[TaskStore]:
                 yield kernel_store(backend)
 
 
-def kernel_store(backend: Backend) -> KernelTaskStore:
-    return KernelTaskStore(task_process(backend).store("realm", "tasks"))
+def kernel_store(backend: Backend) -> PersistenceTaskStore:
+    return PersistenceTaskStore(task_process(backend).store("realm", "tasks"))
 
 
 @pytest.mark.parametrize("store", [MEMORY, MOTO, LOCAL, KERNEL, KERNEL_LOCAL], indirect=True)

@@ -240,8 +240,8 @@ def first_version(task_id: str, actor: Actor, *, synchronous: bool) -> Task:
 def resubmitted(task: Task, now: datetime, *, synchronous: bool = False) -> Task:
     if not task.is_terminal:
         return task
-    anew = {} if task.status is Status.SUCCESS else None
-    return t.resubmit(task, now, payload=task.task_payload, synchronous=synchronous, grace=GRACE, anew=anew)
+    restarted = {} if task.status is Status.SUCCESS else None
+    return t.resubmit(task, now, payload=task.task_payload, synchronous=synchronous, grace=GRACE, restarted=restarted)
 
 
 def retried_by_hand(task: Task, now: datetime) -> Task:

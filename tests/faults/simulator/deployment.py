@@ -23,8 +23,8 @@ from delegation.tasks.stores.base import Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import Lookout, lease_next_available_task
-from delegation.tasks.work.external_jobs import ExternalJobs, LeftToSweeper
+from delegation.tasks.work.claim import DueHints, lease_next_available_task
+from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
 from delegation.tasks.work.service import TaskService
 from tests.faults.simulator.callers import Callers
@@ -193,7 +193,7 @@ class Deployment:
     def external_jobs(self, actor: Actor) -> ExternalJobs:
         return self.mutation.external_jobs(SimulatedJobs(self, actor))
 
-    def service(self, actor: Actor, external_jobs: ExternalJobs = LeftToSweeper()) -> TaskService:  # noqa: B008
+    def service(self, actor: Actor, external_jobs: ExternalJobs = JobsLeftToSweeper()) -> TaskService:  # noqa: B008
         return TaskService(
             SimulatedStore(self, actor),
             self.policies,
@@ -302,9 +302,9 @@ class Deployment:
 
     def worker(self, actor: Actor) -> None:
         """A worker: leases due tasks and runs them."""
-        service = self.service(actor, self.external_jobs(actor) if self.world.chance(0.5) else LeftToSweeper())
+        service = self.service(actor, self.external_jobs(actor) if self.world.chance(0.5) else JobsLeftToSweeper())
         behaviors = self.behaviors(actor, service)
-        lookout = Lookout()
+        lookout = DueHints()
         while True:
             task = attempted(
                 lambda: lease_next_available_task(service, actor.name, behaviors, self.lasting, lookout=lookout)
@@ -322,7 +322,7 @@ class Deployment:
     @staticmethod
     def end_attempt(service: TaskService, task: Task) -> None:
         try:
-            service.give_back(task.task_id, task.attempt_count, BROKEN)
+            service.end_attempt(task.task_id, task.attempt_count, BROKEN)
         except (LeaseLost, StoreUnavailable, OutcomeUnknown, TaskNotFound):
             return
 

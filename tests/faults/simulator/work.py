@@ -99,7 +99,7 @@ class Purge:
 
     def _end_attempt(self, task: Task, error: AttemptError) -> None:
         try:
-            self.service.give_back(task.task_id, task.attempt_count, error)
+            self.service.end_attempt(task.task_id, task.attempt_count, error)
         except LeaseLost:
             return
 

@@ -25,14 +25,32 @@ class StackProcess:
     """A stack in a process; `ready` waits until the stack has reported that it is ready."""
 
     def __init__(
-        self, state_dir: Path, *options: str, env: dict[str, str] | None = None, program: tuple[str, ...] | None = None
+        self,
+        state_dir: Path,
+        *options: str,
+        env: dict[str, str] | None = None,
+        program: tuple[str, ...] | None = None,
+        in_background: bool = False,
     ) -> None:
-        """Start it; `program` holds interpreter arguments that replace the `delegation` command."""
+        """Start it, `in_background` with SIGINT ignored as a shell's `&` does.
+
+        `program` holds interpreter arguments that replace the `delegation` command.
+        """
         self.state_dir = state_dir
         self.path = state_dir / "stack.json"
         self.output = ""
+        launcher = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh") if in_background else ()
         self._popen = subprocess.Popen(
-            [sys.executable, *(program or ("-c", _COMMAND)), "local", "up", "--state-dir", str(state_dir), *options],
+            [
+                *launcher,
+                sys.executable,
+                *(program or ("-c", _COMMAND)),
+                "local",
+                "up",
+                "--state-dir",
+                str(state_dir),
+                *options,
+            ],
             env={**os.environ, "PYTHONPATH": import_path(), "COLUMNS": "200", **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -132,7 +132,7 @@ def test_the_processes_of_a_killed_stack_end(tmp_path):
     watched = watch(descendants(process.pid))
     process.end(signal.SIGKILL)
     assert all_ended(watched, within_seconds=30)
-    again = StackProcess(tmp_path / "state")
+    again = StackProcess(tmp_path / "state", in_background=True)
     again.ready()
     assert again.end(signal.SIGINT) == 0
 

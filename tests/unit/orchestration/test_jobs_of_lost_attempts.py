@@ -17,7 +17,7 @@ from delegation.tasks.life.policy import Policies, default_properties
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.claim import lease_next_available_task
-from delegation.tasks.work.external_jobs import INLINE, SPARK, LeftToSweeper, NoExternalJobs
+from delegation.tasks.work.external_jobs import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs
 from delegation.tasks.work.service import TaskService
 from tests.unit.orchestration.driven import Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
@@ -248,16 +248,16 @@ EXECUTION, WORKER = "{task_id}-1", "worker:a:1:1"
         (NoExternalJobs(), EXECUTION, INLINE, None, True),
         (NoExternalJobs(), EXECUTION, SPARK, None, False),
         (NoExternalJobs(), EXECUTION, SPARK, "job", False),
-        (LeftToSweeper(), EXECUTION, None, None, False),
-        (LeftToSweeper(), EXECUTION, INLINE, None, True),
-        (LeftToSweeper(), EXECUTION, SPARK, "job", False),
-        (LeftToSweeper(), WORKER, None, None, True),
-        (LeftToSweeper(), WORKER, None, "job", False),
+        (JobsLeftToSweeper(), EXECUTION, None, None, False),
+        (JobsLeftToSweeper(), EXECUTION, INLINE, None, True),
+        (JobsLeftToSweeper(), EXECUTION, SPARK, "job", False),
+        (JobsLeftToSweeper(), WORKER, None, None, True),
+        (JobsLeftToSweeper(), WORKER, None, "job", False),
     ],
 )
 def test_a_process_that_cannot_end_jobs_leaves_attempts_that_may_have_one(
     site: Site,
-    external_jobs: NoExternalJobs | LeftToSweeper,
+    external_jobs: NoExternalJobs | JobsLeftToSweeper,
     owner: str,
     engine: str | None,
     run_id: str | None,

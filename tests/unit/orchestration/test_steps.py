@@ -169,7 +169,7 @@ def test_very_many_attempts_continue_in_another_execution(attempts: int, followi
     driven = Driven(attempt_count=attempts, attempts_excused=attempts)
     driven.acquire()
     waiting = AttemptError("CHILDREN_PENDING", "1 of 1 children are not done", ErrorClass.WAITING)
-    driven.tasks.give_back(driven.task_id, driven.step.attempt, waiting, wait=MINUTE)
+    driven.tasks.end_attempt(driven.task_id, driven.step.attempt, waiting, wait=MINUTE)
     assert driven.steps.complete(driven.step)["next"] == following
     driven.clock.advance(3 * MINUTE)
     driven.tasks.reconcile(driven.task_id)

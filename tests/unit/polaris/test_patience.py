@@ -60,7 +60,7 @@ def test_a_hung_polaris_is_reported_before_api_gateway_times_out(monkeypatch: py
 
     monkeypatch.setattr(wiring, "Transport", transport)
     monkeypatch.setattr(wiring, "polaris", lambda transport: transport)
-    wiring.polaris_for_a_caller()
+    wiring.synchronous_polaris()
     hung = Hung(*made[0])
     with pytest.raises(PolarisUnavailable):
         hung.load()

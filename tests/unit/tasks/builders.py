@@ -83,8 +83,8 @@ def retried(task: Task, now: datetime = NOW, at: datetime | None = None) -> Task
 
 
 def resubmitted(task: Task, now: datetime = NOW) -> Task:
-    anew = {} if task.status is Status.SUCCESS else None
-    after = t.resubmit(task, now, payload=task.task_payload, synchronous=False, grace=MINUTE, anew=anew)
+    restarted = {} if task.status is Status.SUCCESS else None
+    after = t.resubmit(task, now, payload=task.task_payload, synchronous=False, grace=MINUTE, restarted=restarted)
     return stamp(task, after)
 
 

@@ -8,7 +8,7 @@ from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.stores.base import Advance, Create, Revise
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks_on_persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
-from delegation.tasks_on_persistence.store import KernelTaskStore, task_process
+from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.unit.tasks.builders import HOUR, NOW, acquired, submitted, touched
 from tests.unit.tasks.work.site import Site
 
@@ -22,7 +22,7 @@ class SweptStore:
         self.now_ns = int(NOW.timestamp() * 10**9)
         self.backend = MemoryBackend()
         self.process = task_process(self.backend, now_ns=lambda: self.now_ns)
-        self.store = KernelTaskStore(self.process.store("realm", "tasks"))
+        self.store = PersistenceTaskStore(self.process.store("realm", "tasks"))
         task = self.store.apply(Create(submitted()))
         self.task = self.store.apply(Advance(task, acquired(task)))
         for _ in range(40):

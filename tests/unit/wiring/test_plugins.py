@@ -21,7 +21,7 @@ def tasks() -> TaskService:
 
 
 def test_a_function_may_return_any_form_of_behavior(tasks):
-    added = load([f"{EXAMPLES}:behaviors"], tasks, taken=frozenset())
+    added = load([f"{EXAMPLES}:behaviors"], tasks, existing=frozenset())
     assert added.kinds == KINDS
     assert added.fail_when_lost == {"ONCE"}
 
@@ -38,13 +38,13 @@ def test_a_function_may_return_any_form_of_behavior(tasks):
 )
 def test_an_unusable_plugin_is_refused_by_name(tasks, name, reason):
     with pytest.raises(BadPlugin, match=reason) as refused:
-        load([name], tasks, taken=BUILT_IN_KINDS)
+        load([name], tasks, existing=BUILT_IN_KINDS)
     assert name in str(refused.value)
 
 
 def test_two_plugins_cannot_both_run_a_kind(tasks):
     with pytest.raises(BadPlugin, match="the task type SHOUT already has a behavior"):
-        load([f"{EXAMPLES}:behaviors"] * 2, tasks, taken=frozenset())
+        load([f"{EXAMPLES}:behaviors"] * 2, tasks, existing=frozenset())
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from botocore.httpsession import URLLib3Session
 from delegation.edge.submission import HAND_OVER_AFTER
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.locations import ObjectLocation, parse
-from delegation.storage.s3 import WHILE_A_CALLER_WAITS, Patience, S3ObjectStore
+from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.wiring import purge as wiring
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
 
@@ -53,13 +53,13 @@ def test_a_call_to_a_hung_store_fails_before_the_callers_time_out(
 ) -> None:
     """Also for the last call that starts before the purge is handed over."""
     with pytest.raises(ObjectStoreUnavailable):
-        call(S3ObjectStore(patience=WHILE_A_CALLER_WAITS))
-    assert hung.tries == WHILE_A_CALLER_WAITS.tries
+        call(S3ObjectStore(timeouts=SYNCHRONOUS_TIMEOUTS))
+    assert hung.tries == SYNCHRONOUS_TIMEOUTS.tries
     assert BUDGET * HAND_OVER_AFTER + hung.waited < INTEGRATION_TIMEOUT_SECONDS
 
 
 def test_a_hung_delete_fails_before_the_callers_time_out(hung: Hung) -> None:
-    result = S3ObjectStore(patience=WHILE_A_CALLER_WAITS).delete("bucket", ["a", "b"])
+    result = S3ObjectStore(timeouts=SYNCHRONOUS_TIMEOUTS).delete("bucket", ["a", "b"])
     assert {failure.code for failure in result.failed} == {"ConnectionFailed"}
     assert hung.tries == 1
     assert BUDGET * HAND_OVER_AFTER + hung.waited < INTEGRATION_TIMEOUT_SECONDS
@@ -68,7 +68,7 @@ def test_a_hung_delete_fails_before_the_callers_time_out(hung: Hung) -> None:
 def test_a_job_makes_more_tries(hung: Hung) -> None:
     with pytest.raises(ObjectStoreUnavailable):
         S3ObjectStore().read(FILE, limit=10)
-    assert hung.tries == Patience().tries
+    assert hung.tries == S3Timeouts().tries
 
 
 def test_an_interrupted_body_is_read_as_often_as_the_patience_allows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,15 +84,15 @@ def test_an_interrupted_body_is_read_as_often_as_the_patience_allows(monkeypatch
             return {"ContentLength": 3, "Body": Broken()}
 
     client = Client()
-    store = S3ObjectStore(patience=WHILE_A_CALLER_WAITS)
+    store = S3ObjectStore(timeouts=SYNCHRONOUS_TIMEOUTS)
     monkeypatch.setattr(store, "_client", lambda _credential: client)
     with pytest.raises(ObjectStoreUnavailable):
         store.read(FILE, limit=10)
-    assert client.calls == WHILE_A_CALLER_WAITS.tries
+    assert client.calls == SYNCHRONOUS_TIMEOUTS.tries
 
 
 def test_requests_run_with_the_time_outs_of_a_waiting_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    behavior = wiring.purge_for_a_caller(None, None)  # type: ignore[arg-type]
-    assert behavior.plans._client.meta.config.read_timeout == WHILE_A_CALLER_WAITS.config().read_timeout
+    behavior = wiring.synchronous_purge(None, None)  # type: ignore[arg-type]
+    assert behavior.plans._client.meta.config.read_timeout == SYNCHRONOUS_TIMEOUTS.config().read_timeout

@@ -112,7 +112,7 @@ def test_executors_read_the_task_from_the_table_that_the_driver_names(
     resources = pickle.loads(sent)
     assert resources.lease.clock_drift == timedelta(seconds=2)
     resources.checkpoint(task_id, attempt)()
-    tasks.give_back(task_id, attempt, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+    tasks.end_attempt(task_id, attempt, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
     with pytest.raises(AttemptLost):
         resources.checkpoint(task_id, attempt)()
 

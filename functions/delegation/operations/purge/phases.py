@@ -30,7 +30,7 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.inline import Tally, Work, delete_here
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
 from delegation.worksets.index import PlanIndex, load_index
-from delegation.worksets.marks import Marks, note_taken
+from delegation.worksets.marks import Marks, record_adopted_plan
 
 _PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
 # The namespace may have been dropped with the table.
@@ -114,7 +114,7 @@ class Execution:
             index = load_index(ctx.plans, segment)
             self._check_table(index)
             guards.check_plan(index, ctx.options)
-            note_taken(ctx.plans, ctx.attempt.task_id, index.plan_id)
+            record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
         if not segments:
             table = ctx.tables.load()

@@ -96,7 +96,7 @@ def succeed(task: Task, attempt: int, now: datetime, summary: str, **results: ob
     return done if running is task else (running, done)
 
 
-def give_back(
+def end_attempt(
     task: Task, attempt: int, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None
 ) -> Task:
     """End an attempt with an error; return the same task when that attempt already ended so."""

@@ -9,20 +9,20 @@ from delegation.tasks.life.model import Task
 class DetailRules(Protocol):
     """The rules of one task type."""
 
-    def goes_on(self, task: Task) -> bool:
+    def resumes(self, task: Task) -> bool:
         """Return whether a FAILURE that is submitted again resumes where it stopped and keeps its details."""
 
-    def anew(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
+    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the details with which a task starts from the beginning; those of a newer release must be kept."""
 
 
 class KeptDetails:
     """DetailRules of task types without rules: keep all details, for any of them may be a newer release's."""
 
-    def goes_on(self, task: Task) -> bool:
-        """See DetailRules.goes_on."""
+    def resumes(self, task: Task) -> bool:
+        """See DetailRules.resumes."""
         return task.effects_began_ts is not None
 
-    def anew(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See DetailRules.anew."""
+    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See DetailRules.restarted."""
         return details

@@ -154,15 +154,15 @@ def resubmit(
     payload: str,
     synchronous: bool,
     grace: timedelta,
-    anew: Mapping[str, Any] | None,
+    restarted: Mapping[str, Any] | None,
     at: datetime | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
 
-    `anew` are the details of a task that starts from the beginning; with None it resumes where it stopped, with its
-    details. `at` is when it is to run, now if None.
+    `restarted` are the details of a task that starts from the beginning; with None it resumes with the details it
+    has. `at` is when it is to run, now if None.
     """
-    begun = {} if anew is None else {"details": anew, "effects_began_ts": None, "progress_ts": None}
+    begun = {} if restarted is None else {"details": restarted, "effects_began_ts": None, "progress_ts": None}
     return transition(
         task,
         Status.SUBMITTED,

@@ -231,5 +231,5 @@ class FunctionBehavior(Generic[P, R]):
 
     def _end(self, task: Task, error: AttemptError, wait: timedelta | None = None) -> Task:
         with suppress(LeaseLost):
-            return self._tasks.give_back(task.task_id, task.attempt_count, error, wait=wait)
+            return self._tasks.end_attempt(task.task_id, task.attempt_count, error, wait=wait)
         return self._tasks.get(task.task_id)

@@ -156,9 +156,9 @@ class TaskChanges:
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
-        payload, anew = ended.task_payload, self._rules(ended).anew(ended.details)
+        payload, restarted = ended.task_payload, self._rules(ended).restarted(ended.details)
         at, grace = now + timedelta(seconds=ended.recurrence_seconds or 0), self._policies.dispatch.grace
-        following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, anew=anew, at=at)
+        following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, restarted=restarted, at=at)
         return (following, decisions.cancelled(following, now)) if ended.cancel_requested else (following,)
 
     def _write(self, before: Task, *path: Task) -> Advance | Revise:

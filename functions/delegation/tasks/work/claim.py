@@ -29,7 +29,7 @@ _FRESH: Final = timedelta(seconds=5)
 """For so long the result of a query is used before the index is queried again."""
 
 
-class Lookout:
+class DueHints:
     """What a worker remembers of due tasks from one lease to the next.
 
     A query costs one call a shard, so each queries a few shards only, the next ones each time, and its result serves
@@ -78,7 +78,7 @@ def lease_next_available_task(
     kinds: Collection[str],
     lease: Callable[[datetime], Lease],
     *,
-    lookout: Lookout | None = None,
+    lookout: DueHints | None = None,
 ) -> Task | None:
     """Acquire one of the oldest due tasks of a known type; None when the index, queried now, has none.
 
@@ -86,7 +86,7 @@ def lease_next_available_task(
     workers one acquires each task, by the conditional write. Tasks of unknown types and tasks that cannot be read are
     skipped, and hide no other task however many they are.
     """
-    lookout = lookout or Lookout()
+    lookout = lookout or DueHints()
     search = _Search(tasks, owner, kinds, lease, lookout.foreign)
     task = search.lease_first(lookout.remembered(tasks.clock()), _MISSES)
     if task is not None:

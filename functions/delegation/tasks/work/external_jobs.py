@@ -29,7 +29,7 @@ class NoExternalJobs:
         return task.engine in {None, INLINE} and task.job_run_id is None
 
 
-class LeftToSweeper(NoExternalJobs):
+class JobsLeftToSweeper(NoExternalJobs):
     """ExternalJobs of a worker beside a state machine: it leaves attempts of executions to the sweeper."""
 
     def end(self, task: Task) -> bool:

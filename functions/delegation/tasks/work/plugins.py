@@ -43,14 +43,14 @@ class Plugins:
         return tuple(FunctionBehavior(tasks, one) if isinstance(one, Behavior) else one for one in self.declared)
 
 
-def load(names: Sequence[str], tasks: TaskService, *, taken: frozenset[str]) -> Plugins:
-    """Import and call the named functions; BadPlugin names one that is wrong or repeats a task type of `taken`."""
+def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) -> Plugins:
+    """Import and call the named functions; BadPlugin names one that is wrong or repeats a task type of `existing`."""
     found: list[Behavior[Any, Any] | TaskBehavior] = []
     added: frozenset[str] = frozenset()
     for name in names:
         for declared in _function(name)(tasks):
             kinds = frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
-            if again := sorted(kinds & (taken | added)):
+            if again := sorted(kinds & (existing | added)):
                 raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
             added |= kinds
             found.append(declared)

@@ -47,17 +47,17 @@ class TaskService(TaskChanges):
         return self._to_be_dispatched(task, now)
 
     def resubmitted(
-        self, task: Task, now: datetime, *, payload: str, synchronous: bool = False, goes_on: bool | None = None
+        self, task: Task, now: datetime, *, payload: str, synchronous: bool = False, resumes: bool | None = None
     ) -> Task:
         """Return the next version of a terminal task that is submitted again, not stored.
 
-        `goes_on` is whether it resumes where it stopped; with None the rules of its task type decide.
+        `resumes` is whether it resumes where it stopped; with None the rules of its task type decide.
         """
-        anew, grace = self._anew(task, goes_on=goes_on), self._policies.dispatch.grace
-        again = t.resubmit(task, now, payload=payload, synchronous=synchronous, grace=grace, anew=anew)
+        restarted, grace = self._restarted(task, resumes=resumes), self._policies.dispatch.grace
+        again = t.resubmit(task, now, payload=payload, synchronous=synchronous, grace=grace, restarted=restarted)
         return self._to_be_dispatched(again, now)
 
-    def create(self, first: Task, *, goes_on: bool = True) -> tuple[Task, bool]:
+    def create(self, first: Task, *, resumes: bool = True) -> tuple[Task, bool]:
         """Store and dispatch a task, or return the existing one, resubmitted if FAILURE; whether it was submitted."""
         for _ in range(RACES):
             try:
@@ -68,7 +68,7 @@ class TaskService(TaskChanges):
                 raise TaskNotFound(first.task_id)
             if stored.status is not Status.FAILURE:
                 return stored, False
-            again = self.resubmitted(stored, self.clock(), payload=first.task_payload, goes_on=goes_on)
+            again = self.resubmitted(stored, self.clock(), payload=first.task_payload, resumes=resumes)
             try:
                 return self.send(self._store.apply(self._write(stored, again))), True
             except (StaleTask, RevisionConflict):
@@ -142,11 +142,11 @@ class TaskService(TaskChanges):
 
         return self.change(task_id, decide)
 
-    def give_back(self, task_id: str, attempt: int, error: AttemptError, *, wait: timedelta | None = None) -> Task:
+    def end_attempt(self, task_id: str, attempt: int, error: AttemptError, *, wait: timedelta | None = None) -> Task:
         """End the attempt with an error: RETRY_SCHEDULED (after `wait` if given) or FAILURE, as policies decide."""
 
         def decide(task: Task, now: datetime) -> Task:
-            return decisions.give_back(task, attempt, error, now, self._policies, wait=wait)
+            return decisions.end_attempt(task, attempt, error, now, self._policies, wait=wait)
 
         return self.change(task_id, decide)
 
@@ -168,8 +168,8 @@ class TaskService(TaskChanges):
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
                 return task
-            anew, payload = self._anew(task), task.task_payload
-            return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), anew=anew)
+            restarted, payload = self._restarted(task), task.task_payload
+            return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), restarted=restarted)
 
         return self.change(task_id, decide)
 
@@ -229,10 +229,10 @@ class TaskService(TaskChanges):
         """Delete versions below `below`, never the newest, and return how many."""
         return self._store.forget(task_id, below)
 
-    def _anew(self, task: Task, *, goes_on: bool | None = None) -> Mapping[str, Any] | None:
+    def _restarted(self, task: Task, *, resumes: bool | None = None) -> Mapping[str, Any] | None:
         rules = self._rules(task)
-        goes_on = rules.goes_on(task) if goes_on is None else goes_on
-        return None if goes_on else rules.anew(task.details)
+        resumes = rules.resumes(task) if resumes is None else resumes
+        return None if resumes else rules.restarted(task.details)
 
     def _dispatched(self, written: Written) -> Task:
         after = written.after

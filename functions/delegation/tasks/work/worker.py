@@ -21,7 +21,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.work.attempt_context import elapsed
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
 from delegation.tasks.work.service import TaskService
@@ -71,7 +71,7 @@ class Worker:
         self._engines = engines
         self._monotonic = monotonic
         self._waits = waits
-        self._lookout = Lookout(settings.candidates)
+        self._lookout = DueHints(settings.candidates)
 
     @property
     def owner(self) -> str:
@@ -151,7 +151,7 @@ class Worker:
             raise broke
         with suppress(LeaseLost):
             if not isinstance(broke, LeaseLost):
-                return self._tasks.give_back(task.task_id, task.attempt_count, _attempt_error(broke, task))
+                return self._tasks.end_attempt(task.task_id, task.attempt_count, _attempt_error(broke, task))
         return self._tasks.get(task.task_id)
 
     def _lasting(self, now: datetime) -> Lease:

@@ -70,9 +70,9 @@ def lasting(now: object) -> Lease:
     return Lease.lasting(HOUR, now)  # type: ignore[arg-type]
 
 
-def give_back(kind: ErrorClass) -> Callable[[Harness], object]:
+def end_attempt(kind: ErrorClass) -> Callable[[Harness], object]:
     error = AttemptError(kind.name, "it failed", kind)
-    return lambda harness: harness.service.give_back(harness.task_id, harness.before.attempt_count, error)
+    return lambda harness: harness.service.end_attempt(harness.task_id, harness.before.attempt_count, error)
 
 
 def holder_is_lost(harness: Harness) -> None:
@@ -114,10 +114,10 @@ EVENTS: dict[str, tuple[Callable[[Harness], object], dict[str, list[str]]]] = {
         lambda h: h.service.succeed(h.task_id, h.before.attempt_count, "done"),
         {A: [R, OK], R: [OK]},
     ),
-    "a transient error": (give_back(ErrorClass.TRANSIENT), {A: [W], R: [W]}),
-    "throttled": (give_back(ErrorClass.THROTTLED), {A: [W], R: [W]}),
-    "handed over": (give_back(ErrorClass.HANDED_OVER), {A: [W], R: [W]}),
-    "a permanent error": (give_back(ErrorClass.PERMANENT), {A: [F], R: [F]}),
+    "a transient error": (end_attempt(ErrorClass.TRANSIENT), {A: [W], R: [W]}),
+    "throttled": (end_attempt(ErrorClass.THROTTLED), {A: [W], R: [W]}),
+    "handed over": (end_attempt(ErrorClass.HANDED_OVER), {A: [W], R: [W]}),
+    "a permanent error": (end_attempt(ErrorClass.PERMANENT), {A: [F], R: [F]}),
     "its holder is lost": (holder_is_lost, {A: [W], R: [W]}),
     "cancelled": (lambda h: h.service.cancel(h.task_id), {S: [F], W: [F]}),
     "cannot be dispatched": (never_dispatched, {S: [F], W: [F]}),
@@ -153,7 +153,7 @@ def test_a_holder_that_is_lost_is_replaced_through_a_retry(status: Status) -> No
 
 @pytest.mark.parametrize("status", [Status.ACQUIRING_RESOURCES, Status.RUNNING])
 def test_the_last_attempt_that_is_lost_or_fails_is_a_failure(status: Status) -> None:
-    for act in (give_back(ErrorClass.TRANSIENT), holder_is_lost):
+    for act in (end_attempt(ErrorClass.TRANSIENT), holder_is_lost):
         harness = Harness(status, attempts=1)
         act(harness)
         assert harness.path == [F]
@@ -162,7 +162,7 @@ def test_the_last_attempt_that_is_lost_or_fails_is_a_failure(status: Status) -> 
 @pytest.mark.parametrize("status", [Status.ACQUIRING_RESOURCES, Status.RUNNING])
 def test_a_held_task_that_is_cancelled_ends_with_its_attempt_or_its_lease(status: Status) -> None:
     for act in (
-        give_back(ErrorClass.TRANSIENT),
+        end_attempt(ErrorClass.TRANSIENT),
         holder_is_lost,
         lambda harness: (harness.clock.advance(HOUR), acquire(harness)),
     ):
@@ -175,7 +175,7 @@ def test_a_held_task_that_is_cancelled_ends_with_its_attempt_or_its_lease(status
 
 
 def test_a_recurring_task_is_submitted_in_the_write_that_ends_it() -> None:
-    for act, end in ((EVENTS["its attempt succeeds"][0], OK), (give_back(ErrorClass.PERMANENT), F)):
+    for act, end in ((EVENTS["its attempt succeeds"][0], OK), (end_attempt(ErrorClass.PERMANENT), F)):
         harness = Harness(Status.RUNNING, recurrence_seconds=60)
         act(harness)
         assert harness.path == [end, S]
@@ -196,9 +196,9 @@ def test_ending_an_attempt_twice_is_safe_also_after_a_cancellation() -> None:
     """The answer to the first was lost; the second finds what the first recorded, and writes nothing."""
     harness = Harness(Status.RUNNING)
     harness.service.cancel(harness.task_id)
-    give_back(ErrorClass.TRANSIENT)(harness)
+    end_attempt(ErrorClass.TRANSIENT)(harness)
     first = harness.service.get(harness.task_id)
-    give_back(ErrorClass.TRANSIENT)(harness)
+    end_attempt(ErrorClass.TRANSIENT)(harness)
     assert harness.service.get(harness.task_id) == first
     assert harness.path == [F]
 

@@ -257,12 +257,12 @@ def test_resubmitting_resets_the_retry_budget_and_the_outcome() -> None:
     assert (again.next_scheduled_run_ts, again.due_at) == (LATER, LATER + MINUTE)
 
 
-@pytest.mark.parametrize("anew", [{"tier": 1}, {}, None])
-def test_a_restarted_task_gets_new_details_a_resumed_one_keeps_them(anew: dict[str, int] | None) -> None:
+@pytest.mark.parametrize("restarted", [{"tier": 1}, {}, None])
+def test_a_restarted_task_gets_new_details_a_resumed_one_keeps_them(restarted: dict[str, int] | None) -> None:
     ended = in_status(Status.FAILURE).evolve(details={"done": 4}, effects_began_ts=NOW, progress_ts=NOW)
-    again = t.resubmit(ended, LATER, payload="{}", synchronous=False, grace=MINUTE, anew=anew)
-    assert again.details == ({"done": 4} if anew is None else anew)
-    assert (again.effects_began_ts, again.progress_ts) == ((NOW, NOW) if anew is None else (None, None))
+    again = t.resubmit(ended, LATER, payload="{}", synchronous=False, grace=MINUTE, restarted=restarted)
+    assert again.details == ({"done": 4} if restarted is None else restarted)
+    assert (again.effects_began_ts, again.progress_ts) == ((NOW, NOW) if restarted is None else (None, None))
 
 
 def test_a_dispatch_is_counted_with_the_time_of_the_next_check() -> None:

@@ -12,7 +12,7 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Create, DueEntry
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from tests.contract.task_tables import moto_task_store
@@ -46,13 +46,13 @@ class Fleet:
         self.clock = Clock()
         policies = Policies(default=RetryPolicy(), by_type={})
         self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
-        self.lookouts: dict[str, Lookout] = {}
+        self.lookouts: dict[str, DueHints] = {}
         for n in range(tasks):
             self.store.apply(Create(submitted(f"task-{n:03}", due_at=NOW)))
         self.store.writes = 0
 
     def lease(self, owner: str) -> Task | None:
-        lookout = self.lookouts.setdefault(owner, Lookout())
+        lookout = self.lookouts.setdefault(owner, DueHints())
         return lease_next_available_task(
             self.service, owner, KINDS, lambda now: Lease.lasting(HOUR, now), lookout=lookout
         )
@@ -108,12 +108,12 @@ def test_a_new_query_follows_when_others_leased_what_the_last_one_found() -> Non
 
 
 def test_a_query_reads_few_shards_and_each_worker_has_another_order() -> None:
-    rounds = {owner: list(Lookout().groups(owner)) for owner in ("a", "b", "c")}
+    rounds = {owner: list(DueHints().groups(owner)) for owner in ("a", "b", "c")}
     for groups in rounds.values():
         assert [len(group) for group in groups] == [2, 4, 8, 2]
         assert sorted(shard for group in groups for shard in group) == list(codec.due_buckets())
     assert len({groups[0] for groups in rounds.values()}) > 1
-    lookout = Lookout()
+    lookout = DueHints()
     first = [next(lookout.groups("a")) for _ in range(codec.SHARDS // 2)]
     assert sorted(shard for group in first for shard in group) == list(codec.due_buckets())
 
@@ -159,7 +159,7 @@ def test_workers_that_query_at_once_try_different_tasks() -> None:
     workers = [f"worker-{n}" for n in range(8)]
     first = set()
     for worker in workers:
-        lookout = fleet.lookouts.setdefault(worker, Lookout())
+        lookout = fleet.lookouts.setdefault(worker, DueHints())
         first.add(lookout.find(fleet.service, worker, 50, codec.due_buckets())[0][0].task_id)
     assert len(first) >= 4  # of the eight oldest
     leased = [task.task_id for _ in range(6) for worker in workers if (task := fleet.lease(worker))]

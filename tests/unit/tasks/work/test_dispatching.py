@@ -96,7 +96,7 @@ def test_loss_and_dispatch_are_one_write(harness: Harness) -> None:
 
 def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(harness: Harness) -> None:
     task_id = harness.running()
-    waiting = harness.service.give_back(task_id, 1, TRANSIENT)
+    waiting = harness.service.end_attempt(task_id, 1, TRANSIENT)
     harness.clock.now = waiting.next_scheduled_run_ts
     assert harness.service.reconcile(task_id) == waiting
     harness.clock.now = waiting.due_at

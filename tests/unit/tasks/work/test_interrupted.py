@@ -63,7 +63,7 @@ class Driver:
         task_id = self.accept()
         self.service.acquire(task_id, "run-1", lasting)
         asked = self.service.cancel(task_id)
-        return self.service.give_back(task_id, 1, TRANSIENT) if asked.is_held else asked
+        return self.service.end_attempt(task_id, 1, TRANSIENT) if asked.is_held else asked
 
     def lose(self) -> Task:
         """The holder sends no heartbeat for an hour; the sweeper finds the task."""

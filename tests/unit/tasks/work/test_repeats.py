@@ -24,16 +24,16 @@ def test_ending_an_attempt_again_after_a_lost_answer_returns_what_was_recorded()
     tasks = service(Clock())
     task = tasks._store.apply(Create(submitted()))
     tasks.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
-    given = tasks.give_back(task.task_id, 1, BROKEN)
+    given = tasks.end_attempt(task.task_id, 1, BROKEN)
     assert given.status is Status.RETRY_SCHEDULED
-    assert tasks.give_back(task.task_id, 1, BROKEN) == given
+    assert tasks.end_attempt(task.task_id, 1, BROKEN) == given
 
 
 def test_a_summary_is_bounded() -> None:
     tasks = service(Clock())
     task = tasks._store.apply(Create(submitted()))
     tasks.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
-    summary = tasks.give_back(task.task_id, 1, BROKEN).result_summary
+    summary = tasks.end_attempt(task.task_id, 1, BROKEN).result_summary
     assert summary == "x" * 1023 + "…"
 
 
@@ -44,7 +44,7 @@ def test_backoff_grows_while_throttling_lasts() -> None:
     waits: list[timedelta] = []
     for attempt in range(1, 5):
         tasks.acquire(task.task_id, "w", lambda now: Lease.lasting(HOUR, now))
-        at = tasks.give_back(task.task_id, attempt, THROTTLED).next_scheduled_run_ts
+        at = tasks.end_attempt(task.task_id, attempt, THROTTLED).next_scheduled_run_ts
         assert at is not None
         waits.append(at - clock.now)
         clock.now = at

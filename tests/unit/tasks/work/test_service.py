@@ -105,7 +105,7 @@ def test_a_touched_head_is_acquired_on_the_second_try(harness: Harness) -> None:
 
 def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: Harness) -> None:
     task_id = harness.running()
-    waiting = harness.service.give_back(task_id, 1, TRANSIENT)
+    waiting = harness.service.end_attempt(task_id, 1, TRANSIENT)
     harness.clock.now = waiting.next_scheduled_run_ts - SECOND
     assert harness.acquire(task_id, "run-2") == waiting
     harness.clock.advance(SECOND)
@@ -138,7 +138,7 @@ def test_the_loss_of_the_last_attempt_is_a_failure(harness: Harness) -> None:
     assert (ended.status, ended.error_code) == (Status.FAILURE, "LOST")
 
 
-@pytest.mark.parametrize("end", [lambda s, i: s.succeed(i, 1, "done"), lambda s, i: s.give_back(i, 1, PERMANENT)])
+@pytest.mark.parametrize("end", [lambda s, i: s.succeed(i, 1, "done"), lambda s, i: s.end_attempt(i, 1, PERMANENT)])
 def test_a_terminal_task_is_not_acquired(harness: Harness, end: Callable[[TaskService, str], Task]) -> None:
     task_id = harness.running()
     ended = end(harness.service, task_id)
@@ -184,7 +184,7 @@ LATE: list[Callable[[TaskService, str], object]] = [
     lambda service, task_id: service.note(task_id, 1, details={"files_deleted": 99}),
     lambda service, task_id: service.start(task_id, 1, effects=True),
     lambda service, task_id: service.succeed(task_id, 1, "done"),
-    lambda service, task_id: service.give_back(task_id, 1, PERMANENT),
+    lambda service, task_id: service.end_attempt(task_id, 1, PERMANENT),
     lambda service, task_id: service.hand_to_next_execution(task_id, 1, "run-1", str),
 ]
 
@@ -243,7 +243,7 @@ def test_a_repeated_success_returns_what_was_recorded(harness: Harness) -> None:
 
 def test_success_and_failure_race_for_one_outcome(harness: Harness) -> None:
     task_id = harness.running()
-    harness.race(lambda: harness.rival.give_back(task_id, 1, PERMANENT))
+    harness.race(lambda: harness.rival.end_attempt(task_id, 1, PERMANENT))
     with pytest.raises(LeaseLost):
         harness.service.succeed(task_id, 1, "done")
     assert harness.versions(task_id)[-2:] == ["RUNNING", "FAILURE"]
@@ -254,7 +254,7 @@ def test_an_attempt_that_ends_with_an_error_is_retried_until_none_is_left(harnes
     for attempt in (1, 2, 3):
         held = harness.acquire(task_id, f"run-{attempt}")
         assert held.attempt_count == attempt
-        ended = harness.service.give_back(task_id, attempt, TRANSIENT)
+        ended = harness.service.end_attempt(task_id, attempt, TRANSIENT)
         harness.clock.advance(HOUR)
     assert (ended.status, ended.error_code) == (Status.FAILURE, "TIMEOUT")
     assert (ended.result_extended or "").count("TIMEOUT: timed out") == 3
@@ -275,7 +275,7 @@ def test_a_held_task_is_requested_to_stop_once(harness: Harness) -> None:
     asked = harness.service.cancel(task_id)
     assert (asked.status, asked.cancel_requested, asked.version) == (Status.RUNNING, True, 3)
     assert harness.service.cancel(task_id) == asked
-    assert harness.service.give_back(task_id, 1, TRANSIENT).error_code == "CANCELLED"
+    assert harness.service.end_attempt(task_id, 1, TRANSIENT).error_code == "CANCELLED"
 
 
 def test_any_process_may_end_a_cancelled_task_whose_holder_is_lost(harness: Harness) -> None:

@@ -16,7 +16,7 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.codec import due_bucket
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
-from delegation.tasks.work.claim import Lookout, lease_next_available_task
+from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.lease_keeper import WorkOutlivedLease, renew_every
 from delegation.tasks.work.service import TaskService
@@ -83,7 +83,7 @@ def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
     for task_id in foreign:
         store.apply(Create(submitted(task_id, task_type="NEWER", due_at=NOW)))
     store.apply(Create(submitted("mine", due_at=NOW + MINUTE)))
-    lookout = Lookout(candidates=5)
+    lookout = DueHints(candidates=5)
     task = lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
     assert task is not None
     assert task.task_id == "mine"
@@ -96,7 +96,7 @@ def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
 def test_a_task_of_an_unknown_type_is_read_once() -> None:
     store = MemoryTaskStore()
     store.apply(Create(submitted("newer", task_type="NEWER", due_at=NOW)))
-    lookout = Lookout()
+    lookout = DueHints()
     lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
     read: list[str] = []
     store.fault = read.append

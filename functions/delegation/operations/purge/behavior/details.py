@@ -62,10 +62,10 @@ def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, file
 class PurgeDetailRules:
     """DetailRules of purges: a purge that began to delete can only be finished with its plan."""
 
-    def goes_on(self, task: Task) -> bool:
-        """See DetailRules.goes_on."""
+    def resumes(self, task: Task) -> bool:
+        """See DetailRules.resumes."""
         return task.effects_began_ts is not None
 
-    def anew(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See DetailRules.anew."""
+    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See DetailRules.restarted."""
         return {name: value for name, value in details.items() if name not in PurgeDetails.model_fields}

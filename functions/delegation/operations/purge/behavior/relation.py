@@ -26,7 +26,7 @@ def obstacle(task: Task, wanted: TablePurge) -> str | None:
     same_properties = dict(current.properties) == dict(wanted.properties)
     if task.status is Status.FAILURE:
         joins = same_properties or _without_its_plan(task, current, wanted)
-        return "other properties, and has begun to delete" if goes_on(task, wanted) and not joins else None
+        return "other properties, and has begun to delete" if resumes(task, wanted) and not joins else None
     if current.identifier != wanted.identifier:
         return "another identifier"
     return None if same_properties else "other properties"
@@ -38,7 +38,7 @@ def _without_its_plan(task: Task, current: TablePurge, wanted: TablePurge) -> bo
     return task.error_code == PlanOutdated.code and dict(wanted.properties) == rest
 
 
-def goes_on(task: Task, wanted: TablePurge) -> bool:
+def resumes(task: Task, wanted: TablePurge) -> bool:
     """Return whether a terminal purge is resumed with its plan: a FAILURE that began to delete. Others plan anew."""
     return (
         task.status is Status.FAILURE

@@ -132,6 +132,6 @@ class PurgeBehavior:
     def _record(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error; a former lease holder records nothing."""
         try:
-            return self.tasks.give_back(task.task_id, task.attempt_count, attempt_error(error))
+            return self.tasks.end_attempt(task.task_id, task.attempt_count, attempt_error(error))
         except LeaseLost:
             return self.tasks.get(task.task_id)

@@ -16,7 +16,7 @@ from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
 from delegation.storage.base import FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import Phase
-from delegation.worksets.index import SAMPLE, Asked, PlanIndex, planned_paths
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, PlanIndex, planned_paths
 from delegation.worksets.sorting import Sorter, common
 
 # Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
@@ -32,7 +32,9 @@ _UNREADABLE = (
 )
 
 
-def neighbours_of(ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex]) -> tuple[list[Neighbour], list[Asked]]:
+def neighbours_of(
+    ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex]
+) -> tuple[list[Neighbour], list[CheckedNeighbour]]:
     """Return the live tables that overlap `roots`, and all that were checked, for plan and receipt.
 
     With `outside=delete` every table counts as overlapping, because files outside may belong to any. A table that was
@@ -46,13 +48,13 @@ def neighbours_of(ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex])
     }
     outside = ctx.options.outside == "delete"
     near: list[Neighbour] = []
-    checked: list[Asked] = []
+    checked: list[CheckedNeighbour] = []
     for neighbour in ctx.neighbours():
         if _is_itself(ctx, neighbour):
             continue
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
         overlaps = name not in elsewhere and (outside or _overlaps(roots, neighbour))
-        checked.append(Asked(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
+        checked.append(CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
         if overlaps:
             near.append(neighbour)
     return near, checked

@@ -25,7 +25,15 @@ from delegation.storage.base import PlanStore
 from delegation.storage.locations import uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, phase_of, read_chunk
-from delegation.worksets.index import SAMPLE, Asked, Finding, PlanIndex, planned_paths, read_index, store_index
+from delegation.worksets.index import (
+    SAMPLE,
+    CheckedNeighbour,
+    Finding,
+    PlanIndex,
+    planned_paths,
+    read_index,
+    store_index,
+)
 from delegation.worksets.marks import Marks, plan_ids
 from delegation.worksets.sorting import Sorter, common, without
 
@@ -40,7 +48,7 @@ class Survey:
     foreign: frozenset[str]
     manifests: dict[str, ManifestFile]
     known: frozenset[str]
-    checked: list[Asked] = field(default_factory=list)
+    checked: list[CheckedNeighbour] = field(default_factory=list)
 
     def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
         """Return the manifests to read and their size limits, without those of earlier segments and uncovered ones."""

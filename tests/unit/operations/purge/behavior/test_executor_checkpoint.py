@@ -39,7 +39,7 @@ class Job:
         return self.clock.now.timestamp()
 
     def end_attempt(self) -> None:
-        self.tasks.give_back(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+        self.tasks.end_attempt(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
 
 
 def test_an_executor_continues_while_its_attempt_holds_the_task() -> None:

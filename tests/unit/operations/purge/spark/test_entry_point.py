@@ -31,7 +31,7 @@ def test_a_former_attempt_does_nothing(entry: ModuleType, monkeypatch: pytest.Mo
     task_id = world.submit(world.body("orders")).task_id
     held = world.steps.acquire(Step(task_id, 1), world.deadline())["attempt"]
     if attempt == held:
-        world.tasks.give_back(task_id, held, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
+        world.tasks.end_attempt(task_id, held, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
     before, objects = world.tasks.get(task_id), set(world.lake.uris())
     monkeypatch.setattr(entry, "job_behavior", lambda: world.behavior)
     assert entry.main(["--task-id", task_id, "--attempt", str(attempt)]) == 0

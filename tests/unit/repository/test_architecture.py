@@ -1,0 +1,86 @@
+"""The page that says what is where leads a newcomer to files that exist."""
+
+import ast
+import re
+
+import pytest
+
+from tests.paths import DOCS, ROOT
+
+PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+PACKAGES = PAGE[PAGE.index("## 1. Packages") : PAGE.index("## 2. ")]
+CODE = ROOT / "functions" / "delegation"
+QUESTIONS = [
+    ("Where is a lease lost?", "tasks/life/outcomes.py", "is_lost"),
+    ("How does running work notice that it lost its lease?", "tasks/work/attempt_context.py", "AttemptContext"),
+    ("Which status may follow which?", "tasks/life/transitions.py", "transition"),
+    ("When is a failed attempt retried?", "tasks/life/outcomes.py", "after_error"),
+    ("What is stored for a task?", "tasks/stores/codec.py", "head_item"),
+    ("What may a purge delete?", "operations/purge/guards.py", "PathGuard"),
+    ("In which order does a purge delete?", "operations/purge/phases.py", "Execution"),
+    ("Which engine does a purge use?", "operations/purge/choose.py", "estimate"),
+    ("Who writes the receipt?", "operations/purge/receipt.py", "store_receipt"),
+    ("Which neighbour tables are read?", "operations/purge/planning/neighbours.py", "neighbours_of"),
+    ("Which files does a table reach?", "iceberg/reach.py", "read_manifest_lists"),
+    ("How is a manifest decoded?", "iceberg/avro/decoder.py", "compile_decoder"),
+    ("How fast are keys deleted?", "storage/rate.py", "AdaptiveRate"),
+    ("How is the state machine's next wait computed?", "orchestration/steps.py", "wait_seconds"),
+    ("What does the sweeper do?", "orchestration/sweep.py", "sweep"),
+    ("Which error is a 409?", "edge/problems.py", "rule_of"),
+    ("How is a bearer token verified?", "edge/trust/tokens.py", "TokenVerifier"),
+    ("When is a request answered with a replay?", "idempotency/record.py", "judge"),
+    ("What does a caller send to have a table purged?", "wire/requests.py", "PurgeTableOperationParameters"),
+    ("When are vended credentials refreshed?", "polaris/credentials.py", "refresh_at"),
+    ("Which environment variables does a Lambda read?", "wiring/settings.py", "TaskSettings"),
+    ("Which alarms are there?", "infra/constructs/monitoring.py", "Monitoring"),
+]
+
+
+def rows_of(columns: int) -> list[list[str]]:
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in PACKAGES.splitlines() if line[:1] == "|"]
+    return [row for row in rows if len(row) == columns]
+
+
+def file_at(path: str):
+    return next(root / path for root in (CODE, ROOT) if (root / path).is_file())
+
+
+def packages() -> list[str]:
+    """The paths that the table of packages names; `edge` and `trust`, say, are one cell and one sentence."""
+    return [name.rstrip("/") for row in rows_of(3) for name in re.findall(r"`([\w/]+)`", row[0])]
+
+
+@pytest.mark.parametrize(("question", "path", "name"), QUESTIONS, ids=[question for question, *_ in QUESTIONS])
+def test_a_question_leads_to_the_file_that_answers_it(question, path, name):
+    assert [question, f"`{path}`", f"`{name}`"] in rows_of(3)
+    defined = {getattr(node, "name", None) for node in ast.parse(file_at(path).read_text(encoding="utf-8")).body}
+    assert name in defined
+
+
+@pytest.mark.parametrize("path", [path for _, path, _ in QUESTIONS])
+def test_the_table_of_packages_has_a_row_for_each_of_these_files(path):
+    assert any(path.startswith(f"{package}/") for package in packages())
+
+
+def test_the_page_asks_no_question_that_this_test_does_not_hold():
+    asked = [row[0] for row in rows_of(3) if row[0].endswith("?")]
+    assert asked == [question for question, *_ in QUESTIONS]
+    assert len(asked) >= 20
+
+
+def test_every_package_of_the_service_has_a_row_and_every_row_a_package():
+    found = {file.relative_to(CODE).parts[0].removesuffix(".py") for file in CODE.rglob("*.py")} - {"__init__"}
+    named = [name for name in packages() if not name.endswith(("?", ".py"))]
+    ours = {name.split("/")[0] for name in named if name.split("/")[0] not in {"spark", "infra"}}
+    assert ours == found
+    assert [
+        name
+        for name in named
+        if not any((root / name).exists() or (root / f"{name}.py").exists() for root in (CODE, ROOT))
+    ] == []
+
+
+def test_no_folder_has_more_than_fifteen_modules():
+    folders = [folder for top in ("functions", "infra", "spark", "tests") for folder in (ROOT / top).rglob("*")]
+    crowded = {str(f.relative_to(ROOT)): n for f in folders if f.is_dir() and (n := len(list(f.glob("*.py")))) > 15}
+    assert crowded == {}

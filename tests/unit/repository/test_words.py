@@ -1,0 +1,98 @@
+"""One term for one idea: the glossary's rejected synonyms appear nowhere, and what texts cite exists."""
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.paths import DOCS, ROOT
+
+GLOSSARY = DOCS / "glossary.md"
+THIS = Path(__file__)
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+OLD_CITATIONS = re.compile(r"DESIGN\b|FACTS\b|STYLE\.md|§\s?\d|[a-z]+-[a-z]+\.txt")
+MODULE = re.compile(r"(?<![\w./*{-])((?:[a-z_]+/)*[a-z_]+\.py)\b")
+
+
+def synonyms() -> list[str]:
+    """The words of the tables' column "not"."""
+    found: list[str] = []
+    column = -1
+    for line in GLOSSARY.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if "not" in cells:
+            column = cells.index("not")
+        elif cells and column >= 0 and not set(cells[column]) <= {"-"}:
+            found += [word.strip() for word in cells[column].split(",") if word.strip()]
+    return found
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Every text file of the repository that people wrote, by its path."""
+    found: dict[str, str] = {}
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        path = ROOT / name
+        written = path.suffix in {".py", ".md", ".toml", ".json", ".yaml"} or path.name == "Makefile"
+        recorded = "tests/golden/" in name or "tests/fixtures/" in name or name.startswith("events/")
+        if written and path.exists() and path not in {GLOSSARY, THIS} and not (recorded and path.suffix == ".json"):
+            found[name] = path.read_text(encoding="utf-8")
+    return found
+
+
+@cache
+def spaced() -> dict[str, str]:
+    """The same texts with the words of a CamelCase name apart, in lower case."""
+    return {name: CAMEL.sub("_", text).lower() for name, text in texts().items()}
+
+
+def occurrences(spaced: str, synonym: str) -> list[int]:
+    """The lines of a text that hold a synonym, also where it is broken over two lines or part of a name."""
+    first, *rest = synonym.lower().split()
+    if first not in spaced:
+        return []
+    pattern = r"(?<![a-z])" + r"[\s_#-]+".join(map(re.escape, (first, *rest))) + r"(?![a-z])"
+    return [spaced.count("\n", 0, hit.start()) + 1 for hit in re.finditer(pattern, spaced)]
+
+
+@pytest.mark.parametrize("synonym", synonyms())
+def test_a_synonym_that_the_glossary_rejects_is_not_used(synonym):
+    found = {name: lines for name, text in spaced().items() if (lines := occurrences(text, synonym))}
+    assert found == {}
+
+
+@pytest.mark.parametrize("text", ["it goes on", "goes\n    # on", "def goes_on(self)", "class GoesOn", "Goes on."])
+def test_a_synonym_is_found_in_prose_comments_and_names(text):
+    assert occurrences(CAMEL.sub("_", text).lower(), "goes on") != []
+
+
+@pytest.mark.parametrize("text", ["it goes only", "cargoes on", "it goes", "forgoes_on"])
+def test_a_synonym_is_not_found_inside_other_words(text):
+    assert occurrences(CAMEL.sub("_", text).lower(), "goes on") == []
+
+
+def test_the_glossary_rejects_synonyms_and_explains_no_term_twice():
+    assert len(synonyms()) > 40
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|[^|]*\|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    terms = [row.strip() for row in rows if row.strip() not in {"term", "---"}]
+    assert len(terms) == len(set(terms)) >= 40
+
+
+def test_no_text_cites_a_page_by_a_private_number():
+    found = {name: hits for name, text in texts().items() if (hits := OLD_CITATIONS.findall(text))}
+    assert found == {}
+
+
+def test_every_module_that_a_text_names_exists():
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [f"/{name}" for name in listed.stdout.splitlines()]
+    named = {
+        (name, module)
+        for name, text in texts().items()
+        if not name.startswith("tests/")
+        for module in MODULE.findall(text)
+    }
+    assert sorted(one for one in named if not any(file.endswith(f"/{one[1]}") for file in files)) == []
