@@ -303,8 +303,8 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Tasks.start_here": lambda harness: (
         lambda: harness.tasks.start_here(harness.behavior, Nothing(), "run-1", Lease.lasting(HOUR, NOW))
     ),
-    "Completion.poll, not over": lambda harness: poll(harness, ended=False),
-    "Completion.poll, over": lambda harness: poll(harness, ended=True),
+    "Completion.poll, before the outcome": lambda harness: poll(harness, ended=False),
+    "Completion.poll, after the outcome": lambda harness: poll(harness, ended=True),
     "Acceptance.accept": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=False)),
     "Acceptance.accept with a key": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=True)),
     "Acceptance.accept with a key, attached": attached,
@@ -312,6 +312,6 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Acceptance.known": lambda harness: lambda: harness.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER),
     "Acceptance.known, replayed while it runs": lambda harness: replay(harness, ended=False),
     "Acceptance.known, replayed": lambda harness: replay(harness, ended=True),
-    "Acceptance.outcome, not over": outcome,
+    "Acceptance.outcome, before it": outcome,
     "Acceptance.conclude": conclude,
 }

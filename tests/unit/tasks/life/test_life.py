@@ -99,7 +99,7 @@ def check(harness: Harness) -> None:
 def resubmit_it(harness: Harness) -> None:
     harness.service.change(
         harness.task_id,
-        lambda task, now: resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, anew=None),
+        lambda task, now: resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, restarted=None),
     )
 
 

@@ -179,7 +179,7 @@ def test_unexcused_attempts_never_exceed_the_policy(
             assert untouched or kind == "permanent" or holder.unexcused_attempts == limit
             now += MINUTE
             task = t.resubmit(
-                ended, now, payload="{}", synchronous=synchronous, grace=MINUTE, anew={} if new_plan else None
+                ended, now, payload="{}", synchronous=synchronous, grace=MINUTE, restarted={} if new_plan else None
             )
             assert task.unexcused_attempts == 0
             throttled = 0

@@ -97,7 +97,7 @@ def retry(task: Task) -> Task:
 
 
 def resubmit(task: Task) -> Task:
-    return t.resubmit(task, LATER, payload="{}", synchronous=False, grace=MINUTE, anew={})
+    return t.resubmit(task, LATER, payload="{}", synchronous=False, grace=MINUTE, restarted={})
 
 
 EVENTS = {
@@ -195,8 +195,8 @@ def test_the_time_of_the_first_delete_is_kept_until_the_task_starts_from_the_beg
     again = started(acquired(stopped, now=LATER), LATER, effects=True)
     assert again.effects_began_ts == NOW
     ended = failed(again)
-    same_plan = t.resubmit(ended, LATER, payload="{}", synchronous=True, grace=MINUTE, anew=None)
-    new_plan = t.resubmit(ended, LATER, payload="{}", synchronous=True, grace=MINUTE, anew={})
+    same_plan = t.resubmit(ended, LATER, payload="{}", synchronous=True, grace=MINUTE, restarted=None)
+    new_plan = t.resubmit(ended, LATER, payload="{}", synchronous=True, grace=MINUTE, restarted={})
     assert (same_plan.effects_began_ts, new_plan.effects_began_ts) == (NOW, None)
 
 
@@ -239,7 +239,7 @@ def test_errors_are_kept_newest_last_and_bounded() -> None:
 def test_resubmitting_resets_the_retry_budget_and_the_outcome() -> None:
     lost = failed(acquired(retried(acquired(submitted(synchronous=True, dispatch_count=4)))))
     lost = lost.evolve(cancel_requested=True, throttled_count=3, dispatch_count=9)
-    again = t.resubmit(lost, LATER, payload='{"n":2}', synchronous=False, grace=MINUTE, anew=None)
+    again = t.resubmit(lost, LATER, payload='{"n":2}', synchronous=False, grace=MINUTE, restarted=None)
     assert (again.attempt_count, again.attempts_excused, again.unexcused_attempts, again.throttled_count) == (
         2,
         2,

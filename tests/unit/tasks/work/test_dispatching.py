@@ -122,7 +122,7 @@ def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) ->
     assert harness.service.reconcile(task_id).error_code == "DISPATCH_FAILED"
     again = harness.service.change(
         task_id,
-        lambda task, now: t.resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, anew=None),
+        lambda task, now: t.resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, restarted=None),
     )
     assert again.status is Status.SUBMITTED
     assert harness.service.dispatch(task_id).dispatch_count == 21
