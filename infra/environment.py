@@ -24,7 +24,7 @@ STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers"
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
 _KINDS: Final = (*_TASKS, "behaviors")
-_PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket")
+_PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,7 @@ _NAMES: Final = {
     "realm": "DELEGATION_REALM",
     "tasks_table": "DELEGATION_TASKS_TABLE",
     "idempotency_table": "DELEGATION_IDEMPOTENCY_TABLE",
+    "references_table": "DELEGATION_REFERENCES_TABLE",
     "queue_url": "DELEGATION_QUEUE_URL",
     "state_machine_arn": "DELEGATION_STATE_MACHINE_ARN",
     "plan_bucket": "DELEGATION_PLAN_BUCKET",
@@ -195,6 +196,7 @@ class Resources:
     realm: str | None = None
     tasks_table: str | None = None
     idempotency_table: str | None = None
+    references_table: str | None = None
     queue_url: str | None = None
     state_machine_arn: str | None = None
     plan_bucket: str | None = None

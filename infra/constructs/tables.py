@@ -1,4 +1,4 @@
-"""The two DynamoDB tables: tasks with their history, and idempotency records."""
+"""The three DynamoDB tables: tasks with their history, idempotency records, and the reference index."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -10,7 +10,7 @@ EXPIRES_AT = "expires_at"
 
 
 class TaskTables(Construct):
-    """Two tables that outlive the stack, can be restored to any second of the last 35 days, and refuse deletion.
+    """Three tables that outlive the stack, can be restored to any second of the last 35 days, and refuse deletion.
 
     The due index is sparse: only the head item of a task that needs attention has its keys.
     """
@@ -19,6 +19,7 @@ class TaskTables(Construct):
         super().__init__(scope, construct_id)
         self.tasks = self._build_tasks(key)
         self.idempotency = self._build_idempotency(key)
+        self.references = self._build_references(key)
 
     def _build_tasks(self, key: kms.IKey) -> dynamodb.Table:
         table = dynamodb.Table(
@@ -47,6 +48,20 @@ class TaskTables(Construct):
             "Idempotency",
             partition_key=dynamodb.Attribute(name="scope", type=dynamodb.AttributeType.STRING),
             time_to_live_attribute=EXPIRES_AT,
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            point_in_time_recovery_specification=_RECOVERY,
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=key,
+            deletion_protection=True,
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+
+    def _build_references(self, key: kms.IKey) -> dynamodb.Table:
+        return dynamodb.Table(
+            self,
+            "References",
+            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             point_in_time_recovery_specification=_RECOVERY,
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,

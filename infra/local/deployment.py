@@ -129,6 +129,7 @@ def _describe(
         realm=REALM,
         tasks_table=resources.TASKS_TABLE,
         idempotency_table=resources.IDEMPOTENCY_TABLE,
+        references_table=resources.REFERENCES_TABLE,
         queue_url=queue.url,
         plan_bucket=resources.PLAN_BUCKET,
         polaris_url=backends.polaris.url,

@@ -22,6 +22,7 @@ from infra.local.errors import CannotStartError
 
 TASKS_TABLE = "delegation-tasks"
 IDEMPOTENCY_TABLE = "delegation-idempotency"
+REFERENCES_TABLE = "delegation-references"
 PLAN_BUCKET = "delegation-plans"
 QUEUE = "delegation-dispatch"
 STATE_MACHINE = "delegation-purge"
@@ -36,13 +37,19 @@ class Queue:
     arn: str
 
 
-def create_tables(dynamodb: Any, tasks: str = TASKS_TABLE, idempotency: str = IDEMPOTENCY_TABLE) -> None:
-    """Create the task table with its due index, and the idempotency table with its time to live.
+def create_tables(
+    dynamodb: Any,
+    tasks: str = TASKS_TABLE,
+    idempotency: str = IDEMPOTENCY_TABLE,
+    references: str = REFERENCES_TABLE,
+) -> None:
+    """Create the task table with its due index, the idempotency table with its time to live, the reference index.
 
     Existing tables, in a DynamoDB that outlives the stack, are used unchanged.
     """
     _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, {"due_bucket": "S", "due_at": "S"})
     _create_table(dynamodb, idempotency, {"scope": "S"}, {})
+    _create_table(dynamodb, references, {"pk": "S", "sk": "S"}, {})
     ttl = {"Enabled": True, "AttributeName": "expires_at"}
     try:
         dynamodb.update_time_to_live(TableName=idempotency, TimeToLiveSpecification=ttl)

@@ -1,4 +1,4 @@
-"""The data that every deployment retains: tasks, idempotency records, plans, trust store, key and secret."""
+"""What every deployment retains: tasks, idempotency records, reference index, plans, trust store, key and secret."""
 
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
@@ -30,6 +30,7 @@ class DataStack(Stack):
             key=key,
             tasks_table=self.tables.tasks,
             idempotency_table=self.tables.idempotency,
+            references_table=self.tables.references,
             plan_bucket_arn=self.export_value(self.buckets.plans.bucket_arn),
             polaris_secret_arn=self.polaris_secret.arn,
         )

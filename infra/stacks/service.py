@@ -71,6 +71,7 @@ def _resources(
         realm=settings.realm,
         tasks_table=data.tables.tasks.table_name,
         idempotency_table=data.tables.idempotency.table_name,
+        references_table=data.tables.references.table_name,
         queue_url=dispatch.queue.queue_url,
         state_machine_arn=machine_arn,
         plan_bucket=data.buckets.plans.bucket_name,

@@ -97,6 +97,7 @@ class Store:
     properties: Mapping[str, str]
     tasks_table: str = field(default_factory=lambda: f"tasks-{uuid.uuid4()}")
     idempotency_table: str = field(default_factory=lambda: f"idempotency-{uuid.uuid4()}")
+    references_table: str = field(default_factory=lambda: f"references-{uuid.uuid4()}")
 
     @property
     def log(self) -> Path:
@@ -105,7 +106,7 @@ class Store:
 
     def create_tables(self) -> Self:
         with contextlib.closing(self._client()) as client:
-            resources.create_tables(client, self.tasks_table, self.idempotency_table)
+            resources.create_tables(client, self.tasks_table, self.idempotency_table, self.references_table)
         return self
 
     def tasks(self, queue: Any = None) -> TaskService:
@@ -120,6 +121,7 @@ class Store:
             realm="POLARIS",
             tasks_table=self.tasks_table,
             idempotency_table=self.idempotency_table,
+            references_table=self.references_table,
             plan_bucket=resources.PLAN_BUCKET,
             polaris_url=_NO_SERVER,
             polaris_secret_arn="arn:aws:secretsmanager:us-east-1:123456789012:secret:none",

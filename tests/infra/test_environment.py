@@ -20,6 +20,7 @@ DEPLOYMENT = Resources(
     realm="POLARIS",
     tasks_table="delegation-prod-tasks",
     idempotency_table="delegation-prod-idempotency",
+    references_table="delegation-prod-references",
     queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-dispatch",
     state_machine_arn=ACCOUNT.format(service="states", rest="stateMachine:delegation-prod-purge"),
     plan_bucket="delegation-prod-plans-123456789012-eu-central-1",

@@ -17,9 +17,10 @@ _TASKS = {
 }
 _PLANS = {"s3:GetObject", "s3:PutObject", "s3:ListBucket"}
 _POLARIS = {"secretsmanager:GetSecretValue"}
+_REFERENCES = {"dynamodb:BatchWriteItem", "dynamodb:Query"}
 _END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"}
 ACTIONS = {
-    "api": _TASKS | _PLANS | _POLARIS | {"dynamodb:ConditionCheckItem", "dynamodb:Query", "sqs:SendMessage"},
+    "api": _TASKS | _PLANS | _POLARIS | _REFERENCES | {"dynamodb:ConditionCheckItem", "sqs:SendMessage"},
     "authorizer": set(),
     "dispatcher": {
         "states:StartExecution",
@@ -30,10 +31,11 @@ ACTIONS = {
     },
     "sweeper": _TASKS | _END_JOBS | {"dynamodb:Query", "sqs:SendMessage"},
     "acquire": _TASKS,
-    "prepare": _TASKS | _POLARIS | {"s3:GetObject", "s3:ListBucket"},
+    "prepare": _TASKS | _POLARIS | _REFERENCES | {"s3:GetObject", "s3:ListBucket"},
     "run_inline": _TASKS
     | _PLANS
     | _POLARIS
+    | _REFERENCES
     | {"dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:Query", "dynamodb:Scan"},
     "start_job": _TASKS
     | {

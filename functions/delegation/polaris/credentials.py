@@ -77,12 +77,14 @@ class VendedCredentials:
         *,
         clock: Callable[[], datetime],
         margin: timedelta = REFRESH_MARGIN,
+        loaded: LoadedTable | None = None,
     ) -> None:
+        """With `loaded`, a table that was just loaded with credentials, the first load is saved."""
         self._load = load
         self._clock = clock
         self._margin = margin
         self._lock = Lock()
-        self._cached: _CachedTable | None = None
+        self._cached = None if loaded is None else _CachedTable(loaded, refresh_at(loaded, clock(), margin))
 
     def for_uri(self, uri: str) -> S3Credential:
         """Return an unexpired credential for `uri`; raises CredentialVendingFailed if Polaris vends none."""

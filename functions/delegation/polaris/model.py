@@ -21,6 +21,7 @@ class LoadedTable:
     metadata: Mapping[str, Any] = field(repr=False)
     config: Mapping[str, str] = field(repr=False)
     credentials: tuple[S3Credential, ...] = ()
+    etag: str | None = None
 
     @property
     def table_uuid(self) -> str:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.references.kinds import REFERENCE_INDEX
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import TaskBehavior
@@ -15,7 +16,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
 
-BUILT_IN_KINDS: Final = KINDS | {maintenance.KIND}
+BUILT_IN_KINDS: Final = KINDS | {maintenance.KIND, REFERENCE_INDEX}
 """The task types of the built-in behaviors."""
 
 

@@ -6,21 +6,25 @@ from typing import Final
 
 import httpx
 
+from delegation.dynamodb import client_config
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.planning.catalog import Catalog
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
+from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
+from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
-from delegation.wiring.settings import PurgeEnvironment
+from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment
 
 _CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
 """For Polaris within API Gateway's 29 s: large metadata takes long, but two such answers do not fit."""
@@ -39,14 +43,24 @@ def synchronous_polaris() -> PolarisClient:
 def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeouts | None = None) -> PurgeBehavior:
     """Return the behavior; `timeouts` bounds the calls to S3, by default for a background run."""
     settings = PurgeEnvironment.read()
+    limits = policies_of(settings.properties)[1]
     return PurgeBehavior(
         tasks=tasks,
         catalog=tables,
         store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, timeouts=timeouts),
         plans=S3PlanStore(aws("s3", timeouts.config() if timeouts else PATIENT), settings.plan_bucket),
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
-        limits=policies_of(settings.properties)[1],
+        limits=limits,
+        store_with=lambda table: vended_store(tables, table.identifier, clock=utc_now, timeouts=timeouts, loaded=table),
+        references=reference_store() if limits.base.references == "index" else None,
+        reference_settings=ReferenceSettings.from_properties(settings.properties),
     )
+
+
+def reference_store() -> DynamoDbReferenceStore:
+    """Return the reference index of the table that the environment names."""
+    calls = ReferenceTable(aws("dynamodb", client_config()))
+    return DynamoDbReferenceStore(calls, ReferenceEnvironment.read().references_table)
 
 
 def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
@@ -55,7 +69,13 @@ def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavio
 
 
 def vended_store(
-    catalog: Catalog, identifier: TableIdentifier, *, clock: Callable[[], datetime], timeouts: S3Timeouts | None = None
+    catalog: Catalog,
+    identifier: TableIdentifier,
+    *,
+    clock: Callable[[], datetime],
+    timeouts: S3Timeouts | None = None,
+    loaded: LoadedTable | None = None,
 ) -> S3ObjectStore:
     """Return a table's files with credentials vended by Polaris, which are renewed before they expire."""
-    return S3ObjectStore(VendedCredentials(lambda: catalog.load_table(identifier), clock=clock), timeouts=timeouts)
+    credentials = VendedCredentials(lambda: catalog.load_table(identifier), clock=clock, loaded=loaded)
+    return S3ObjectStore(credentials, timeouts=timeouts)

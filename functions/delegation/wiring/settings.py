@@ -73,6 +73,12 @@ class RequestSettings(IdempotencySettings):
     synchronous_budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
 
 
+class ReferenceEnvironment(EnvironmentSettings):
+    """The table of the reference index."""
+
+    references_table: str = Field(alias="DELEGATION_REFERENCES_TABLE", min_length=1)
+
+
 class PurgeEnvironment(_Properties):
     """The settings of purges; up to `inline_max_files` files the inline engine deletes them."""
 

@@ -10,7 +10,10 @@ from delegation.wiring.purge import polaris, purge_behavior
 def all_behaviors(deployed: DeployedTasks) -> Behaviors:
     """Return the built-in behaviors and the added ones."""
     maintains = FunctionBehavior(deployed.tasks, store_maintenance(deployed))
-    return Behaviors([purge_behavior(deployed.tasks, polaris()), maintains, *deployed.added])
+    purges = purge_behavior(deployed.tasks, polaris())
+    indexes = purges.reference_task()
+    indexing = [] if indexes is None else [FunctionBehavior(deployed.tasks, indexes)]
+    return Behaviors([purges, maintains, *indexing, *deployed.added])
 
 
 def steps_with_behaviors() -> Steps:

@@ -27,6 +27,7 @@ class DataGrants:
     key: kms.IKey
     tasks_table: dynamodb.ITable
     idempotency_table: dynamodb.ITable
+    references_table: dynamodb.ITable
     plan_bucket_arn: str
     polaris_secret_arn: str
 
@@ -37,6 +38,10 @@ class DataGrants:
     def idempotency(self) -> iam.PolicyStatement:
         """Allow reading and writing idempotency records."""
         return allow(_TASK_WRITES, self.idempotency_table.table_arn)
+
+    def references(self) -> iam.PolicyStatement:
+        """Allow reading and writing the reference index."""
+        return allow([*_TASK_WRITES, "dynamodb:BatchWriteItem", "dynamodb:Query"], self.references_table.table_arn)
 
     def due(self) -> iam.PolicyStatement:
         """Allow querying the due index."""
@@ -67,7 +72,7 @@ class DataGrants:
 
     def purge(self) -> list[iam.PolicyStatement]:
         """Allow what an engine needs besides vended credentials, which alone give access to a table's files."""
-        return [*self.tasks(), *self.plans(), *self.polaris()]
+        return [*self.tasks(), *self.plans(), *self.polaris(), self.references()]
 
     def _key_for_tables(self) -> iam.PolicyStatement:
         return use_through(self.key, "dynamodb", "Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")

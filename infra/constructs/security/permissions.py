@@ -32,6 +32,7 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
         data.idempotency(),
         *data.plans(),
         *data.polaris(),
+        data.references(),
         _send(grants),
     ]
 
@@ -101,7 +102,12 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "dispatcher": _dispatcher,
     "sweeper": lambda grants: [*grants.data.tasks(), grants.data.due(), _send(grants), *_end_jobs(grants)],
     "acquire": lambda grants: grants.data.tasks(),
-    "prepare": lambda grants: [*grants.data.tasks(), *grants.data.read_plans(), *grants.data.polaris()],
+    "prepare": lambda grants: [
+        *grants.data.tasks(),
+        *grants.data.read_plans(),
+        *grants.data.polaris(),
+        grants.data.references(),
+    ],
     "run_inline": _run_inline,
     "start_job": _start_job,
     "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), _send(grants)],

@@ -1,5 +1,6 @@
 """The catalog's HTTP server: routes of the Iceberg REST specification under `/api/catalog`, as in Polaris."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -206,7 +207,11 @@ class LocalCatalog:
         match what:
             case ["GET"]:
                 snapshots = request.args.get("snapshots", "all")
-                return _json(200, self._tables.load(who, name, vend=vend, snapshots=snapshots))
+                loaded = self._tables.load(who, name, vend=vend, snapshots=snapshots)
+                etag = hashlib.sha256(str(loaded["metadata-location"]).encode()).hexdigest()
+                response = _json(200, loaded)
+                response.set_etag(etag, weak=True)
+                return response.make_conditional(request)
             case ["HEAD"]:
                 self._tables.exists(who, name)
                 return Response(b"", 204)

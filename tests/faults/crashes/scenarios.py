@@ -38,7 +38,7 @@ def beside_a_nested_table(bench: Bench, ctx: PurgeContext) -> PurgeContext:
     store = MemoryObjectStore()
     store.objects = bench.lake.objects
     nested = Neighbour(LakeSource(bench.lake, "nested").load(), store)
-    return dataclasses.replace(ctx, neighbours=lambda: [nested])
+    return dataclasses.replace(ctx, neighbours=lambda _roots: [nested])
 
 
 SCENARIOS: dict[str, Prepare] = {

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -149,6 +150,18 @@ def test_nested_namespaces_and_their_rules(stack: Stack) -> None:
         owner.drop_namespace("sales")
     owner.drop_table(("sales", "eu/de", "x#1"))
     owner.drop_namespace(("sales", "eu/de"))
+
+
+def test_a_conditional_load_answers_once_for_each_commit(stack: Stack) -> None:
+    table = orders(stack)
+    client = polaris(stack)
+    loaded = client.load_if_changed(ORDERS, None)
+    assert loaded is not None
+    assert client.load_if_changed(ORDERS, loaded.etag) is None
+    table.append(pa.table({"id": [1], "region": ["eu"]}))
+    after = client.load_if_changed(ORDERS, loaded.etag)
+    assert after is not None
+    assert after.metadata_location != loaded.metadata_location
 
 
 def test_two_hundred_snapshots_keep_their_64_bit_ids(stack: Stack) -> None:

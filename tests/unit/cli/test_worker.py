@@ -33,7 +33,7 @@ def test_a_missing_variable_is_named(run, monkeypatch):
 
 
 def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
-    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
+    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
         monkeypatch.setenv(f"DELEGATION_{name}", "x")
     monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
     monkeypatch.setenv("DELEGATION_BEHAVIORS", "nowhere.at_all:behaviors")
@@ -44,7 +44,14 @@ def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
 
 
 def test_an_emr_application_requires_the_other_job_settings(run, monkeypatch):
-    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "EMR_APPLICATION_ID"):
+    for name in (
+        "TASKS_TABLE",
+        "IDEMPOTENCY_TABLE",
+        "REFERENCES_TABLE",
+        "PLAN_BUCKET",
+        "POLARIS_SECRET_ARN",
+        "EMR_APPLICATION_ID",
+    ):
         monkeypatch.setenv(f"DELEGATION_{name}", "x")
     monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

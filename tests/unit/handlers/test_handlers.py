@@ -84,6 +84,7 @@ class Deployed:
             realm="POLARIS",
             tasks_table=create_task_table(boto3.client("dynamodb", region_name=REGION)),
             idempotency_table="idempotency",
+            references_table="references",
             queue_url=sqs.create_queue(QueueName="dispatch")["QueueUrl"],
             state_machine_arn=machine["stateMachineArn"],
             plan_bucket="plans",

@@ -358,3 +358,28 @@ def test_errors_of_a_listing(
     server.answer("GET", TABLES, error(status, type_))
     with pytest.raises(kind):
         list(client.list_tables("lake", ("sales", "eu")))
+
+
+def test_an_unchanged_table_is_not_loaded_again(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, httpx.Response(304))
+    assert client.load_if_changed(ORDERS, 'W/"abc"') is None
+    [request] = server.asked("GET", TABLE)
+    assert request.headers["If-None-Match"] == 'W/"abc"'
+    assert dict(request.url.params) == {"snapshots": "all"}
+    assert request.headers["X-Iceberg-Access-Delegation"] == "vended-credentials"
+
+
+def test_a_changed_table_comes_with_its_etag(client: PolarisClient, server: Server) -> None:
+    answer = table_answer()
+    answer.headers["ETag"] = 'W/"new"'
+    server.answer("GET", TABLE, answer)
+    table = client.load_if_changed(ORDERS, None)
+    assert table is not None
+    assert (table.identifier, table.etag) == (ORDERS, 'W/"new"')
+    assert "If-None-Match" not in server.asked("GET", TABLE)[0].headers
+
+
+def test_a_conditional_load_of_an_unknown_table_raises(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, error(404, "NoSuchTableException"))
+    with pytest.raises(errors.NoSuchTable):
+        client.load_if_changed(ORDERS, 'W/"abc"')

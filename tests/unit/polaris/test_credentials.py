@@ -238,3 +238,13 @@ def test_the_loaded_table_is_returned_without_another_load(clock: Clock) -> None
     assert vended.table().location == "s3://lake/ns/orders"
     vended.for_uri(FILE)
     assert vending.count == 1
+
+
+def test_a_table_that_was_just_loaded_saves_the_first_load(clock: Clock) -> None:
+    def load() -> LoadedTable:
+        raise AssertionError("loaded again")
+
+    loaded = LoadedTable(
+        TableIdentifier("c", ("n",), "t"), "s3://b/t/m.json", {}, {}, (S3Credential("s3://b/", "k", "s", "t", None),)
+    )
+    assert VendedCredentials(load, clock=clock, loaded=loaded).for_uri("s3://b/t/f").access_key_id == "k"

@@ -70,5 +70,5 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
 def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     monkeypatch.delenv("DELEGATION_BEHAVIORS", raising=False)
     deployed = deployment()
-    assert deployed.kinds == {"TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE"}
+    assert deployed.kinds == {"TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE", "REFERENCE_INDEX"}
     deployed.store.dynamodb.client.close()

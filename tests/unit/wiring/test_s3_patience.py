@@ -93,6 +93,7 @@ def test_an_interrupted_body_is_read_as_often_as_the_patience_allows(monkeypatch
 
 def test_requests_run_with_the_time_outs_of_a_waiting_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
+    monkeypatch.setenv("DELEGATION_REFERENCES_TABLE", "references")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     behavior = wiring.synchronous_purge(None, None)  # type: ignore[arg-type]
     assert behavior.plans._client.meta.config.read_timeout == SYNCHRONOUS_TIMEOUTS.config().read_timeout

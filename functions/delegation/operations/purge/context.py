@@ -12,6 +12,7 @@ from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy
+from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.index import Finding, segment_of
@@ -41,7 +42,15 @@ class Neighbour:
     certain: bool = False
 
 
-def no_neighbours() -> Iterable[Neighbour]:
+class ReferenceCheck(Protocol):
+    """The reference index as `neighbours` uses it."""
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return for the receipt what was checked: each catalog, its number of tables, and as of when."""
+        ...
+
+
+def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
     return ()
 
 
@@ -84,11 +93,12 @@ class PurgeContext:
     plans: PlanStore
     options: PurgeOptions = field(default_factory=PurgeOptions)
     settings: PurgeSettings = field(default_factory=PurgeSettings)
-    neighbours: Callable[[], Iterable[Neighbour]] = no_neighbours
+    neighbours: Callable[[Roots | None], Iterable[Neighbour]] = no_neighbours
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     nonce: Callable[[], str] = random_nonce
+    references: ReferenceCheck | None = None
     find_plan: Callable[[str], PlanSegment] | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.file_system import FileObjectStore, FilePlanStore
-from delegation.storage.locations import LOCAL, canonical, parse
+from delegation.storage.locations import LOCAL, Roots, canonical, parse
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
@@ -197,11 +197,11 @@ class DirectRun:
                 "metadata_location": path,
                 "protect": list(self.purge.protect),
                 "engine": self.purge.engine,
-                "options": asdict(self.purge.options),
+                "options": {k: v for k, v in asdict(self.purge.options).items() if k != "references"},
             },
         )
 
-    def _protected(self) -> Sequence[Neighbour]:
+    def _protected(self, _roots: Roots | None) -> Sequence[Neighbour]:
         found = []
         for path in map(canonical, self.purge.protect):
             store = self.resources.store(_identifier(path))

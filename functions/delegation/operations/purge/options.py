@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 EngineChoice = Literal["inline", "spark"]
 OverlapScan = Literal["namespace", "catalog"]
+ReferenceMode = Literal["index", "location", "namespace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +15,8 @@ class PurgeOptions:
     `outside`: files outside the table's locations. `uncovered`: files that the credentials do not cover. `shared`:
     files that a neighbour table references. `overlap_scan`: where to search for neighbour tables. `versioned`: buckets
     where a delete frees nothing. `execute_plan`: the id of an existing plan. `engine`: None lets the estimate choose.
-    The last three are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, and read
-    format versions that this release may not read completely.
+    The last four are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, read format
+    versions that this release may not read completely, and how tables that reference the files are found.
     """
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
@@ -30,8 +31,12 @@ class PurgeOptions:
     gc_disabled: Literal["refuse", "ignore"] = "refuse"
     probe: bool = True
     experimental_format: bool = False
+    references: ReferenceMode = "index"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`."""
+        """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`.
+
+        `references` is left out: a receipt lists the catalogs that were really checked.
+        """
         names = {"remove_directory_markers": "delete_markers"}
-        return {names.get(name, name): value for name, value in asdict(self).items()}
+        return {names.get(name, name): value for name, value in asdict(self).items() if name != "references"}

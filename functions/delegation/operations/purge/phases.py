@@ -191,7 +191,7 @@ class Execution:
         return _Comparison(_State.UNCHANGED, table, left)
 
     def _check_before_the_first_delete(self, table: LoadedTable) -> None:
-        if not self._planned_here:
+        if not self._planned_here or self._ctx.references is not None:
             check_still_not_shared(self._ctx, self._indexes)
         if self._ctx.options.probe:
             guards.check_can_delete(self._ctx.store, guards.covered_roots(table).uris)

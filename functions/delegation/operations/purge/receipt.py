@@ -96,6 +96,7 @@ def _outcome(ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex
         "files_kept": result.files_kept,
         "by_type": {name: total.model_dump() for name, total in by_type(indexes).items()},
         "neighbours": [asked.model_dump() for index in indexes for asked in index.neighbours],
+        **({} if ctx.references is None else {"references": ctx.references.summary()}),
         "findings": [finding.model_dump() for finding in result.findings],
     }
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self, cast
 
-from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.behavior.references import REFERENCE_SETTINGS
+from delegation.operations.purge.options import PurgeOptions, ReferenceMode
 from delegation.tasks.life.policy import InvalidProperty, Policies
 
 PREFIX: Final = "delegation.purge."
@@ -30,10 +31,11 @@ _DEFAULTS: Final = {
     "deleteMarkerFiles": "true",
 }
 # Set by the operator alone, because each protects other tables. The default comes first.
-_OPERATOR_ONLY: Final[Mapping[str, tuple[str, str]]] = {
+_OPERATOR_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
     "gc-disabled": ("refuse", "ignore"),
     "delete-probe": ("true", "false"),
     "experimental-format": ("false", "true"),
+    "references": ("index", "location", "namespace"),
 }
 
 
@@ -58,12 +60,13 @@ class Limits:
                 choices[requests[name]] = _one_of(full, value, STRICTEST_FIRST[requests[name]])
             elif name in operator_only:
                 operator_only[name] = _one_of(full, value, _OPERATOR_ONLY[name])
-            else:
+            elif name not in REFERENCE_SETTINGS:
                 raise InvalidProperty(full, "is not a property of this service")
         base = PurgeOptions(
             gc_disabled=cast("Literal['refuse', 'ignore']", operator_only["gc-disabled"]),
             probe=operator_only["delete-probe"] == "true",
             experimental_format=operator_only["experimental-format"] == "true",
+            references=cast("ReferenceMode", operator_only["references"]),
         )
         return cls(choices, base)
 

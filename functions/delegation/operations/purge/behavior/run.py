@@ -4,8 +4,8 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import ClassVar
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
 
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
@@ -15,18 +15,31 @@ from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
+from delegation.operations.purge.planning.references import ReferencingTables
+from delegation.polaris.model import LoadedTable
+from delegation.references.errors import ReferencesError
+from delegation.references.reading import read_references
+from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_submitted, reference_index
+from delegation.references.refresh import Refresher
+from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptLost, PlanSegment
 from delegation.worksets.errors import PlanTampered
+
+_REFERENCES_WAIT: Final = timedelta(seconds=15)
+"""Until a purge is tried again that another process's refresh of the index keeps waiting."""
 
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
@@ -35,7 +48,8 @@ PurgeFunction = Callable[[PurgeContext], PurgeResult]
 class PurgeBehavior:
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
 
-    `store_of` opens a table's storage with vended credentials; `plans` is the service's plan bucket.
+    `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
+    is the service's plan bucket. Without `references` only tables found by a scan are checked.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -48,12 +62,16 @@ class PurgeBehavior:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     limits: Limits = field(default_factory=Limits)
+    references: ReferenceStore | None = None
+    reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
+    store_with: Callable[[LoadedTable], ObjectStore] | None = None
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
         """Return what an engine needs to purge for a leased task."""
         purge = TablePurge.of(task)
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
+        referencing = self._referencing(purge.identifier, options, attempt)
         return PurgeContext(
             attempt=attempt,
             identifier=purge.identifier,
@@ -63,19 +81,61 @@ class PurgeBehavior:
             plans=self.plans,
             options=options,
             settings=self.settings,
-            neighbours=Neighbourhood(
-                self.catalog,
-                purge.identifier,
-                self.store_of,
-                options.overlap_scan,
-                attempt.checkpoint,
-                Pace(self.settings.neighbours_per_second, now=self.monotonic, sleep=self.sleep),
-            ),
+            neighbours=referencing or self._neighbourhood(purge.identifier, options, attempt),
+            references=referencing,
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
             find_plan=self._published_segment,
             request=json.loads(purge.to_payload()),
+        )
+
+    def _neighbourhood(self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt) -> Neighbourhood:
+        scan: OverlapScan = "catalog" if options.references == "location" else options.overlap_scan
+        return Neighbourhood(self.catalog, identifier, self.store_of, scan, attempt.checkpoint, self._pace())
+
+    def _store_with(self, table: LoadedTable) -> ObjectStore:
+        return self.store_of(table.identifier) if self.store_with is None else self.store_with(table)
+
+    def _pace(self) -> Pace:
+        return Pace(self.settings.neighbours_per_second, now=self.monotonic, sleep=self.sleep)
+
+    def _referencing(
+        self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt
+    ) -> ReferencingTables | None:
+        """Return the tables by the index; None where the operator chose another mode, or nothing stores an index."""
+        if self.references is None or options.references != "index":
+            return None
+        return ReferencingTables(
+            index=self.references,
+            refresher=self._refresher(self.references, f"{attempt.task_id}/{attempt.attempt}", attempt.checkpoint),
+            catalog=self.catalog,
+            catalogs=self.reference_settings.of(identifier.catalog),
+            identifier=identifier,
+            store_of=self.store_of,
+            checkpoint=attempt.checkpoint,
+        )
+
+    def reference_task(self) -> Behavior[IndexedCatalog, IndexReport] | None:
+        """Return the behavior that refreshes the index with this behavior's access to tables; None without an index."""
+        index = self.references
+        if index is None:
+            return None
+        return reference_index(
+            lambda run: self._refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
+            every=self.reference_settings.refresh_interval,
+        )
+
+    def _refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
+        return Refresher(
+            index,
+            self.catalog,
+            lambda table, known: read_references(table, self._store_with(table), known),
+            owner=owner,
+            max_age=self.reference_settings.max_age,
+            clock=self.tasks.clock,
+            pace=self._pace().wait,
+            checkpoint=checkpoint,
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
@@ -84,7 +144,9 @@ class PurgeBehavior:
         At `hand_over_at` no further list is read, and the attempt is handed over.
         """
         try:
-            engine: str = estimate(self.context(task, hand_over_at=hand_over_at)).engine
+            ctx = self.context(task, hand_over_at=hand_over_at)
+            self._ensure_indexed(ctx)
+            engine: str = estimate(ctx).engine
         except (LeaseLost, AttemptLost):
             return None
         except TaskError:
@@ -93,6 +155,14 @@ class PurgeBehavior:
             self._record(task, error)
             return None
         return engine
+
+    def _ensure_indexed(self, ctx: PurgeContext) -> None:
+        """Have the index of each checked catalog refreshed, now and from time to time; see Refresher.ensure_fresh."""
+        indexes = self.reference_task()
+        if indexes is not None and isinstance(ctx.references, ReferencingTables):
+            for catalog in ctx.references.catalogs:
+                ensure_submitted(self.tasks, indexes, catalog)
+            ctx.references.ensure_known()
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""
@@ -132,6 +202,7 @@ class PurgeBehavior:
     def _record(self, task: Task, error: DelegationError) -> Task:
         """End the attempt with an error; a former lease holder records nothing."""
         try:
-            return self.tasks.end_attempt(task.task_id, task.attempt_count, attempt_error(error))
+            wait = _REFERENCES_WAIT if isinstance(error, ReferencesError) else None
+            return self.tasks.end_attempt(task.task_id, task.attempt_count, attempt_error(error), wait=wait)
         except LeaseLost:
             return self.tasks.get(task.task_id)

@@ -17,6 +17,7 @@ from delegation.operations.purge.options import OverlapScan
 from delegation.polaris import errors as polaris
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
+from delegation.storage.locations import Roots
 
 T = TypeVar("T")
 
@@ -25,6 +26,8 @@ class Catalog(Protocol):
     """The catalog calls that a purge needs; PolarisClient documents the errors."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
+
+    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
 
@@ -76,14 +79,15 @@ class Neighbourhood:
     checkpoint: Callable[[], None]
     pace: Pace
 
-    def __call__(self) -> Iterator[Neighbour]:
+    def __call__(self, _roots: Roots | None) -> Iterator[Neighbour]:
+        """Yield every table of the scan: no catalog lists locations, so which overlap is known once they are loaded."""
         for namespace in self._namespaces():
             for identifier in self._listed("tables", self.catalog.list_tables, namespace):
                 if identifier == self.identifier:
                     continue
                 self.checkpoint()
                 self.pace.wait()
-                table = self._load(identifier)
+                table = load_neighbour(self.catalog, identifier)
                 if table is not None:
                     yield Neighbour(table, self.store_of(identifier))
 
@@ -109,10 +113,15 @@ class Neighbourhood:
             parent = ".".join((self.identifier.catalog, *namespace))
             raise NeighbourUnreadable(f"the list of {what} of {parent}", error) from error
 
-    def _load(self, identifier: TableIdentifier) -> LoadedTable | None:
-        try:
-            return self.catalog.load_table(identifier, vend=False)
-        except (polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.TableMetadataMissing):
-            return None
-        except (polaris.PolarisForbidden, polaris.PolarisUnexpectedAnswer, polaris.CredentialVendingFailed) as error:
-            raise NeighbourUnreadable(str(identifier), error) from error
+
+def load_neighbour(catalog: Catalog, identifier: TableIdentifier) -> LoadedTable | None:
+    """Load a table without credentials; None if it was dropped or its metadata is missing.
+
+    Raises NeighbourUnreadable where access is denied.
+    """
+    try:
+        return catalog.load_table(identifier, vend=False)
+    except (polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.TableMetadataMissing):
+        return None
+    except (polaris.PolarisForbidden, polaris.PolarisUnexpectedAnswer, polaris.CredentialVendingFailed) as error:
+        raise NeighbourUnreadable(str(identifier), error) from error

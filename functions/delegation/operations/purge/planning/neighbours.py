@@ -49,7 +49,7 @@ def neighbours_of(
     outside = ctx.options.outside == "delete"
     near: list[Neighbour] = []
     checked: list[CheckedNeighbour] = []
-    for neighbour in ctx.neighbours():
+    for neighbour in ctx.neighbours(None if outside else roots):
         if _is_itself(ctx, neighbour):
             continue
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
@@ -99,7 +99,7 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
-        for neighbour in ctx.neighbours():
+        for neighbour in ctx.neighbours(None if outside else roots):
             table = neighbour.table
             if _is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in checked:
                 continue

@@ -77,7 +77,7 @@ class Purge:
         """Purge with vended credentials and every other live table as a neighbour; by default all files are covered."""
         name = table or self.table.name
         ctx = self.bench.context(name, options=PurgeOptions(**options), prefixes=prefixes, settings=self._settings())
-        return replace(ctx, neighbours=lambda: list(self._neighbours(name)))
+        return replace(ctx, neighbours=lambda _roots: list(self._neighbours(name)))
 
     def directly(self, **options: Any) -> DirectRun:
         """Purge with the operator's credentials and no catalog; tables that share files are named as protected."""

@@ -38,7 +38,8 @@ def beside(bench: Bench, *names: str, store: MemoryObjectStore | None = None, **
     reads = store or MemoryObjectStore()
     reads.objects = bench.lake.objects
     return dataclasses.replace(
-        ctx, neighbours=lambda: [Neighbour(LakeSource(bench.lake, name, Faults()).load(), reads) for name in names]
+        ctx,
+        neighbours=lambda _roots: [Neighbour(LakeSource(bench.lake, name, Faults()).load(), reads) for name in names],
     )
 
 

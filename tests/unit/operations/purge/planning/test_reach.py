@@ -229,7 +229,7 @@ def neighbour(bench: Bench, name: str) -> Neighbour:
 
 def with_neighbours(bench: Bench, name: str, *others: str, **options: Any) -> Any:
     ctx = bench.context(name, **options)
-    return dataclasses.replace(ctx, neighbours=lambda: [neighbour(bench, other) for other in (name, *others)])
+    return dataclasses.replace(ctx, neighbours=lambda _roots: [neighbour(bench, other) for other in (name, *others)])
 
 
 def test_files_of_a_live_clone_are_kept_and_deleted_with_the_clone(bench: Bench) -> None:

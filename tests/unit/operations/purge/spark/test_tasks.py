@@ -116,7 +116,7 @@ def both(
 def with_clone(bench: Bench, ctx: PurgeContext) -> PurgeContext:
     """Return the context with a live clone as a neighbour, which shares the table's files."""
     table = LakeSource(bench.lake, "clone").load()
-    return replace(ctx, neighbours=lambda: [Neighbour(table, ctx.store)])
+    return replace(ctx, neighbours=lambda _roots: [Neighbour(table, ctx.store)])
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,0 +1,72 @@
+"""Live tables that may reference a purged table's files, found in the reference index wherever they are registered."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.context import Neighbour
+from delegation.operations.purge.errors import NeighbourUnreadable
+from delegation.operations.purge.planning.catalog import Catalog, load_neighbour
+from delegation.references.errors import RecordedProblem
+from delegation.references.model import CatalogPass
+from delegation.references.refresh import Refresher
+from delegation.references.store import ReferenceStore
+from delegation.storage.base import ObjectStore
+from delegation.storage.locations import Roots
+from delegation.timestamps import isoformat
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencingTables:
+    """`PurgeContext.neighbours` by the index: only tables with an area that overlaps are loaded, and those are read.
+
+    `catalogs` are all that are checked, the purged table's first. The index is refreshed here if no other process does.
+    """
+
+    index: ReferenceStore
+    refresher: Refresher
+    catalog: Catalog
+    catalogs: Sequence[str]
+    identifier: TableIdentifier
+    store_of: Callable[[TableIdentifier], ObjectStore]
+    checkpoint: Callable[[], None]
+
+    def ensure_known(self) -> list[CatalogPass]:
+        """Return the state of each catalog's index, complete and new enough; raise what Refresher.ensure_fresh does."""
+        return [self.refresher.ensure_fresh(catalog) for catalog in self.catalogs]
+
+    def __call__(self, roots: Roots | None) -> Iterator[Neighbour]:
+        """Yield the tables with an area that overlaps `roots`, or all tables for None, which reach what they reach.
+
+        Raises NeighbourUnreadable for a table whose references could not be read, and ReferencesNotKnown.
+        """
+        self.ensure_known()
+        for catalog in self.catalogs:
+            self._check_readable(catalog)
+            for identifier in sorted(self._candidates(catalog, roots), key=str):
+                self.checkpoint()
+                table = load_neighbour(self.catalog, identifier)
+                if table is not None:
+                    yield Neighbour(table, self.store_of(identifier), certain=True)
+
+    def summary(self) -> list[dict[str, Any]]:
+        """See ReferenceCheck.summary."""
+        states = [self.index.pass_of(catalog) for catalog in self.catalogs]
+        times = [None if state.complete_as_of is None else isoformat(state.complete_as_of) for state in states]
+        return [
+            {"catalog": state.catalog, "tables": state.tables, "as_of": moment}
+            for state, moment in zip(states, times, strict=True)
+        ]
+
+    def _candidates(self, catalog: str, roots: Roots | None) -> set[TableIdentifier]:
+        if roots is None:
+            found = {entry.identifier for entry in self.index.entries(catalog)}
+        else:
+            found = set(self.index.overlapping(catalog, roots.uris))
+        return found - {self.identifier}
+
+    def _check_readable(self, catalog: str) -> None:
+        for entry in self.index.unreadable(catalog):
+            if entry.identifier != self.identifier:
+                raise NeighbourUnreadable(str(entry.identifier), RecordedProblem(str(entry.problem)))

@@ -1,0 +1,223 @@
+"""ReferenceStore on one DynamoDB table with a string partition key `pk` and a string sort key `sk`.
+
+| item | pk | sk |
+|---|---|---|
+| entry of a table | `catalog:CATALOG` | `table:HASH` of its namespace and name |
+| one of its areas | `area:CATALOG:BUCKET` | `KEY NUL HASH` |
+| its problem, if it has one | `problem:CATALOG` | `HASH` |
+| refreshes of a catalog | `catalog:CATALOG` | `pass` |
+
+A table is found by an area with one Query below the area and one for each area around it, whatever the size of the
+catalog. Areas are put before the entry that names them and removed after it, so a crash leaves a table that is found
+once too often, never one that is not found.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from delegation.dynamodb import DynamoDbCalls, from_item, to_item
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
+from delegation.references.model import CatalogPass, TableEntry, around
+from delegation.storage.locations import split
+from delegation.timestamps import isoformat
+
+FORMAT: Final = 1
+DIGEST_BYTES: Final = 8
+MOST_SEEN: Final = 20_000
+"""Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
+_WRITES_A_CALL: Final = 25
+"""DynamoDB API Reference, BatchWriteItem."""
+_END: Final = "\x00"
+
+
+class ReferenceTable(DynamoDbCalls):
+    """DynamoDbCalls with the errors of the reference index."""
+
+    unavailable = ReferencesUnavailable
+    unknown = ReferencesOutcomeUnknown
+
+
+class DynamoDbReferenceStore:
+    """See ReferenceStore."""
+
+    def __init__(self, dynamodb: ReferenceTable, table: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+
+    def entries(self, catalog: str) -> Iterator[TableEntry]:
+        names = {"#name": "name"}
+        shown = "sk, namespace, #name, table_uuid, metadata_location, areas, etag, problem"
+        for item in self._query(
+            f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
+        ):
+            yield _entry_of(catalog, item)
+
+    def get(self, identifier: TableIdentifier) -> TableEntry | None:
+        item = self._get(f"catalog:{identifier.catalog}", f"table:{_hash(identifier)}")
+        return None if item is None else _entry_of(identifier.catalog, item)
+
+    def put(self, entry: TableEntry) -> None:
+        identifier = entry.identifier
+        stored = self._get(f"catalog:{identifier.catalog}", f"table:{_hash(identifier)}") or {}
+        former = {*stored.get("areas", ()), *stored.get("retired", ())} - set(entry.areas)
+        name = {"namespace": list(identifier.namespace), "name": identifier.name}
+        self._write([{**_area_key(identifier, area), **name} for area in entry.areas], [])
+        item: dict[str, Any] = {
+            "pk": f"catalog:{identifier.catalog}",
+            "sk": f"table:{_hash(identifier)}",
+            **name,
+            "format": FORMAT,
+            "table_uuid": entry.table_uuid,
+            "metadata_location": entry.metadata_location,
+            "areas": list(entry.areas),
+            "retired": sorted(former),
+            "seen": b"".join(sorted(entry.seen)[:MOST_SEEN]),
+        }
+        item |= {key: value for key, value in (("etag", entry.etag), ("problem", entry.problem)) if value is not None}
+        problem = {"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}
+        retired = [_area_key(identifier, area) for area in sorted(former)]
+        if entry.problem is None:
+            self._write([item], [*retired, problem] if "problem" in stored else retired)
+        else:
+            self._write([{**problem, **name, "problem": entry.problem}, item], retired)
+
+    def remove(self, identifier: TableIdentifier) -> None:
+        key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
+        stored = self._get(key["pk"], key["sk"])
+        if stored is None:
+            return
+        areas = {*stored["areas"], *stored["retired"]}
+        self._write([], [_area_key(identifier, area) for area in sorted(areas)])
+        self._write([], [{"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}, key])
+
+    def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
+        found: set[TableIdentifier] = set()
+        for area in areas:
+            bucket, key = split(area)
+            partition = f"area:{catalog}:{bucket}"
+            below = self._query(partition, key)
+            above = (item for one in around(area)[1:] for item in self._query(partition, f"{split(one)[1]}{_END}"))
+            found.update(_identifier(catalog, item) for items in (below, above) for item in items)
+        return frozenset(found)
+
+    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
+        items = self._query(f"problem:{catalog}", "")
+        return [TableEntry(_identifier(catalog, item), "", "", problem=item["problem"]) for item in items]
+
+    def pass_of(self, catalog: str) -> CatalogPass:
+        item = self._get(f"catalog:{catalog}", "pass")
+        return CatalogPass(catalog) if item is None else _pass_of(catalog, item)
+
+    def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
+        written = replace(after, revision=before.revision + 1)
+        condition = "revision = :before" if before.revision else "attribute_not_exists(pk)"
+        values = {"ExpressionAttributeValues": to_item({":before": before.revision})} if before.revision else {}
+        refused = self._dynamodb.conditional(
+            "put_item",
+            TableName=self._table,
+            Item=to_item(_pass_item(written)),
+            ConditionExpression=condition,
+            **values,
+        )
+        if refused is not None:
+            raise PassLost(f"another process refreshes the references of catalog {before.catalog}")
+        return written
+
+    def _get(self, pk: str, sk: str) -> dict[str, Any] | None:
+        key = to_item({"pk": pk, "sk": sk})
+        answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
+        return from_item(answer["Item"]) if "Item" in answer else None
+
+    def _query(self, pk: str, prefix: str, **more: Any) -> Iterator[dict[str, Any]]:
+        condition = "pk = :pk AND begins_with(sk, :prefix)" if prefix else "pk = :pk"
+        values = {":pk": pk, ":prefix": prefix} if prefix else {":pk": pk}
+        start: dict[str, Any] = {}
+        while True:
+            answer = self._dynamodb.repeatable(
+                "query",
+                TableName=self._table,
+                KeyConditionExpression=condition,
+                ExpressionAttributeValues=to_item(values),
+                ConsistentRead=True,
+                **more,
+                **start,
+            )
+            yield from map(from_item, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def _write(self, puts: Sequence[Mapping[str, Any]], deletes: Sequence[Mapping[str, Any]]) -> None:
+        """Put, then delete, each repeatable; what DynamoDB left unprocessed is sent again, as often as other calls."""
+        for requests in (
+            [{"PutRequest": {"Item": to_item(item)}} for item in puts],
+            [{"DeleteRequest": {"Key": to_item(key)}} for key in deletes],
+        ):
+            for at in range(0, len(requests), _WRITES_A_CALL):
+                self._write_all(requests[at : at + _WRITES_A_CALL])
+
+    def _write_all(self, requests: list[dict[str, Any]]) -> None:
+        for attempt in range(self._dynamodb.tries):
+            self._dynamodb.wait(attempt)
+            answer = self._dynamodb.repeatable("batch_write_item", RequestItems={self._table: requests})
+            requests = answer.get("UnprocessedItems", {}).get(self._table, [])
+            if not requests:
+                return
+        raise ReferencesUnavailable(f"{len(requests)} writes to the reference index were not processed")
+
+
+def _hash(identifier: TableIdentifier) -> str:
+    text = NAMESPACE_SEPARATOR.join((*identifier.namespace, identifier.name))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _area_key(identifier: TableIdentifier, area: str) -> dict[str, str]:
+    bucket, key = split(area)
+    return {"pk": f"area:{identifier.catalog}:{bucket}", "sk": f"{key}{_END}{_hash(identifier)}"}
+
+
+def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
+    return TableIdentifier(catalog, tuple(item["namespace"]), item["name"])
+
+
+def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
+    seen = bytes(item["seen"].value) if "seen" in item else b""
+    return TableEntry(
+        identifier=_identifier(catalog, item),
+        table_uuid=item["table_uuid"],
+        metadata_location=item["metadata_location"],
+        areas=tuple(item["areas"]),
+        etag=item.get("etag"),
+        seen=frozenset(seen[at : at + DIGEST_BYTES] for at in range(0, len(seen), DIGEST_BYTES)),
+        problem=item.get("problem"),
+    )
+
+
+_TIMES: Final = ("complete_as_of", "owned_until", "began_at")
+
+
+def _pass_item(state: CatalogPass) -> dict[str, Any]:
+    item: dict[str, Any] = {"pk": f"catalog:{state.catalog}", "sk": "pass", "format": FORMAT}
+    times = {name: getattr(state, name) for name in _TIMES}
+    item |= {name: isoformat(moment) for name, moment in times.items() if moment is not None}
+    item |= {"checked": state.checked, "revision": state.revision}
+    item |= {} if state.tables is None else {"tables": state.tables}
+    item |= {} if state.owner is None else {"owner": state.owner}
+    return item | ({} if state.position is None else {"position": list(state.position)})
+
+
+def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
+    times = {name: datetime.fromisoformat(item[name]) if name in item else None for name in _TIMES}
+    return CatalogPass(
+        catalog=catalog,
+        tables=int(item["tables"]) if "tables" in item else None,
+        owner=item.get("owner"),
+        position=tuple(item["position"]) if "position" in item else None,
+        checked=int(item["checked"]),
+        revision=int(item["revision"]),
+        **times,
+    )

@@ -1,0 +1,57 @@
+"""What keeps a purge from knowing which tables reference its files."""
+
+from typing import ClassVar
+
+from delegation.errors import DelegationError
+
+
+class ReferencesError(DelegationError):
+    """The reference index could not be read or refreshed."""
+
+    code: ClassVar[str] = "REFERENCES_FAILED"
+
+
+class ReferencesUnavailable(ReferencesError):
+    """The index's table did not answer; nothing was changed."""
+
+    code = "REFERENCES_UNAVAILABLE"
+    retryable = True
+
+
+class ReferencesOutcomeUnknown(ReferencesError):
+    """A write to the index got no clear answer; repeating it is safe."""
+
+    code = "REFERENCES_OUTCOME_UNKNOWN"
+    retryable = True
+
+
+class ReferencesNotKnown(ReferencesError):
+    """The index of a catalog is not complete, or older than the operator allows; a refresh is running or due."""
+
+    code = "REFERENCES_NOT_KNOWN"
+    retryable = True
+
+    def __init__(self, catalog: str, checked: int, tables: int | None) -> None:
+        progress = f"{checked} tables are checked" if tables is None else f"{checked} of {tables} tables are checked"
+        super().__init__(
+            f"it is not known yet which tables of catalog {catalog} reference the files ({progress}); the purge is "
+            "retried, or set delegation.purge.references to `location` or `namespace`"
+        )
+        self.catalog = catalog
+        self.checked = checked
+
+
+class RecordedProblem(ReferencesError):
+    """The reason why a table could not be read when the index was refreshed, with the code of that error."""
+
+    def __init__(self, problem: str) -> None:
+        code, _, text = problem.partition(": ")
+        super().__init__(text)
+        self.code = code  # type: ignore[misc]  # a class has one code, a record of many classes has many
+
+
+class PassLost(ReferencesError):
+    """Another process continues the refresh of this catalog; this one writes nothing more to it."""
+
+    code = "REFERENCES_PASS_LOST"
+    retryable = True

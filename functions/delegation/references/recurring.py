@@ -1,0 +1,68 @@
+"""The recurring task that refreshes the reference index of one catalog, so that a purge finds it nearly up to date."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from delegation.polaris.errors import PolarisUnavailable
+from delegation.references.errors import ReferencesError
+from delegation.references.kinds import REFERENCE_INDEX
+from delegation.references.refresh import Refresher
+from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from delegation.timestamps import isoformat
+
+
+class IndexedCatalog(BaseModel):
+    """The catalog to index."""
+
+    model_config = ConfigDict(frozen=True)
+
+    catalog: str = Field(min_length=1)
+
+
+class IndexReport(BaseModel):
+    """The index after one run: its tables and as of when it is complete, or why this run did not complete it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tables: int | None = None
+    complete_as_of: str | None = None
+    problem: str | None = None
+
+
+def reference_index(
+    refresher: Callable[[Run], Refresher], *, every: timedelta
+) -> Behavior[IndexedCatalog, IndexReport]:
+    """Return the behavior; `refresher` is called when it runs."""
+
+    def work(parameters: IndexedCatalog, run: Run) -> IndexReport:
+        try:
+            state = refresher(run).ensure_fresh(parameters.catalog)
+        except (ReferencesError, PolarisUnavailable) as error:
+            # The next run, or a purge, continues the pass; a failure would end the recurrence.
+            return IndexReport(problem=f"{error.code}: {error}")
+        moment = state.complete_as_of
+        return IndexReport(tables=state.tables, complete_as_of=None if moment is None else isoformat(moment))
+
+    return Behavior(
+        REFERENCE_INDEX,
+        IndexedCatalog,
+        work,
+        result=IndexReport,
+        identify=lambda parameters: parameters.catalog,
+        every=every,
+    )
+
+
+def ensure_submitted(tasks: TaskService, behavior: Behavior[IndexedCatalog, IndexReport], catalog: str) -> bool:
+    """Submit the task of a catalog unless it exists, usually with one read; return whether this call did.
+
+    One that failed or was cancelled is left for a retry on request.
+    """
+    parameters = IndexedCatalog(catalog=catalog)
+    if tasks.find(behavior.task_id(parameters)) is not None:
+        return False
+    return Tasks(tasks).submit(behavior, parameters).is_new

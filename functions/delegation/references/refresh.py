@@ -1,0 +1,208 @@
+"""A pass over a catalog: every table is loaded once, on a condition, and read again only where it changed.
+
+One process at a time has a catalog's pass. It writes its position as it goes, so a pass whose owner stopped is
+continued by another process. Purges that need the same catalog share the pass.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import (
+    CredentialVendingFailed,
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    PolarisUnexpectedAnswer,
+    TableMetadataMissing,
+)
+from delegation.polaris.model import LoadedTable
+from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
+from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.store import ReferenceStore
+from delegation.storage.base import FileTooLarge, ObjectStoreDenied
+
+OWNED_FOR: Final = timedelta(seconds=60)
+TABLES_A_WRITE: Final = 50
+"""Tables between two writes of the position."""
+_ABSENT: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
+_LASTING: Final = (
+    PolarisForbidden,
+    PolarisUnexpectedAnswer,
+    CredentialVendingFailed,
+    ObjectStoreDenied,
+    FileTooLarge,
+    CorruptMetadata,
+    CorruptManifestError,
+    ManifestMismatchError,
+    ManifestMissing,
+    GuardRefused,
+)
+"""Errors that another try would meet again, so that the entry records them."""
+
+
+class ListedCatalog(Protocol):
+    """As much of a catalog as a pass needs; PolarisClient is one and says what each method raises."""
+
+    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
+
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
+
+
+ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
+"""Reads what a table loaded with vended credentials references; see `read_references`."""
+
+
+@dataclass(frozen=True)
+class Refresher:
+    """Refreshes the index of one catalog.
+
+    `owner` names this process. `pace` returns when the next request to the catalog may go, `checkpoint` before each
+    table and raises to stop. `max_age` is how old a left pass may be to be continued, and a complete one to be enough.
+    """
+
+    store: ReferenceStore
+    catalog: ListedCatalog
+    read: ReadTable
+    owner: str
+    max_age: timedelta
+    clock: Callable[[], datetime]
+    pace: Callable[[], None] = lambda: None
+    checkpoint: Callable[[], None] = lambda: None
+
+    def ensure_fresh(self, catalog: str) -> CatalogPass:
+        """The state of a catalog whose index is complete and new enough; refreshes it if no other process does.
+
+        Raises ReferencesNotKnown when another process has the pass, PassLost when it took it over meanwhile,
+        NoSuchCatalog and the transient errors of Polaris and of the store: the same call continues the pass.
+        """
+        state = self.store.pass_of(catalog)
+        now = self.clock()
+        if state.is_fresh(now, self.max_age):
+            return state
+        if state.is_owned(now) and state.owner != self.owner:
+            raise ReferencesNotKnown(catalog, state.checked, state.tables)
+        try:
+            claimed = self.store.write_pass(state, self._claimed(state, now))
+        except PassLost as error:
+            raise ReferencesNotKnown(catalog, state.checked, state.tables) from error
+        return self._run(claimed)
+
+    def _claimed(self, state: CatalogPass, now: datetime) -> CatalogPass:
+        owned = replace(state, owner=self.owner, owned_until=now + OWNED_FOR)
+        if state.may_be_continued(now, self.max_age):
+            return owned
+        return replace(owned, began_at=now, position=None, checked=0)
+
+    def _run(self, state: CatalogPass) -> CatalogPass:
+        known = {entry.identifier: entry for entry in self.store.entries(state.catalog)}
+        listed: set[TableIdentifier] = set()
+        held = _HeldPass(self, state)
+        try:
+            for identifier in self._tables(state.catalog):
+                if state.position is None or _position(identifier) > state.position:
+                    self.checkpoint()
+                    if not self._visit(identifier, known.get(identifier)):
+                        continue
+                    held.visited(identifier)
+                listed.add(identifier)
+            for identifier in known.keys() - listed:
+                self.store.remove(identifier)
+            return held.complete(len(listed))
+        finally:
+            held.leave()
+
+    def _tables(self, catalog: str) -> Iterator[TableIdentifier]:
+        """Every table, in the order of `_position`, so that a position says which were visited."""
+        for namespace in sorted(self._namespaces(catalog, ())):
+            self.pace()
+            try:
+                tables = sorted(self.catalog.list_tables(catalog, namespace), key=_position)
+            except NoSuchNamespace:
+                continue
+            yield from tables
+
+    def _namespaces(self, catalog: str, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        self.pace()
+        try:
+            children = list(self.catalog.list_namespaces(catalog, parent))
+        except NoSuchNamespace:
+            return
+        for namespace in children:
+            yield namespace
+            yield from self._namespaces(catalog, namespace)
+
+    def _visit(self, identifier: TableIdentifier, known: TableEntry | None) -> bool:
+        """Bring one table's entry up to date; False if there is no such table."""
+        etag = known.etag if known is not None and known.problem is None else None
+        self.pace()
+        try:
+            table = self.catalog.load_if_changed(identifier, etag)
+            if table is None:
+                return True
+            if known is not None and known.problem is None and known.metadata_location == table.metadata_location:
+                return True
+            self.store.put(self.read(table, self.store.get(identifier)))
+        except _ABSENT:
+            return False
+        except _LASTING as error:
+            self.store.put(_unreadable(identifier, known, f"{error.code}: {error}"))
+        return True
+
+
+class _HeldPass:
+    """A pass that this process owns: what was visited, written now and then."""
+
+    def __init__(self, refresher: Refresher, state: CatalogPass) -> None:
+        self._refresher = refresher
+        self._state = state
+        self._unwritten = 0
+        self._position = state.position
+        self._complete = False
+
+    def visited(self, identifier: TableIdentifier) -> None:
+        self._unwritten += 1
+        self._position = _position(identifier)
+        now = self._refresher.clock()
+        owned_until = self._state.owned_until
+        if self._unwritten >= TABLES_A_WRITE or owned_until is None or now > owned_until - OWNED_FOR / 2:
+            self._write(owned_until=now + OWNED_FOR)
+
+    def leave(self) -> None:
+        """Record the position of a pass that is not complete, so that another process continues it at once.
+
+        Where that cannot be written, the pass is continued after OWNED_FOR.
+        """
+        if not self._complete:
+            with suppress(ReferencesError):
+                self._write(owned_until=None, owner=None)
+
+    def complete(self, tables: int) -> CatalogPass:
+        state = self._state
+        done = CatalogPass(state.catalog, complete_as_of=state.began_at, tables=tables, revision=state.revision)
+        written = self._refresher.store.write_pass(state, done)
+        self._complete = True
+        return written
+
+    def _write(self, **changes: object) -> None:
+        checked = self._state.checked + self._unwritten
+        after = replace(self._state, position=self._position, checked=checked, **changes)  # type: ignore[arg-type]
+        self._state = self._refresher.store.write_pass(self._state, after)
+        self._unwritten = 0
+
+
+def _position(identifier: TableIdentifier) -> tuple[str, ...]:
+    """Sorts by namespace first: the empty level is below every name."""
+    return (*identifier.namespace, "", identifier.name)
+
+
+def _unreadable(identifier: TableIdentifier, known: TableEntry | None, problem: str) -> TableEntry:
+    base = known or TableEntry(identifier, "", "")
+    return replace(base, problem=problem, etag=None)

@@ -1,0 +1,103 @@
+"""Where the reference index is stored: the seam, with an implementation in memory."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.references.errors import PassLost
+from delegation.references.model import CatalogPass, TableEntry, overlap
+
+
+class ReferenceStore(Protocol):
+    """Entries by catalog and table, found again by area, and one CatalogPass for each catalog.
+
+    Every method raises ReferencesUnavailable; those that write may be repeated after any error.
+    """
+
+    def entries(self, catalog: str) -> Iterator[TableEntry]:
+        """All entries of a catalog, without the digests of manifests, in any order."""
+        ...
+
+    def get(self, identifier: TableIdentifier) -> TableEntry | None:
+        """One entry, with the digests."""
+        ...
+
+    def put(self, entry: TableEntry) -> None:
+        """Replace a table's entry. While that runs, and after a crash, the table is found by old and new areas."""
+        ...
+
+    def remove(self, identifier: TableIdentifier) -> None:
+        """Remove a table's entry; nothing happens when there is none."""
+        ...
+
+    def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
+        """The tables with an area at, below or above one of these."""
+        ...
+
+    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
+        """The entries with a problem."""
+        ...
+
+    def pass_of(self, catalog: str) -> CatalogPass:
+        """The state of the catalog's refreshes; an empty one before the first."""
+        ...
+
+    def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
+        """Replace the state if it is still `before`, atomically; returns what is stored.
+
+        Raises PassLost when another process wrote meanwhile.
+        """
+        ...
+
+
+class MemoryReferenceStore:
+    """ReferenceStore in memory, atomic under threads."""
+
+    def __init__(self) -> None:
+        self._entries: dict[TableIdentifier, TableEntry] = {}
+        self._passes: dict[str, CatalogPass] = {}
+        self._lock = Lock()
+
+    def entries(self, catalog: str) -> Iterator[TableEntry]:
+        return iter([replace(entry, seen=frozenset()) for entry in self._of(catalog)])
+
+    def get(self, identifier: TableIdentifier) -> TableEntry | None:
+        with self._lock:
+            return self._entries.get(identifier)
+
+    def put(self, entry: TableEntry) -> None:
+        with self._lock:
+            self._entries[entry.identifier] = entry
+
+    def remove(self, identifier: TableIdentifier) -> None:
+        with self._lock:
+            self._entries.pop(identifier, None)
+
+    def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
+        return frozenset(entry.identifier for entry in self._of(catalog) if _any_overlap(entry.areas, areas))
+
+    def unreadable(self, catalog: str) -> Sequence[TableEntry]:
+        return [entry for entry in self._of(catalog) if entry.problem is not None]
+
+    def pass_of(self, catalog: str) -> CatalogPass:
+        with self._lock:
+            return self._passes.get(catalog, CatalogPass(catalog))
+
+    def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
+        with self._lock:
+            stored = self._passes.get(before.catalog, CatalogPass(before.catalog))
+            if stored.revision != before.revision:
+                raise PassLost(f"another process refreshes the references of catalog {before.catalog}")
+            written = replace(after, revision=before.revision + 1)
+            self._passes[before.catalog] = written
+            return written
+
+    def _of(self, catalog: str) -> list[TableEntry]:
+        with self._lock:
+            return [entry for entry in self._entries.values() if entry.identifier.catalog == catalog]
+
+
+def _any_overlap(mine: Iterable[str], theirs: Sequence[str]) -> bool:
+    return any(overlap(one, other) for one in mine for other in theirs)

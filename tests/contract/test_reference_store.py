@@ -1,0 +1,196 @@
+"""One contract for every ReferenceStore: in memory, DynamoDB in moto, DynamoDB Local."""
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from delegation.identifiers import TableIdentifier
+from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
+from delegation.references.errors import PassLost, ReferencesUnavailable
+from delegation.references.model import CatalogPass, TableEntry, overlap
+from delegation.references.store import MemoryReferenceStore, ReferenceStore
+from tests.contract.task_tables import dynamodb_client, moto, no_wait
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def reference_store(client: Any, *, tries: int = 6) -> DynamoDbReferenceStore:
+    """A store over a new table, as infra declares it."""
+    table = f"references-{uuid.uuid4()}"
+    client.create_table(
+        TableName=table,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+    )
+    return DynamoDbReferenceStore(ReferenceTable(client, tries=tries, sleep=no_wait), table)
+
+
+@pytest.fixture(params=["memory", "moto", pytest.param("local", marks=pytest.mark.dynamodb_local)])
+def store(request: pytest.FixtureRequest) -> Iterator[ReferenceStore]:
+    if request.param == "memory":
+        yield MemoryReferenceStore()
+    elif request.param == "moto":
+        with moto() as client:
+            yield reference_store(client)
+    else:
+        server = request.getfixturevalue("dynamodb_local")
+        with contextlib.closing(dynamodb_client(server.url)) as client:
+            yield reference_store(client)
+
+
+def entry(
+    name: str, *areas: str, catalog: str = "cat", namespace: tuple[str, ...] = ("ns",), **fields: Any
+) -> TableEntry:
+    return TableEntry(TableIdentifier(catalog, namespace, name), "uuid", f"s3://b/{name}.json", areas, **fields)
+
+
+def names(found: frozenset[TableIdentifier]) -> set[str]:
+    return {one.name for one in found}
+
+
+def test_an_entry_comes_back_whole(store):
+    one = entry("t", "s3://b/t/", "s3://c/", etag='"e"', seen=frozenset({b"12345678", b"abcdefgh"}), problem="X: no")
+    store.put(one)
+    assert store.get(one.identifier) == one
+    assert list(store.entries("cat")) == [replace(one, seen=frozenset())]
+    assert store.get(TableIdentifier("cat", ("ns",), "other")) is None
+
+
+def test_a_table_is_found_at_below_and_above_an_area(store):
+    store.put(entry("at", "s3://b/wh/ns/t/"))
+    store.put(entry("below", "s3://b/wh/ns/t/data/x/"))
+    store.put(entry("above", "s3://b/wh/"))
+    store.put(entry("bucket", "s3://b/"))
+    store.put(entry("beside", "s3://b/wh/ns/t2/"))
+    store.put(entry("elsewhere", "s3://c/wh/ns/t/"))
+    assert names(store.overlapping("cat", ["s3://b/wh/ns/t/"])) == {"at", "below", "above", "bucket"}
+    assert names(store.overlapping("cat", ["s3://b/wh/ns/t2/", "s3://c/"])) == {
+        "beside",
+        "above",
+        "bucket",
+        "elsewhere",
+    }
+    assert store.overlapping("other", ["s3://b/"]) == frozenset()
+
+
+def test_a_replaced_entry_is_no_longer_found_by_its_former_areas(store):
+    store.put(entry("t", "s3://b/one/", "s3://b/two/"))
+    store.put(entry("t", "s3://b/two/", "s3://b/three/"))
+    assert store.overlapping("cat", ["s3://b/one/"]) == frozenset()
+    assert names(store.overlapping("cat", ["s3://b/two/"])) == {"t"}
+    assert names(store.overlapping("cat", ["s3://b/three/"])) == {"t"}
+
+
+def test_a_removed_table_is_not_found(store):
+    one = entry("t", "s3://b/t/", problem="X: no")
+    store.put(one)
+    store.remove(one.identifier)
+    store.remove(one.identifier)
+    assert store.get(one.identifier) is None
+    assert store.overlapping("cat", ["s3://b/"]) == frozenset()
+    assert list(store.unreadable("cat")) == []
+
+
+def test_tables_with_a_problem_are_listed_until_they_have_none(store):
+    store.put(entry("good", "s3://b/g/"))
+    store.put(entry("bad", "s3://b/t/", problem="POLARIS_FORBIDDEN: no"))
+    assert [(one.identifier.name, one.problem) for one in store.unreadable("cat")] == [("bad", "POLARIS_FORBIDDEN: no")]
+    store.put(entry("bad", "s3://b/t/"))
+    assert list(store.unreadable("cat")) == []
+
+
+def test_names_that_look_alike_are_different_tables(store):
+    store.put(entry("c", "s3://b/1/", namespace=("a", "b")))
+    store.put(entry("c", "s3://b/2/", namespace=("a.b",)))
+    store.put(entry("c", "s3://b/3/", namespace=("a", "b"), catalog="other"))
+    assert len(list(store.entries("cat"))) == 2
+    assert {one.namespace for one in store.overlapping("cat", ["s3://b/"])} == {("a", "b"), ("a.b",)}
+
+
+def test_more_areas_than_one_call_writes(store):
+    areas = tuple(sorted(f"s3://b/{number}/" for number in range(64)))
+    store.put(entry("t", *areas))
+    assert all(names(store.overlapping("cat", [area])) == {"t"} for area in areas)
+    store.put(entry("t", "s3://b/x/"))
+    assert not any(store.overlapping("cat", [area]) for area in areas)
+
+
+def test_a_pass_is_replaced_only_as_it_was_read(store):
+    empty = store.pass_of("cat")
+    assert empty == CatalogPass("cat")
+    full = CatalogPass(
+        "cat",
+        complete_as_of=NOW,
+        tables=7,
+        owner="me",
+        owned_until=NOW + timedelta(minutes=1),
+        began_at=NOW,
+        position=("ns", "", "t"),
+        checked=3,
+    )
+    written = store.write_pass(empty, full)
+    assert store.pass_of("cat") == written == replace(full, revision=1)
+    with pytest.raises(PassLost, match="cat"):
+        store.write_pass(empty, replace(full, owner="you"))
+    assert store.write_pass(written, CatalogPass("cat", complete_as_of=NOW)).revision == 2
+    assert store.pass_of("other") == CatalogPass("other")
+
+
+AREA = st.lists(st.sampled_from("abc"), max_size=3).map(lambda parts: f"s3://b/{''.join(f'{part}/' for part in parts)}")
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tables=st.lists(st.lists(AREA, max_size=3, unique=True), max_size=4), asked=st.lists(AREA, max_size=2))
+def test_exactly_the_overlapping_tables_are_found(store, tables, asked):
+    catalog = str(uuid.uuid4())
+    for number, areas in enumerate(tables):
+        store.put(entry(str(number), *areas, catalog=catalog))
+    expected = {
+        str(number) for number, areas in enumerate(tables) if any(overlap(one, two) for one in areas for two in asked)
+    }
+    assert names(store.overlapping(catalog, asked)) == expected
+
+
+class Broken:
+    """A DynamoDB client whose write number `at` (0 is the first) and all later ones fail."""
+
+    def __init__(self, client: Any, at: int) -> None:
+        self._client, self._left = client, at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def batch_write_item(self, **arguments: Any) -> Any:
+        if self._left == 0:
+            raise ClientError({"Error": {"Code": "ValidationException", "Message": ""}}, "BatchWriteItem")
+        self._left -= 1
+        return self._client.batch_write_item(**arguments)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_crash_while_an_entry_is_replaced_never_hides_the_table(at):
+    with moto() as client:
+        whole = reference_store(client)
+        whole.put(entry("t", "s3://b/old/", "s3://b/kept/"))
+        broken = DynamoDbReferenceStore(ReferenceTable(Broken(client, at), sleep=no_wait), whole._table)
+        new = entry("t", "s3://b/new/", "s3://b/kept/")
+        with contextlib.suppress(ReferencesUnavailable):
+            broken.put(new)
+        stored = whole.get(new.identifier)
+        assert all(names(whole.overlapping("cat", [area])) == {"t"} for area in stored.areas)
+        whole.put(new)
+        assert names(whole.overlapping("cat", ["s3://b/new/"])) == {"t"}
+        assert whole.overlapping("cat", ["s3://b/old/"]) == frozenset()
+
+
+def test_digests_have_the_length_that_the_store_cuts_them_by():
+    assert DIGEST_BYTES == 8

@@ -1,0 +1,208 @@
+"""By default a purge keeps every file that a live table references, wherever that table is registered."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.references import ReferenceSettings
+from delegation.operations.purge.behavior.run import PurgeBehavior
+from delegation.orchestration.steps import Steps
+from delegation.polaris.errors import PolarisForbidden
+from delegation.references.kinds import REFERENCE_INDEX
+from delegation.references.model import CatalogPass
+from delegation.references.store import MemoryReferenceStore
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import Lake, busy_table, rows
+from tests.unit.references.catalogs import LakeListing
+
+
+class IndexedWorld(World):
+    """A service with a reference index, and a second namespace over the same objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other = Lake()
+        self.other.objects = self.other.io.objects = self.lake.objects
+        self.listing = LakeListing({("ns",): self.lake, ("other",): self.other})
+        self.index = MemoryReferenceStore()
+        self.become(replace(self.behavior, catalog=self.listing, references=self.index))
+
+    def become(self, behavior: PurgeBehavior) -> None:
+        super().become(behavior)
+        indexing = behavior.reference_task()
+        behaviors = Behaviors([behavior, *([] if indexing is None else [FunctionBehavior(self.tasks, indexing)])])
+        self.steps = Steps(self.tasks, frozenset(behaviors), behaviors=behaviors)
+
+    def purge(self, name: str, **properties: str) -> Task:
+        task_id = self.submit(self.body(name, **properties)).task_id
+        self.drive()
+        return self.tasks.get(task_id)
+
+    def readable(self, name: str) -> bool:
+        """Return whether every file of the current state of a table in the other namespace exists."""
+        table = self.other.table(name)
+        files = [
+            entry.data_file.file_path
+            for m in table.current_snapshot().manifests(self.other.io)
+            for entry in m.fetch_manifest_entry(self.other.io)
+        ]
+        return bool(files) and all(self.other.io.new_input(path).exists() for path in files)
+
+    def receipt(self, task: Task) -> dict:
+        (key,) = [key for key in self.plans.keys(task.task_id) if key.endswith("receipt.json")]
+        return json.loads(self.plans.get(key))
+
+
+@pytest.fixture
+def world() -> IndexedWorld:
+    world = IndexedWorld()
+    busy_table(world.lake, "t")
+    return world
+
+
+def test_a_clone_registered_in_another_namespace_keeps_its_files(world: IndexedWorld) -> None:
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    task = world.purge("t")
+    assert task.status is Status.SUCCESS
+    assert world.readable("clone")
+    assert world.other.io.new_input(world.other.pointers["clone"]).exists()
+
+
+def test_a_table_that_took_files_from_the_purged_one_keeps_them(world: IndexedWorld) -> None:
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    taking = world.other.create("taking", location="s3://other/far/taking")
+    taking.append(rows(1))
+    world.other.table("taking").add_files(files[:2], check_duplicate_files=False)
+    task = world.purge("t")
+    assert task.status is Status.SUCCESS
+    assert world.readable("taking")
+    assert set(world.lake.below("s3://lake/wh/t/")) == set(files[:2])
+    (checked,) = world.receipt(task)["references"]
+    assert (checked["catalog"], checked["tables"]) == ("cat", 2)
+    assert checked["as_of"].startswith("2026-")
+
+
+def test_a_moved_clone_keeps_the_files_at_the_former_location(world: IndexedWorld) -> None:
+    world.other.pointers["moved"] = world.lake.pointers["t"]
+    with world.other.table("moved").transaction() as change:
+        change.set_properties({"owner": "other"})
+    world.other.rewrite_metadata("moved", {"location": "s3://other/moved"})
+    world.purge("t")
+    assert world.readable("moved")
+
+
+def test_a_table_that_took_files_after_the_plan_stops_the_purge_before_its_first_delete(world: IndexedWorld) -> None:
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    near = world.other.create("near", location="s3://lake/wh/t/near")
+    near.append(rows(1))
+    before = set(world.lake.uris())
+
+    def take(name: str) -> None:
+        if name == "publish":
+            world.other.table("near").add_files(files[:1], check_duplicate_files=False)
+
+    plans, publish = world.plans, world.plans.put
+    plans.put = lambda key, data: (publish(key, data), take("publish") if key.endswith("index.json") else None)[0]
+    task = world.purge("t")
+    assert task.error_code == "FILES_SHARED"
+    assert before <= set(world.lake.uris())
+
+
+def test_a_purge_waits_for_another_process_that_refreshes_the_index(world: IndexedWorld) -> None:
+    now = world.clock()
+    held = CatalogPass("cat", owner="other", owned_until=now + timedelta(seconds=60), began_at=now, checked=7)
+    world.index.write_pass(CatalogPass("cat"), held)
+    world.submit(world.body("t"))
+    (task_id, _n) = world.queue.sent[0]
+    world.drive()
+    history = world.history(task_id)
+    waits = [task for task in history if task.status is Status.RETRY_SCHEDULED]
+    assert waits
+    assert {task.error_code for task in waits} == {"REFERENCES_NOT_KNOWN"}
+    assert "7 tables are checked" in waits[0].result_summary
+    assert history[-1].status is Status.SUCCESS
+    assert history[-1].unexcused_attempts == 1
+
+
+def test_an_unreadable_table_anywhere_in_the_catalog_refuses_and_is_named(world: IndexedWorld) -> None:
+    world.other.create("hidden", location="s3://elsewhere/hidden")
+    world.listing.broken["hidden"] = PolarisForbidden("no privilege", status=403)
+    task = world.purge("t")
+    assert task.error_code == "NEIGHBOUR_UNREADABLE"
+    assert "cat.other.hidden" in task.result_summary
+
+
+def test_a_catalog_of_the_settings_is_checked_too(world: IndexedWorld) -> None:
+    world.become(replace(world.behavior, reference_settings=ReferenceSettings(catalogs=("second",))))
+    task = world.purge("t")
+    assert [one["catalog"] for one in world.receipt(task)["references"]] == ["cat", "second"]
+
+
+def test_the_recurring_task_is_submitted_once(world: IndexedWorld) -> None:
+    busy_table(world.lake, "u")
+    world.purge("t")
+    world.purge("u")
+    kinds = [task.task_type for task in world.store.heads().tasks]
+    assert kinds.count(REFERENCE_INDEX) == 1
+
+
+def test_purges_that_are_submitted_together_load_each_other_table_once(world: IndexedWorld) -> None:
+    names = [f"t{number:03}" for number in range(60)]
+    for name in names:
+        world.lake.create(name)
+    world.listing.asked.clear()
+    for name in names[:30]:
+        assert world.purge(name).status is Status.SUCCESS
+    assert world.listing.asked["conditional"] == len(names) + 1
+    assert world.listing.asked["full"] <= 30 * 9  # those of the purged tables themselves
+
+
+def test_the_operator_can_choose_locations_or_the_namespace_alone(world: IndexedWorld) -> None:
+    for mode, listed in (("namespace", {("ns",)}), ("location", {("ns",), ("other",)})):
+        limits = Limits.from_properties({"delegation.purge.references": mode})
+        behavior = replace(world.behavior, limits=limits)
+        world.listing.asked.clear()
+        body = world.body("t", **{"dry-run": "true"})
+        world.become(behavior)
+        world.submit(body)
+        world.drive()
+        assert world.listing.asked["conditional"] == 0
+        assert world.listing.asked["listings"] == len(listed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("reference-max-age", "soon"), ("reference-refresh-interval", "-1h"), ("reference-catalogs", "a,,b")],
+)
+def test_an_invalid_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(InvalidProperty, match=name):
+        ReferenceSettings.from_properties({f"delegation.purge.{name}": value})
+
+
+def test_the_settings_are_read() -> None:
+    settings = ReferenceSettings.from_properties(
+        {
+            "delegation.purge.reference-max-age": "5m",
+            "delegation.purge.reference-refresh-interval": "PT2H",
+            "delegation.purge.reference-catalogs": "b, a",
+        }
+    )
+    assert settings == ReferenceSettings(timedelta(minutes=5), timedelta(hours=2), ("b", "a"))
+    assert settings.of("a") == ("a", "b")
+    assert TableIdentifier("a", ("n",), "t").catalog == "a"
+
+
+def test_the_namespace_mode_does_not_find_a_clone_elsewhere(world: IndexedWorld) -> None:
+    """The default protects it; docs/architecture.md, Purging, names the difference."""
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    limits = Limits.from_properties({"delegation.purge.references": "namespace"})
+    world.become(replace(world.behavior, limits=limits))
+    world.purge("t")
+    assert not world.other.io.new_input(world.other.pointers["clone"]).exists()

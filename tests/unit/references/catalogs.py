@@ -1,0 +1,47 @@
+"""A catalog over several lakes, for tests of what is registered in several namespaces."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.storage.memory import Faults
+from tests.unit.operations.purge.lake import Lake, LakeSource
+
+
+@dataclass
+class LakeListing:
+    """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for."""
+
+    lakes: dict[tuple[str, ...], Lake]
+    asked: Counter[str] = field(default_factory=Counter)
+    broken: dict[str, Exception] = field(default_factory=dict)
+
+    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
+        self.asked["conditional"] += 1
+        table = self._load(identifier)
+        return None if etag == table.etag else table
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
+        self.asked["full"] += 1
+        return self._load(identifier)
+
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        self.asked["listings"] += 1
+        names = list(self.lakes[namespace].pointers)
+        random.Random(self.asked.total()).shuffle(names)
+        return iter([TableIdentifier(catalog, namespace, name) for name in names])
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        return (one for one in self.lakes if one[:-1] == parent)
+
+    def _load(self, identifier: TableIdentifier) -> LoadedTable:
+        if identifier.name in self.broken:
+            raise self.broken[identifier.name]
+        lake = self.lakes[identifier.namespace]
+        found = LakeSource(lake, identifier.name, Faults()).load()
+        return LoadedTable(
+            identifier, found.metadata_location, found.metadata, {}, found.credentials, etag=found.metadata_location
+        )

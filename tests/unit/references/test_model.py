@@ -1,0 +1,79 @@
+"""The areas of a table cover every file of it, and there are few of them."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.references.model import (
+    LONGEST_AREA_BYTES,
+    MOST_AREAS,
+    areas_of,
+    around,
+    directory_of,
+    fold,
+    overlap,
+    parent_of,
+)
+
+PARTS = st.text("abé", min_size=1, max_size=2)
+PATHS = st.builds(
+    lambda bucket, parts: f"s3://{bucket}/{'/'.join(parts)}",
+    st.sampled_from(["one", "two"]),
+    st.lists(PARTS, min_size=1, max_size=6),
+)
+
+
+@given(st.lists(PATHS, max_size=60), st.integers(2, 12))
+def test_folded_areas_cover_every_file_and_are_few(paths, most):
+    areas = fold(map(directory_of, paths), most=most)
+    assert len(areas) <= most
+    assert all(path.startswith(areas) for path in paths)
+    assert list(areas) == sorted(set(areas))
+
+
+@given(st.lists(PATHS, min_size=1, max_size=8))
+def test_few_directories_stay_as_they_are(paths):
+    areas = fold(map(directory_of, paths))
+    assert set(areas) <= set(map(directory_of, paths))
+
+
+def test_directories_are_replaced_by_the_nearest_ones_around_them():
+    files = [f"s3://b/lake/t/data/day={day}/f.parquet" for day in range(MOST_AREAS + 1)]
+    assert fold(map(directory_of, files)) == ("s3://b/lake/t/data/",)
+
+
+def test_more_buckets_than_areas_are_all_kept():
+    files = [f"s3://b{number}/f" for number in range(9)]
+    assert fold(map(directory_of, files), most=4) == tuple(f"s3://b{number}/" for number in range(9))
+
+
+def test_an_area_fits_into_a_sort_key():
+    deep = f"s3://b/{'é' * 200}/{'x' * 255}/{'y' * 255}/file"
+    (area,) = fold([directory_of(deep)])
+    assert deep.startswith(area)
+    assert len(area.encode()) <= LONGEST_AREA_BYTES
+
+
+@given(PATHS)
+def test_the_areas_around_an_area_end_with_its_bucket(path):
+    area = directory_of(path)
+    found = around(area)
+    assert found[0] == area
+    assert all(parent_of(one) == other for one, other in pairwise(found))
+    assert found[-1] in {"s3://one/", "s3://two/"}
+
+
+@given(PATHS, PATHS)
+def test_areas_overlap_when_one_is_around_the_other(one, other):
+    first, second = directory_of(one), directory_of(other)
+    assert overlap(first, second) == (first in around(second) or second in around(first))
+
+
+def test_locations_in_other_storage_are_left_out():
+    assert areas_of(["s3a://b/t", "gs://b/t", "s3://b/u?x"], ["s3://c/d/f"]) == ("s3://b/t/", "s3://c/d/")
+
+
+def test_a_file_of_this_machine_has_an_area():
+    assert directory_of("file:///lake/t/f") == "file:///lake/t/"
+    assert around("file:///lake/") == ("file:///lake/", "file:///")

@@ -1,0 +1,224 @@
+"""A pass over a catalog finds every table that references another's files, and loads each changed table once."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.model import LoadedTable
+from delegation.references.errors import PassLost, ReferencesNotKnown
+from delegation.references.model import TableEntry
+from delegation.references.reading import read_references
+from delegation.references.refresh import OWNED_FOR, TABLES_A_WRITE, Refresher
+from delegation.references.store import MemoryReferenceStore
+from delegation.storage.memory import Faults, MemoryObjectStore
+from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, rows
+from tests.unit.references.catalogs import LakeListing
+
+MAX_AGE = timedelta(minutes=15)
+
+
+@dataclass
+class Scene:
+    """Two namespaces over the same objects, a clock that a test moves, and as many refreshing processes as it wants."""
+
+    one: Lake = field(default_factory=Lake)
+    two: Lake = field(default_factory=Lake)
+    store: MemoryReferenceStore = field(default_factory=MemoryReferenceStore)
+    now: datetime = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+    def __post_init__(self) -> None:
+        self.two.objects, self.two.io.objects = self.one.objects, self.one.objects
+        self.listing = LakeListing({("ns",): self.one, ("ns", "inner"): self.two})
+
+    def refresher(self, owner: str = "me", **fields: object) -> Refresher:
+        return Refresher(self.store, self.listing, self._read, owner, MAX_AGE, clock=lambda: self.now, **fields)
+
+    def _read(self, table: LoadedTable, known: TableEntry | None) -> TableEntry:
+        objects = MemoryObjectStore()
+        objects.objects = self.one.objects
+        return read_references(table, objects, known)
+
+    def concerned(self, area: str) -> set[str]:
+        return {".".join((*one.namespace, one.name)) for one in self.store.overlapping("cat", [area])}
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_every_table_is_found_at_its_location(scene):
+    busy_table(scene.one, "t")
+    busy_table(scene.two, "u")
+    state = scene.refresher().ensure_fresh("cat")
+    assert state.complete_as_of == scene.now
+    assert state.tables == 2
+    assert scene.concerned("s3://lake/wh/t/") == {"ns.t"}
+    assert scene.concerned("s3://lake/wh/") == {"ns.t", "ns.inner.u"}
+
+
+def test_a_clone_registered_in_another_namespace_is_found(scene):
+    busy_table(scene.one, "t")
+    scene.two.pointers["clone"] = scene.one.pointers["t"]
+    scene.refresher().ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.clone"}
+
+
+def test_a_table_that_took_files_from_elsewhere_is_found(scene):
+    busy_table(scene.one, "t")
+    files = sorted(uri for uri in scene.one.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    taking = scene.two.create("taking", location="s3://other/far/taking")
+    taking.append(rows(1))
+    scene.refresher().ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/t/") == {"ns.t"}
+    scene.two.table("taking").add_files(files[:1], check_duplicate_files=False)
+    scene.now += MAX_AGE + timedelta(seconds=1)
+    scene.refresher().ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.taking"}
+
+
+def test_a_moved_clone_is_found_by_the_files_that_it_left(scene):
+    table = busy_table(scene.one, "t")
+    scene.two.pointers["moved"] = scene.one.pointers["t"]
+    with scene.two.table("moved").transaction() as change:
+        change.set_properties({"owner": "other"})  # a commit gives the clone a metadata file of its own
+    scene.two.rewrite_metadata("moved", {"location": "s3://other/moved"})
+    scene.refresher().ensure_fresh("cat")
+    assert "ns.inner.moved" in scene.concerned(f"{table.location()}/data/")
+
+
+def test_a_pass_loads_each_table_once_on_its_etag(scene):
+    for number in range(5):
+        busy_table(scene.one, f"t{number}")
+    scene.refresher().ensure_fresh("cat")
+    scene.listing.asked.clear()
+    scene.now += MAX_AGE + timedelta(seconds=1)
+    scene.one.table("t3").append(rows(9))
+    scene.refresher().ensure_fresh("cat")
+    assert (scene.listing.asked["conditional"], scene.listing.asked["full"]) == (5, 0)
+
+
+def test_a_fresh_index_costs_nothing(scene):
+    busy_table(scene.one, "t")
+    scene.refresher().ensure_fresh("cat")
+    scene.listing.asked.clear()
+    scene.now += MAX_AGE
+    scene.refresher("other").ensure_fresh("cat")
+    assert scene.listing.asked.total() == 0
+
+
+def test_a_dropped_table_is_forgotten(scene):
+    busy_table(scene.one, "t")
+    busy_table(scene.one, "u")
+    scene.refresher().ensure_fresh("cat")
+    del scene.one.pointers["u"]
+    scene.now += MAX_AGE + timedelta(seconds=1)
+    scene.refresher().ensure_fresh("cat")
+    assert scene.concerned("s3://lake/") == {"ns.t"}
+
+
+def test_a_table_dropped_between_its_listing_and_its_load_is_forgotten(scene):
+    busy_table(scene.one, "t")
+    scene.listing.broken["t"] = NoSuchTable("no table", status=404)
+    assert scene.refresher().ensure_fresh("cat").tables == 0
+
+
+def test_a_table_that_may_not_be_loaded_is_recorded_with_its_reason_and_tried_again(scene):
+    busy_table(scene.one, "t")
+    scene.refresher().ensure_fresh("cat")
+    scene.listing.broken["t"] = PolarisForbidden("no privilege", status=403)
+    scene.now += MAX_AGE + timedelta(seconds=1)
+    scene.refresher().ensure_fresh("cat")
+    (unreadable,) = scene.store.unreadable("cat")
+    assert "no privilege" in unreadable.problem
+    assert scene.concerned("s3://lake/wh/t/") == {"ns.t"}
+    scene.listing.broken.clear()
+    scene.now += MAX_AGE + timedelta(seconds=1)
+    scene.refresher().ensure_fresh("cat")
+    assert list(scene.store.unreadable("cat")) == []
+
+
+def test_a_table_with_a_lost_manifest_is_recorded(scene):
+    table = busy_table(scene.one, "t")
+    manifest = table.current_snapshot().manifests(scene.one.io)[0].manifest_path
+    scene.one.io.delete(manifest)
+    scene.refresher().ensure_fresh("cat")
+    (unreadable,) = scene.store.unreadable("cat")
+    assert unreadable.problem.startswith("MANIFEST_MISSING")
+
+
+def test_one_process_at_a_time_has_the_pass(scene):
+    busy_table(scene.one, "t")
+
+    def another() -> None:
+        with pytest.raises(ReferencesNotKnown, match="cat"):
+            scene.refresher("other").ensure_fresh("cat")
+
+    scene.refresher("me", checkpoint=another).ensure_fresh("cat")
+
+
+def test_a_pass_that_stopped_is_continued_where_it_stopped_by_another_process(scene):
+    for number in range(2 * TABLES_A_WRITE):
+        scene.one.create(f"t{number:03}")
+    visits = Counter[str]()
+
+    def until(most: int) -> None:
+        visits["all"] += 1
+        if visits["all"] > most:
+            raise PolarisUnavailable("overloaded", status=503)
+
+    with pytest.raises(PolarisUnavailable):
+        scene.refresher("me", checkpoint=lambda: until(60)).ensure_fresh("cat")
+    assert scene.store.pass_of("cat").checked == 60
+    began = scene.now
+    scene.now += timedelta(seconds=5)
+    scene.listing.asked.clear()
+    state = scene.refresher("other").ensure_fresh("cat")
+    assert scene.listing.asked["conditional"] == 40
+    assert (state.complete_as_of, state.tables) == (began, 100)
+
+
+def test_a_pass_left_for_too_long_begins_anew(scene):
+    for name in "abc":
+        scene.one.create(name)
+
+    def stop() -> None:
+        if scene.listing.asked["conditional"]:
+            raise PolarisUnavailable("overloaded", status=503)
+
+    with pytest.raises(PolarisUnavailable):
+        scene.refresher(checkpoint=stop).ensure_fresh("cat")
+    scene.now += MAX_AGE + timedelta(seconds=1)
+    scene.listing.asked.clear()
+    state = scene.refresher().ensure_fresh("cat")
+    assert scene.listing.asked["conditional"] == 3
+    assert state.complete_as_of == scene.now
+
+
+def test_a_process_that_was_paused_beyond_its_ownership_writes_nothing_more(scene):
+    for name in "abc":
+        scene.one.create(name)
+
+    def pause() -> None:
+        if scene.listing.asked["conditional"] == 1:
+            scene.now += OWNED_FOR + timedelta(seconds=1)
+            assert scene.refresher("other").ensure_fresh("cat").tables == 3
+
+    with pytest.raises(PassLost):
+        scene.refresher("me", checkpoint=pause).ensure_fresh("cat")
+    assert scene.store.pass_of("cat").owner is None
+    assert scene.store.pass_of("cat").complete_as_of is not None
+
+
+def test_a_manifest_is_read_once(scene):
+    table = busy_table(scene.one, "t")
+    store = MemoryObjectStore()
+    store.objects = scene.one.objects
+    loaded = LakeSource(scene.one, "t", Faults()).load()
+    first = read_references(loaded, store, None)
+    for path in {one.manifest_path for snapshot in table.snapshots() for one in snapshot.manifests(scene.one.io)}:
+        scene.one.io.delete(path)
+    assert read_references(loaded, store, first) == first
