@@ -45,15 +45,18 @@ class IndexedWorld(World):
         self.drive()
         return self.tasks.get(task_id)
 
-    def readable(self, name: str) -> bool:
-        """Return whether every file of the current state of a table in the other namespace exists."""
+    def reached(self, name: str) -> list[str]:
+        """Return every file of the current state of a table in the other namespace."""
         table = self.other.table(name)
-        files = [
-            entry.data_file.file_path
-            for m in table.current_snapshot().manifests(self.other.io)
-            for entry in m.fetch_manifest_entry(self.other.io)
-        ]
-        return bool(files) and all(self.other.io.new_input(path).exists() for path in files)
+        manifests = table.current_snapshot().manifests(self.other.io)
+        data = [entry.data_file.file_path for m in manifests for entry in m.fetch_manifest_entry(self.other.io)]
+        lists = [snapshot.manifest_list for snapshot in table.snapshots()]
+        former = [one.metadata_file for one in table.metadata.metadata_log]
+        return [*data, *lists, *former, *(m.manifest_path for m in manifests), self.other.pointers[name]]
+
+    def readable(self, name: str) -> bool:
+        """Return whether all of them exist."""
+        return all(self.other.io.new_input(path).exists() for path in self.reached(name))
 
     def receipt(self, task: Task) -> dict:
         (key,) = [key for key in self.plans.keys(task.task_id) if key.endswith("receipt.json")]
@@ -96,6 +99,35 @@ def test_a_moved_clone_keeps_the_files_at_the_former_location(world: IndexedWorl
     world.other.rewrite_metadata("moved", {"location": "s3://other/moved"})
     world.purge("t")
     assert world.readable("moved")
+
+
+def test_a_nested_table_of_another_namespace_keeps_its_files(world: IndexedWorld) -> None:
+    world.other.create("nested", location="s3://lake/wh/t/data/nested").append(rows(1))
+    with world.lake.table("t").transaction() as change:
+        change.set_properties({"owner": "me"})
+    world.lake.table("t").add_files(
+        [uri for uri in world.lake.below("s3://lake/wh/t/data/nested/") if uri.endswith(".parquet")],
+        check_duplicate_files=False,
+    )
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("nested")
+
+
+def test_a_table_recreated_at_the_same_location_in_another_namespace_keeps_its_files(world: IndexedWorld) -> None:
+    world.other.create("again", location="s3://lake/wh/t").append(rows(1))
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("again")
+    assert world.lake.below("s3://lake/wh/t/") == world.lake.below("s3://lake/wh/t/") & set(world.reached("again"))
+
+
+def test_a_table_whose_data_path_is_anothers_location_deletes_none_of_its_files(world: IndexedWorld) -> None:
+    victim = world.other.create("victim", location="s3://lake/wh/victim")
+    victim.append(rows(1))
+    files = [uri for uri in world.lake.below("s3://lake/wh/victim/data/") if uri.endswith(".parquet")]
+    world.lake.create("deputy", **{"write.data.path": "s3://lake/wh/victim/data"})
+    world.lake.table("deputy").add_files(files, check_duplicate_files=False)
+    assert world.purge("deputy").status is Status.SUCCESS
+    assert world.readable("victim")
 
 
 def test_a_table_that_took_files_after_the_plan_stops_the_purge_before_its_first_delete(world: IndexedWorld) -> None:
