@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 EXTRAS := cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 SEEDS ?= 500
 BENCH ?= *
 MUTATION ?= none
@@ -35,7 +35,7 @@ demo: need-java $(STAMP) ## Purge two real tables through every part of the syst
 up: need-java $(STAMP) ## Keep the whole system running on this machine until Ctrl-C
 	@$(BIN)/delegation local up $(ARGS)
 
-test: need-java need-node $(STAMP) ## Run every test, in WORKERS=2 processes
+test: need-java need-node $(STAMP) ## Run every test, in WORKERS=3 processes: stack tests mostly wait
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## Check lint, formatting, types and import contracts; changes nothing

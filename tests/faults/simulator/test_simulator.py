@@ -11,7 +11,7 @@ from tests.faults.simulator import simulate
 from tests.faults.simulator.ledger import ARROWS
 from tests.paths import ROOT
 
-SEEDS = 150
+SEEDS = 60
 """The first 32 reach everything that is asserted below; `make simulate` runs 500."""
 
 

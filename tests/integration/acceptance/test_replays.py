@@ -7,7 +7,7 @@ import pytest
 from tests.integration.acceptance.world import EXECUTE
 
 pytestmark = pytest.mark.stack
-SNAPSHOTS = 80
+SNAPSHOTS = 40
 
 
 def test_a_complete_load_table_result_is_accepted_retried_with_other_credentials_and_replayed(world):
