@@ -23,6 +23,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.TokenUnavailable, "Check the token URL, the client id, the secret and the scope."),
     (client.AnswerLost, f"The request may have been accepted. {_REPEAT}"),
     (client.IdempotencyWindowExpired, f"Check whether the task exists before you submit again: {_LIST}"),
+    (client.NothingPurged, "Look at the task's result: `delegation tasks show ID`."),
     (client.PurgedNotDropped, "Drop the table from the catalog without purge; its files are deleted."),
     (client.IdempotencyKeyConflict, "Omit --key, or use a new key."),
     (client.InvalidRequest, "Correct the field that the message names."),

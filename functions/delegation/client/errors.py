@@ -82,6 +82,23 @@ class PurgedNotDropped(DelegationClientError):
         self.delegation_task_id = delegation_task_id
 
 
+class NothingPurged(DelegationClientError):
+    """The service answered with success but deleted no file, so the table was not dropped: that would lose its files.
+
+    The answer to a dry run is one, and that to a purge that kept every file because another table shares it.
+    """
+
+    code = "NOTHING_PURGED"
+
+    def __init__(self, table: str, delegation_task_id: str) -> None:
+        super().__init__(
+            f"task {delegation_task_id} deleted no file of {table}, so nothing was dropped; "
+            "look at the task's result, then drop the table without purge if its files may stay"
+        )
+        self.table = table
+        self.delegation_task_id = delegation_task_id
+
+
 @dataclass(frozen=True, slots=True)
 class HttpError:
     """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After.

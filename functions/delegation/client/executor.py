@@ -10,7 +10,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from delegation.client.client import DelegationClient, new_key
-from delegation.client.errors import ClientMisconfigured, PurgedNotDropped
+from delegation.client.errors import ClientMisconfigured, NothingPurged, PurgedNotDropped
 from delegation.client.settings import BASE_PATH
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable, PolarisError
@@ -19,6 +19,7 @@ from delegation.timestamps import utc_now
 from delegation.wire.purges import PurgeRequest, TableState
 from delegation.wire.responses import TaskSuccessResponse
 
+DRY_RUN = "dry-run"
 TASK_TYPE = "polaris.delegation-service.task-type"
 ENDPOINT = "polaris.delegation-service.endpoint"
 
@@ -60,9 +61,11 @@ class DelegatedTaskExecutor:
     ) -> TaskSuccessResponse:
         """Load the table, purge it under one idempotency key, and drop it without purge.
 
-        Raises PolarisError if loading fails, DelegationClientError if the purge fails, PurgedNotDropped if the drop
-        fails. After PurgedNotDropped or TableMetadataMissing the files are deleted: drop the table without purge.
+        Raises ClientMisconfigured for a dry run, PolarisError if loading fails, DelegationClientError if the purge fails,
+        NothingPurged if it deleted no file, PurgedNotDropped if the drop fails. After PurgedNotDropped or TableMetadataMissing the files are deleted: drop the table without purge.
         """
+        if (properties or {}).get(DRY_RUN, "").lower() == "true":
+            raise ClientMisconfigured(f"{DRY_RUN}: a dry run cannot be followed by a drop; submit it to POST /v1/tasks")
         key = key or new_key()
         # Without vended credentials: the service requests its own.
         table = self.catalog.load_table(identifier, vend=False)
@@ -75,6 +78,8 @@ class DelegatedTaskExecutor:
             requested_at=self.clock(),
         )
         outcome = self.client.execute_synchronous(purge.request(synchronous=True), key=key)
+        if not _purged_anything(outcome):
+            raise NothingPurged(str(identifier), outcome.delegation_task_id)
         try:
             self.catalog.drop_table(identifier, purge=False)
         except NoSuchTable:
@@ -83,6 +88,10 @@ class DelegatedTaskExecutor:
         except PolarisError as error:
             raise PurgedNotDropped(str(identifier), outcome.delegation_task_id, str(error)) from error
         return outcome
+
+
+def _purged_anything(outcome: TaskSuccessResponse) -> bool:
+    return outcome.execution_result is not None and outcome.execution_result.files_deleted > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
+from delegation.operations.purge.behavior.parameters import DRY_RUN, TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import LeaseLost, TaskError
@@ -104,8 +104,10 @@ class Submissions:
     ) -> SubmissionAnswer:
         """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first.
 
-        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name.
+        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A dry run is
+        refused: the caller drops the table after a 200.
         """
+        _refuse_dry_run(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
         accepted = self._accept(submission, synchronous=True)
         if isinstance(accepted, Replayed):
@@ -189,6 +191,12 @@ class Submissions:
                 return None
             self.sleep(min(pause, left))
         return None
+
+
+def _refuse_dry_run(payload: TaskPayload) -> None:
+    if payload.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
+        expected = "absent or false here, where 200 means that the files are deleted; send a dry run to POST /v1/tasks"
+        raise InvalidPurgeProperty(DRY_RUN, expected)
 
 
 def _relate(task: Task, purge: TablePurge) -> Relation:

@@ -152,7 +152,6 @@ def test_failed_drop_reports_that_the_files_are_purged(world):
     assert caught.value.delegation_task_id == TASK_ID
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 2: the executor drops the table after a dry run")
 @pytest.mark.parametrize("result", [None, {"files_deleted": 0, "bytes_deleted": 0}])
 def test_table_is_not_dropped_after_an_outcome_that_purged_nothing(world, result):
     """As a service answers that still accepts a dry run here, or one whose purge kept every file."""
@@ -165,7 +164,6 @@ def test_table_is_not_dropped_after_an_outcome_that_purged_nothing(world, result
     assert world.drops == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 2: the executor sends a dry run to the synchronous endpoint")
 @pytest.mark.parametrize("value", ["true", "TRUE"])
 def test_dry_run_is_refused_before_anything_is_sent(world, value):
     with pytest.raises(ClientMisconfigured, match="dry-run"):

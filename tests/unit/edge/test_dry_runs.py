@@ -29,7 +29,6 @@ def plan_of(world: World, task_id: str) -> str:
     return PurgeDetails.of(world.tasks.get(task_id)).plan_segments[0].id
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 2: the synchronous endpoint answers a dry run with 200")
 @pytest.mark.parametrize("key", ["k1", None])
 def test_a_dry_run_on_the_synchronous_endpoint_is_a_bad_request(world: World, key: str | None) -> None:
     with pytest.raises(DelegationError) as refused:
