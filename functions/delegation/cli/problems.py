@@ -24,6 +24,10 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.AnswerLost, f"The request may have been accepted. {_REPEAT}"),
     (client.IdempotencyWindowExpired, f"Check whether the task exists before you submit again: {_LIST}"),
     (client.NothingPurged, "Look at the task's result: `delegation tasks show ID`."),
+    (
+        client.TableChangedSincePurge,
+        "Check who wrote to the table or recreated it, before you purge what is there now.",
+    ),
     (client.PurgedNotDropped, "Drop the table from the catalog without purge; its files are deleted."),
     (client.IdempotencyKeyConflict, "Omit --key, or use a new key."),
     (client.InvalidRequest, "Correct the field that the message names."),

@@ -99,6 +99,28 @@ class NothingPurged(DelegationClientError):
         self.delegation_task_id = delegation_task_id
 
 
+class TableChangedSincePurge(DelegationClientError):
+    """After the purge the name is another table's, or the table has a newer commit; nothing was dropped.
+
+    `purged` and `found` are table-uuid and metadata location; the uuid of a table that cannot be loaded is None.
+    """
+
+    code = "TABLE_CHANGED_SINCE_PURGE"
+
+    def __init__(
+        self, table: str, delegation_task_id: str, *, purged: tuple[str, str], found: tuple[str | None, str]
+    ) -> None:
+        super().__init__(
+            f"task {delegation_task_id} purged {table} (table-uuid {purged[0]}, {purged[1]}), but the catalog now has "
+            f"table-uuid {found[0] or 'unknown'}, {found[1]} under that name, so nothing was dropped; "
+            "purge and drop it in another call if it should go too"
+        )
+        self.table = table
+        self.delegation_task_id = delegation_task_id
+        self.purged = purged
+        self.found = found
+
+
 @dataclass(frozen=True, slots=True)
 class HttpError:
     """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After.

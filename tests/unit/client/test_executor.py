@@ -171,7 +171,6 @@ def test_dry_run_is_refused_before_anything_is_sent(world, value):
     assert world.service.requests == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 4: the executor drops by name without loading the table again")
 @pytest.mark.parametrize(
     "later",
     [
@@ -197,7 +196,6 @@ def test_table_that_changed_since_its_purge_is_not_dropped(world, later):
     assert all(value in str(error) for value in (*error.purged, *error.found))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 4: the executor drops by name without loading the table again")
 def test_table_whose_metadata_is_missing_after_the_purge_is_dropped(world):
     world.polaris.answer("GET", IN_CATALOG, table_answer(), metadata_missing(PURGED))
     world.executor.execute_purge_task(TABLE)
@@ -205,7 +203,6 @@ def test_table_whose_metadata_is_missing_after_the_purge_is_dropped(world):
     assert len(world.drops) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 4: the executor drops by name without loading the table again")
 def test_table_whose_metadata_file_was_kept_is_dropped_while_it_is_the_same(world):
     world.polaris.answer("GET", IN_CATALOG, table_answer())
     world.executor.execute_purge_task(TABLE)
@@ -213,7 +210,6 @@ def test_table_whose_metadata_file_was_kept_is_dropped_while_it_is_the_same(worl
     assert len(world.drops) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 4: the executor drops by name without loading the table again")
 @pytest.mark.parametrize("gone", ["NoSuchTableException", "NoSuchNamespaceException"])
 def test_table_that_another_client_dropped_meanwhile_is_done(world, gone):
     world.polaris.answer("GET", IN_CATALOG, table_answer(), error(404, gone))
@@ -233,7 +229,6 @@ def test_table_that_was_committed_to_during_its_purge_is_dropped(world):
     assert len(world.drops) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 4: the executor drops by name without loading the table again")
 @pytest.mark.parametrize("purged", [None, "s3://lake/ns/orders/metadata/00004.metadata.json"])
 def test_table_whose_metadata_is_missing_where_nothing_was_purged_is_not_dropped(world, purged):
     world.polaris.answer("GET", IN_CATALOG, table_answer(), metadata_missing(NEWER))
@@ -246,7 +241,6 @@ def test_table_whose_metadata_is_missing_where_nothing_was_purged_is_not_dropped
     assert world.drops == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 4: the executor drops by name without loading the table again")
 def test_table_that_cannot_be_loaded_after_its_purge_is_not_dropped(world):
     world.polaris.answer("GET", IN_CATALOG, table_answer(), error(403, "ForbiddenException"))
     with pytest.raises(PurgedNotDropped, match="403") as caught:
