@@ -138,7 +138,7 @@ class Submissions:
                 payload_hash=digest,
                 first=first,
                 relate=lambda task: _relate(task, purge),
-                conflict=lambda task: obstacle(task, purge) or "another purpose",
+                conflict=lambda task: obstacle(task, purge) or "is for another purpose",
                 again=lambda task, now: self.tasks.resubmitted(
                     task, now, payload=purge.to_payload(), synchronous=synchronous, resumes=resumes(task, purge)
                 ),

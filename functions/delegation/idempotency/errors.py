@@ -35,12 +35,12 @@ class KeyConflict(IdempotencyError):
 
 
 class TaskConflict(IdempotencyError):
-    """The task with this id is not completed, and has another identifier or other properties."""
+    """The stored task with this id does not admit the request; `reason` says what it is and what to do next."""
 
     code: ClassVar[str] = "TASK_EXISTS"
 
     def __init__(self, task_id: str, reason: str) -> None:
-        super().__init__(f"task {task_id} exists with {reason}; wait until it ends, or send the same request")
+        super().__init__(f"task {task_id} {reason}")
         self.task_id = task_id
 
 

@@ -175,7 +175,6 @@ def poisoned(world: World) -> str:
     return task_id
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 15: every request for a table with such a task is a 500")
 @pytest.mark.parametrize("payload", [None, "", "{}", "[]", "null"], ids=["unpadded", "empty", "{}", "[]", "null"])
 def test_a_new_request_replaces_a_failed_task_whose_payload_cannot_be_read(world: World, payload: str | None) -> None:
     task_id = poisoned(world)
@@ -196,7 +195,6 @@ def fail_after_the_first_delete(world: World, **properties: str) -> str:
     return answer.task_id
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 15: every request for a table with such a task is a 500")
 def test_a_half_deleted_table_whose_task_cannot_be_read_is_finished_with_its_plan(world: World) -> None:
     task_id = fail_after_the_first_delete(world)
     plan = world.tasks.get(task_id).details["plan_segments"]
@@ -206,7 +204,6 @@ def test_a_half_deleted_table_whose_task_cannot_be_read_is_finished_with_its_pla
     assert world.lake.below("s3://lake/wh/orders") == set()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 15: every request for a table with such a task is a 500")
 def test_a_live_task_whose_payload_cannot_be_read_is_a_conflict(world: World) -> None:
     task_id = world.submit(world.body("orders")).task_id
     poison(world, task_id, "{}")
@@ -215,7 +212,6 @@ def test_a_live_task_whose_payload_cannot_be_read_is_a_conflict(world: World) ->
     assert "cannot be read" in json.loads(answer.body)["message"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 23: a failed task is described as if it were running")
 def test_a_request_with_other_properties_than_a_purge_that_failed_half_way_is_answered_what_it_is(world: World) -> None:
     task_id = fail_after_the_first_delete(world, outside="refuse", color="blue")
     with pytest.raises(TaskConflict) as refused:
@@ -227,7 +223,6 @@ def test_a_request_with_other_properties_than_a_purge_that_failed_half_way_is_an
     assert "wait" not in message
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 23: a task that runs and one that failed are described alike")
 def test_a_request_with_other_properties_than_a_running_purge_is_answered_what_it_is(world: World) -> None:
     accepted = world.submit(world.body("orders"))
     with pytest.raises(TaskConflict) as refused:

@@ -105,7 +105,7 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (edge.CallerUnknown(), 401, "UNAUTHORIZED", {"WWW-Authenticate": "Bearer"}),
     (RequestInProgress("t1"), 409, "request_in_progress", {"Retry-After": "2"}),
     (KeyConflict(), 422, "idempotency_key_conflict", {}),
-    (TaskConflict("t1", "other properties"), 409, "TASK_EXISTS", {}),
+    (TaskConflict("t1", "is RUNNING with other properties; wait until it ends"), 409, "TASK_EXISTS", {}),
     (TaskNotFound("t1"), 404, "TASK_NOT_FOUND", {}),
     (StoreUnavailable("DynamoDB did not answer"), 503, "STORE_UNAVAILABLE", {"Retry-After": "2"}),
     (NoSuchTable("no such table"), 404, "TABLE_NOT_FOUND", {}),

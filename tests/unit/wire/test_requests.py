@@ -89,7 +89,6 @@ def test_optional_members_may_be_absent() -> None:
     assert payload.operation_parameters.properties == {}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 15: a time that nobody set is accepted")
 @pytest.mark.parametrize(
     "text",
     [
