@@ -37,6 +37,10 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.Conflict, f"Resolve what the message names about the table, then submit again. {_LIST}"),
     (client.RequestStillRunning, "`delegation tasks watch ID` follows the task."),
     (client.TaskFailed, "`delegation tasks history ID` shows each attempt; submit the table again to resume."),
+    (
+        client.PermanentFailure,
+        "Have the service's operator remove the cause that the message names, then submit again.",
+    ),
     (client.ServiceFailed, f"Try again in a moment. {_REPEAT}"),
     (client.DelegationClientError, "Check the service's address, with its base path /delegation-service/api."),
     (persistence.ReferenceNotFound, _REFS),

@@ -273,5 +273,6 @@ def _error_response(response: httpx.Response) -> HttpError:
         details=text("details"),
         delegation_task_id=text("delegation_task_id"),
         status=text("status"),
+        retryable=retryable if isinstance(retryable := body.get("retryable"), bool) else None,
         retry_after_seconds=retry_after(response),
     )

@@ -125,7 +125,8 @@ class TableChangedSincePurge(DelegationClientError):
 class HttpError:
     """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After.
 
-    `status` is FAILED_TERMINAL or None. `error_code` is `HTTP_nnn` if the body has none, as from API Gateway.
+    `status` is FAILED_TERMINAL or None, `retryable` what the body says. `error_code` is `HTTP_nnn` if the body has
+    none, as from API Gateway.
     """
 
     http_status: int
@@ -134,6 +135,7 @@ class HttpError:
     details: str | None = None
     delegation_task_id: str | None = None
     status: str | None = None
+    retryable: bool | None = None
     retry_after_seconds: float | None = None
 
 
@@ -203,10 +205,16 @@ class RequestStillRunning(ErrorAnswer):
 
 
 class ServiceFailed(ErrorAnswer):
-    """429 or 5xx without an outcome of the task."""
+    """429 or 5xx without an outcome of the task, which may pass."""
 
     code = "SERVICE_FAILED"
     retryable = True
+
+
+class PermanentFailure(ErrorAnswer):
+    """5xx with `retryable` false: Polaris or the object store refuses the service until an operator acts."""
+
+    code = "PERMANENT_FAILURE"
 
 
 class TaskFailed(ErrorAnswer):
@@ -231,6 +239,8 @@ def error_for(answer: HttpError) -> ErrorAnswer:
         return TaskFailed(answer)
     if answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS:
         return RequestStillRunning(answer)
+    if answer.http_status >= 500 and answer.retryable is False:
+        return PermanentFailure(answer)
     if answer.http_status == 429 or answer.http_status >= 500:
         return ServiceFailed(answer)
     return _BY_STATUS.get(answer.http_status, RequestRefused)(answer)

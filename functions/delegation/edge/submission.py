@@ -75,8 +75,9 @@ class Submissions:
     `behavior` and `tables` are called on demand, as most asynchronous requests need neither. `budget` is how long a
     synchronous request is held open.
 
-    Methods raise RequestInProgress, KeyConflict, TaskConflict, InvalidPurgeProperty, PurgePropertyNotAllowed, and the
-    errors of Polaris and the stores; nothing is stored for a request that is not accepted.
+    Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, TaskConflict,
+    InvalidPurgeProperty, PurgePropertyNotAllowed, and the errors of Polaris and the stores; nothing is stored for a
+    request that is not accepted.
     """
 
     tasks: TaskService

@@ -13,7 +13,7 @@ from delegation.edge import headers
 from delegation.edge.problems import Problem, traceback_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
-from delegation.idempotency.errors import KeyConflict, RequestInProgress
+from delegation.idempotency.errors import KeyConflict, RequestInProgress, ResubmittedTooSoon
 
 _REQUEST_ID: Final = "X-Request-ID"
 _LONGEST_REQUEST_ID: Final = 128
@@ -27,6 +27,7 @@ _BY_KIND: Final[Mapping[str, str]] = {
 _BY_ERROR: Final[Mapping[type[DelegationError], str]] = {
     RequestInProgress: "RequestsInProgress",
     KeyConflict: "KeyConflicts",
+    ResubmittedTooSoon: "ResubmitsRefused",
 }
 _FAILED: Final = "RequestsFailed"
 

@@ -193,7 +193,6 @@ def test_service_without_a_configuration_supports_no_keys(service, answer):
     assert service.slept == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 16: the client repeats a permanent failure")
 @pytest.mark.parametrize("status", [502, 503])
 def test_permanent_failure_is_not_repeated(service, status):
     service.answer("POST", SYNCHRONOUS, refusal(status, "POLARIS_FORBIDDEN", retryable=False))

@@ -60,7 +60,6 @@ CAUSES: list[tuple[DelegationError, int, bool | None]] = [
 ]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 16: a cause has another status on each endpoint")
 @pytest.mark.parametrize(("trouble", "status", "retryable"), CAUSES, ids=lambda one: getattr(one, "code", str(one)))
 def test_a_cause_has_one_status_on_both_endpoints(
     world: World, trouble: DelegationError, status: int, retryable: bool | None
@@ -76,7 +75,6 @@ def test_a_cause_has_one_status_on_both_endpoints(
         assert all(record.answer is None for record in world.records._records.values())
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 16: answers about the object store do not say whether to repeat")
 @pytest.mark.parametrize(
     ("trouble", "retryable"), [(ObjectStoreDenied("denied"), False), (ObjectStoreUnavailable("away"), True)]
 )
@@ -105,7 +103,6 @@ def attempts(world: World) -> int:
     return world.tasks.get(task_of(world)).attempt_count
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 16: a key repeated in a loop runs its task each time")
 def test_a_key_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World) -> None:
     """62 runs in 8 seconds were seen."""
     world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
@@ -120,7 +117,6 @@ def test_a_key_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World) -
     assert min(waits) >= 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 16: a key repeated in a loop runs its task each time")
 def test_a_key_has_its_task_run_a_bounded_number_of_times_and_a_new_key_runs_it_again(world: World) -> None:
     world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
     answers = repeated(world, "k1", timedelta(minutes=6), timedelta(hours=5))
