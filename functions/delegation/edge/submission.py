@@ -129,9 +129,10 @@ class Submissions:
         if known is not None:
             return known
         purge = self._purge_of(submission.payload)
-        options_of(purge.properties, self.limits)
+        options = options_of(purge.properties, self.limits)
+        task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
         first = self.tasks.first(
-            task_id=purge.task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
+            task_id=task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
         )
         return self.acceptance.accept(
             IdempotentRequest(

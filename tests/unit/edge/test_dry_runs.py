@@ -1,17 +1,20 @@
 """A dry run is never answered as a purge, and its id is computed, so that an approved plan is found again."""
 
 import json
+import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import rfc8785
 
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.options import options_of
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
-from tests.unit.edge.world import World
+from tests.unit.edge.world import REALM, World
 from tests.unit.operations.purge.lake import busy_table, rows
 
 DRY = {"dry-run": "true"}
@@ -41,7 +44,6 @@ def test_a_dry_run_on_the_synchronous_endpoint_is_a_bad_request(world: World, ke
     assert world.store.heads().tasks == ()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 19: a dry run has a random id")
 def test_the_same_dry_run_attaches_while_it_runs_and_is_replayed_after_it(world: World) -> None:
     first = world.submit(world.body("orders", **DRY))
     assert world.submit(world.body("orders", **DRY), key="k1").task_id == first.task_id
@@ -53,12 +55,19 @@ def test_the_same_dry_run_attaches_while_it_runs_and_is_replayed_after_it(world:
     assert world.queue.sent == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 19: a dry run has a random id")
+def test_the_id_of_a_dry_run_is_the_hash_of_what_it_plans(world: World) -> None:
+    table_uuid = str(world.lake.metadata("orders")["table-uuid"])
+    location, options = world.lake.pointers["orders"], options_of(DRY, world.behavior.limits).recorded()
+    parts = [REALM, "TABLE_PURGE_PLAN", "cat", table_uuid.lower(), ["cat", "ns", "orders"], location, options]
+    name = f"polaris-delegation:{rfc8785.dumps(parts).decode()}"
+    accepted = world.submit(world.body("orders", **DRY))
+    assert accepted.task_id == str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+
+
 def test_a_dry_run_by_identity_and_one_with_the_loaded_table_are_the_same(world: World) -> None:
     assert world.submit(world.identity("orders", **DRY)).task_id == world.submit(world.body("orders", **DRY)).task_id
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 19: a dry run has a random id")
 def test_a_commit_gives_another_id_and_the_approved_plan_is_still_found(world: World) -> None:
     approved = world.submit(world.identity("orders", **DRY))
     earlier = world.body("orders", **DRY)
@@ -72,7 +81,6 @@ def test_a_commit_gives_another_id_and_the_approved_plan_is_still_found(world: W
     assert plan_of(world, approved.task_id) == plan
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 19: a dry run has a random id")
 def test_other_options_or_another_table_are_another_dry_run(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     requests: list[dict[str, Any]] = [
@@ -89,7 +97,6 @@ def test_other_options_or_another_table_are_another_dry_run(world: World) -> Non
     assert world.submit(same).task_id == ids[0]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 19: a dry run has a random id")
 def test_a_dry_run_that_failed_is_planned_again_under_its_id(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first = world.submit(world.body("orders", **DRY))
 

@@ -14,9 +14,11 @@ _LONGEST_NAME: Final = 64
 
 
 def replays(task: Task, wanted: TablePurge) -> bool:
-    """Return whether a task already succeeded in purging this identifier at this metadata file."""
+    """Return whether a task already succeeded in purging this identifier at this metadata file, or in planning that."""
     if task.status is not Status.SUCCESS:
         return False
+    if wanted.is_dry_run:
+        return True  # its id names the identifier, the metadata file and the options
     details = PurgeDetails.of(task)
     purged = (details.purged_identifier, details.purged_metadata_location)
     return purged == (identifier_text(wanted.identifier), wanted.table.metadata_location)
@@ -26,9 +28,9 @@ def obstacle(task: Task, wanted: TablePurge) -> str | None:
     """Return why `wanted` conflicts with the task and what to do next, None if it can attach to it or start it anew.
 
     A purge that failed after its first delete must be finished with its plan: its manifests may be deleted already. One
-    that ended and cannot be read is replaced.
+    that ended and cannot be read is replaced. A dry run has no conflicts, because its id names all that matters.
     """
-    if task.status is Status.SUCCESS:
+    if task.status is Status.SUCCESS or wanted.is_dry_run:
         return None
     current = _stored(task)
     if current is None:
