@@ -64,6 +64,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
         "PayloadTooLarge": Rule(413),
         "UnsupportedMediaType": Rule(415, headers={"Accept": "application/json"}),
+        "UnsupportedContentEncoding": Rule(415, headers={"Accept-Encoding": "identity"}),
         "RouteNotFound": Rule(404),
         "MethodNotAllowed": Rule(405),
         "KeysUnavailable": _UNAVAILABLE,

@@ -177,7 +177,6 @@ def test_final_error_is_raised_at_once_with_its_fields(service, answer, error):
     assert (caught.value.message, caught.value.status) == ("as scripted", body.get("status"))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 18: a missing /v1/config is an error")
 @pytest.mark.parametrize("answer", [refusal(404, "NOT_FOUND"), json_answer(404, {"message": "Not Found"})])
 def test_service_without_a_configuration_supports_no_keys(service, answer):
     """Idempotency-Key proposal, Discovery: without the two properties clients treat keys as unsupported."""

@@ -109,6 +109,7 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (edge.InvalidJson("is not JSON"), 400, "INVALID_JSON", {}),
     (edge.PayloadTooLarge(5), 413, "PAYLOAD_TOO_LARGE", {}),
     (edge.UnsupportedMediaType(), 415, "UNSUPPORTED_MEDIA_TYPE", {"Accept": "application/json"}),
+    (edge.UnsupportedContentEncoding(), 415, "UNSUPPORTED_CONTENT_ENCODING", {"Accept-Encoding": "identity"}),
     (edge.RealmMismatch(), 403, "REALM_MISMATCH", {}),
     (edge.RouteNotFound(), 404, "NOT_FOUND", {}),
     (edge.MethodNotAllowed(["GET", "POST"]), 405, "METHOD_NOT_ALLOWED", {"Allow": "GET, POST"}),
