@@ -38,7 +38,7 @@ ANSWERS: Final[dict[str, GatewayAnswer]] = {
     "INTEGRATION_FAILURE": GatewayAnswer("INTERNAL_ERROR", 500, "the service did not answer"),
     "INTEGRATION_TIMEOUT": GatewayAnswer("TIMEOUT", 504, "the service did not answer in time", 2),
     "MISSING_AUTHENTICATION_TOKEN": GatewayAnswer("NOT_FOUND", 404, "there is no such route"),
-    "REQUEST_TOO_LARGE": GatewayAnswer("REQUEST_TOO_LARGE", 413),
+    "REQUEST_TOO_LARGE": GatewayAnswer("PAYLOAD_TOO_LARGE", 413),
     "RESOURCE_NOT_FOUND": GatewayAnswer("NOT_FOUND", 404),
     "THROTTLED": GatewayAnswer("THROTTLED", 429, "too many requests", 2),
     "UNAUTHORIZED": GatewayAnswer("UNAUTHORIZED", 401, "a valid access token is needed"),

@@ -12,7 +12,8 @@ Timestamp = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astime
 
 def isoformat(moment: datetime) -> str:
     """Return RFC 3339 text in UTC of fixed width, with microseconds, so that text order is time order."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime: on Linux its %Y does not pad years before 1000.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 _SHORT: Final = re.compile(r"(\d+)(ms|s|m|h|d)")

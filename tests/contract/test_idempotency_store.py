@@ -57,6 +57,17 @@ def test_a_key_and_its_task_appear_together(stores: Stores) -> None:
     assert (stored.state, stored.answer) == (State.FINALIZED, ANSWER)
 
 
+def test_the_number_of_resubmits_is_stored(stores: Stores) -> None:
+    _tasks, idempotency = stores
+    task = submitted()
+    first = bound(task)
+    idempotency.accept(Create(task), RecordWrite(first))
+    again = bound(task, resubmits=3)
+    idempotency.put(RecordWrite(again, replaces=first))
+    assert idempotency.get(SCOPE.id) == again
+    assert (first.resubmits, again.resubmits) == (None, 3)
+
+
 def test_a_taken_key_leaves_no_task(stores: Stores) -> None:
     tasks, idempotency = stores
     first, second = submitted(), submitted()

@@ -48,7 +48,7 @@ class JsonOutput:
     def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
         print_json({**accepted.model_dump(mode="json"), "idempotency_key": key})
 
-    def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
+    def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
         print_json({**outcome.model_dump(mode="json"), "idempotency_key": key})
 
     def task(self, view: TaskRecord) -> None:
@@ -90,7 +90,7 @@ class TextOutput:
         if not dry_run:
             self._out.print(_ENTRY_STAYS, style="dim")
 
-    def outcome(self, outcome: TaskSuccessResponse, *, key: str, dry_run: bool) -> None:
+    def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
         result = outcome.execution_result
         counted = f"deleted {result.files_deleted:,} files, {size_text(result.bytes_deleted)}" if result else "done"
         summary = outcome.message or counted
@@ -98,7 +98,7 @@ class TextOutput:
         self._out.print(
             Text.assemble(("SUCCESS", "green"), f": {summary}; task ", task_id, f" (idempotency key {key}).")
         )
-        if not dry_run:
+        if result and result.files_deleted:
             self._out.print(_ENTRY_STAYS, style="dim")
 
     def task(self, view: TaskRecord) -> None:

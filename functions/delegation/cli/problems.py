@@ -23,6 +23,11 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.TokenUnavailable, "Check the token URL, the client id, the secret and the scope."),
     (client.AnswerLost, f"The request may have been accepted. {_REPEAT}"),
     (client.IdempotencyWindowExpired, f"Check whether the task exists before you submit again: {_LIST}"),
+    (client.NothingPurged, "Look at the task's result: `delegation tasks show ID`."),
+    (
+        client.TableChangedSincePurge,
+        "Check who wrote to the table or recreated it, before you purge what is there now.",
+    ),
     (client.PurgedNotDropped, "Drop the table from the catalog without purge; its files are deleted."),
     (client.IdempotencyKeyConflict, "Omit --key, or use a new key."),
     (client.InvalidRequest, "Correct the field that the message names."),
@@ -32,6 +37,10 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.Conflict, f"Resolve what the message names about the table, then submit again. {_LIST}"),
     (client.RequestStillRunning, "`delegation tasks watch ID` follows the task."),
     (client.TaskFailed, "`delegation tasks history ID` shows each attempt; submit the table again to resume."),
+    (
+        client.PermanentFailure,
+        "Have the service's operator remove the cause that the message names, then submit again.",
+    ),
     (client.ServiceFailed, f"Try again in a moment. {_REPEAT}"),
     (client.DelegationClientError, "Check the service's address, with its base path /delegation-service/api."),
     (persistence.ReferenceNotFound, _REFS),

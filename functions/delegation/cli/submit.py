@@ -100,6 +100,8 @@ def submit_command(
     if metadata is not None:
         purge = _of_loaded(purge, read_metadata(identifier, metadata))
     dry_run = purge_properties.get(DRY_RUN) == "true"
+    if dry_run and sync:
+        raise typer.BadParameter(f"{DRY_RUN}=true needs --async: the service refuses it", param_hint="--property")
     if not (yes or dry_run):
         confirm_deletion(f"of {identifier}")
     _send(output, connection, purge, used_key, sync=sync, dry_run=dry_run, wait=wait)
@@ -114,7 +116,7 @@ def _send(
             purge = _of_loaded(purge, connection.catalog().load_table(purge.identifier, vend=False))
         with output.status(f"Purging {purge.identifier} …"):
             outcome = client.execute_synchronous(purge.request(synchronous=True), key=key)
-        output.outcome(outcome, key=key, dry_run=dry_run)
+        output.outcome(outcome, key=key)
         return
     accepted = client.submit(purge.request(), key=key)
     output.accepted(accepted, key=key, dry_run=dry_run)

@@ -22,6 +22,7 @@ from delegation.client.errors import (
     HttpError,
     IdempotencyWindowExpired,
     NotAuthenticated,
+    NotFound,
     RequestStillRunning,
     ServiceFailed,
     ServiceUnreachable,
@@ -128,10 +129,13 @@ class DelegationClient:
         return self._get(f"v1/tasks/{quote(task_id, safe='')}", TaskRecord)
 
     def config(self) -> ServiceConfig:
-        """Return the service's configuration; it is requested once."""
+        """Return the service's configuration; it is requested once. One without `/v1/config` supports no keys."""
         with self._lock:
             if self._config is None:
-                self._config = self._get("v1/config", ServiceConfig)
+                try:
+                    self._config = self._get("v1/config", ServiceConfig)
+                except NotFound:
+                    self._config = ServiceConfig()
             return self._config
 
     def follow(
@@ -273,5 +277,6 @@ def _error_response(response: httpx.Response) -> HttpError:
         details=text("details"),
         delegation_task_id=text("delegation_task_id"),
         status=text("status"),
+        retryable=retryable if isinstance(retryable := body.get("retryable"), bool) else None,
         retry_after_seconds=retry_after(response),
     )

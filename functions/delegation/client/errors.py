@@ -82,11 +82,51 @@ class PurgedNotDropped(DelegationClientError):
         self.delegation_task_id = delegation_task_id
 
 
+class NothingPurged(DelegationClientError):
+    """The service answered with success but deleted no file, so the table was not dropped: that would lose its files.
+
+    The answer to a dry run is one, and that to a purge that kept every file because another table shares it.
+    """
+
+    code = "NOTHING_PURGED"
+
+    def __init__(self, table: str, delegation_task_id: str) -> None:
+        super().__init__(
+            f"task {delegation_task_id} deleted no file of {table}, so nothing was dropped; "
+            "look at the task's result, then drop the table without purge if its files may stay"
+        )
+        self.table = table
+        self.delegation_task_id = delegation_task_id
+
+
+class TableChangedSincePurge(DelegationClientError):
+    """After the purge the name is another table's, or the table has a newer commit; nothing was dropped.
+
+    `purged` and `found` are table-uuid and metadata location; the uuid of a table that cannot be loaded is None.
+    """
+
+    code = "TABLE_CHANGED_SINCE_PURGE"
+
+    def __init__(
+        self, table: str, delegation_task_id: str, *, purged: tuple[str, str], found: tuple[str | None, str]
+    ) -> None:
+        super().__init__(
+            f"task {delegation_task_id} purged {table} (table-uuid {purged[0]}, {purged[1]}), but the catalog now has "
+            f"table-uuid {found[0] or 'unknown'}, {found[1]} under that name, so nothing was dropped; "
+            "purge and drop it in another call if it should go too"
+        )
+        self.table = table
+        self.delegation_task_id = delegation_task_id
+        self.purged = purged
+        self.found = found
+
+
 @dataclass(frozen=True, slots=True)
 class HttpError:
     """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After.
 
-    `status` is FAILED_TERMINAL or None. `error_code` is `HTTP_nnn` if the body has none, as from API Gateway.
+    `status` is FAILED_TERMINAL or None, `retryable` what the body says. `error_code` is `HTTP_nnn` if the body has
+    none, as from API Gateway.
     """
 
     http_status: int
@@ -95,6 +135,7 @@ class HttpError:
     details: str | None = None
     delegation_task_id: str | None = None
     status: str | None = None
+    retryable: bool | None = None
     retry_after_seconds: float | None = None
 
 
@@ -164,10 +205,16 @@ class RequestStillRunning(ErrorAnswer):
 
 
 class ServiceFailed(ErrorAnswer):
-    """429 or 5xx without an outcome of the task."""
+    """429 or 5xx without an outcome of the task, which may pass."""
 
     code = "SERVICE_FAILED"
     retryable = True
+
+
+class PermanentFailure(ErrorAnswer):
+    """5xx with `retryable` false: Polaris or the object store refuses the service until an operator acts."""
+
+    code = "PERMANENT_FAILURE"
 
 
 class TaskFailed(ErrorAnswer):
@@ -192,6 +239,8 @@ def error_for(answer: HttpError) -> ErrorAnswer:
         return TaskFailed(answer)
     if answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS:
         return RequestStillRunning(answer)
+    if answer.http_status >= 500 and answer.retryable is False:
+        return PermanentFailure(answer)
     if answer.http_status == 429 or answer.http_status >= 500:
         return ServiceFailed(answer)
     return _BY_STATUS.get(answer.http_status, RequestRefused)(answer)

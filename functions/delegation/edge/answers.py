@@ -27,19 +27,19 @@ CONFLICT: Final = frozenset({
     "PLAN_OUTDATED",
     "REFUSED",
     "RESTORED",
+    "TABLE_METADATA_MISSING",
     "TABLE_UUID_MISMATCH",
     "TOO_LARGE_FOR_INLINE",
     "UNSUPPORTED_FORMAT_VERSION",
     "UNSUPPORTED_LOCATION",
     "VERSIONED_BUCKET",
 })  # fmt: skip
-"""Error codes answered with 409: a guard refused the purge, or a user cancelled it."""
+"""Error codes answered with 409: a guard refused the purge, a user cancelled it, or the metadata file is missing."""
+NOT_FOUND: Final = frozenset({"NO_SUCH_CATALOG", "NO_SUCH_NAMESPACE", "NO_SUCH_TABLE"})
+"""Error codes answered with 404, as by the asynchronous endpoint: the catalog does not know the table."""
 BAD_GATEWAY: Final = frozenset({
     "CREDENTIALS_UNAVAILABLE",
     "CREDENTIAL_VENDING_FAILED",
-    "NO_SUCH_CATALOG",
-    "NO_SUCH_NAMESPACE",
-    "NO_SUCH_TABLE",
     "OBJECT_NOT_FOUND",
     "OBJECT_TOO_LARGE",
     "POLARIS_ERROR",
@@ -53,9 +53,10 @@ BAD_GATEWAY: Final = frozenset({
     "STORAGE_ERROR",
     "STORAGE_UNAVAILABLE",
     "TABLE_ALREADY_EXISTS",
-    "TABLE_METADATA_MISSING",
 })  # fmt: skip
-"""Error codes answered with 502: Polaris or the object store failed."""
+"""Error codes answered with 502, which is never stored: Polaris or the object store failed or refused."""
+RETRYABLE: Final = frozenset({"POLARIS_OUTCOME_UNKNOWN", "POLARIS_UNAVAILABLE", "STORAGE_UNAVAILABLE"})
+"""Those of them that may pass by themselves; after any other an operator has to act first."""
 
 
 def accepted(task: Task) -> StoredAnswer:
@@ -79,20 +80,24 @@ def outcome(task: Task) -> StoredAnswer:
             ),
         )
     code = task.error_code or DelegationError.code
+    status = failure_status(code)
     return _answer(
-        failure_status(code),
+        status,
         ErrorResponse(
             error_code=code,
             message=task.result_summary or "the task failed",
             details=task.result_extended,
             delegation_task_id=task.task_id,
             status="FAILED_TERMINAL",
+            retryable=code in RETRYABLE if status == 502 else None,
         ),
     )
 
 
 def failure_status(error_code: str) -> int:
-    """Return the HTTP status for the error code of a failed task: 409, 502, or 500 for any other code."""
+    """Return the HTTP status for the error code of a failed task: 404, 409, 502, or 500 for any other code."""
+    if error_code in NOT_FOUND:
+        return 404
     if error_code in CONFLICT:
         return 409
     return 502 if error_code in BAD_GATEWAY else 500

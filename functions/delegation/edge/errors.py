@@ -49,6 +49,15 @@ class UnsupportedMediaType(EdgeError):
         super().__init__("Content-Type: must be application/json, in UTF-8")
 
 
+class UnsupportedContentEncoding(EdgeError):
+    """The request has a Content-Encoding other than identity: a body that is decoded could have any size."""
+
+    code = "UNSUPPORTED_CONTENT_ENCODING"
+
+    def __init__(self) -> None:
+        super().__init__("Content-Encoding: must be absent or identity; send the body without compression")
+
+
 class RealmMismatch(EdgeError):
     """The request names another realm (Delegation Service proposal, Polaris to Delegation Service Relationship)."""
 

@@ -4,6 +4,7 @@ A class has a rule of its own or that of its nearest ancestor in FAMILIES. Any o
 message that reveals nothing about it.
 """
 
+import math
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
         "PayloadTooLarge": Rule(413),
         "UnsupportedMediaType": Rule(415, headers={"Accept": "application/json"}),
+        "UnsupportedContentEncoding": Rule(415, headers={"Accept-Encoding": "identity"}),
         "RouteNotFound": Rule(404),
         "MethodNotAllowed": Rule(405),
         "KeysUnavailable": _UNAVAILABLE,
@@ -77,6 +79,8 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "KeyConflict": Rule(422),
         "TaskConflict": Rule(409),
         "RecordConflict": _UNAVAILABLE,
+        "ResubmittedTooSoon": Rule(503),
+        "ResubmitsExhausted": Rule(409),
     },
     "tasks.errors": {
         "TaskNotFound": Rule(404),
@@ -133,9 +137,8 @@ def problem_of(error: BaseException) -> Problem:
     """Return the HTTP answer for an error."""
     rule = rule_of(type(error))
     code = rule.error_code or (error.code if isinstance(error, DelegationError) else DelegationError.code)
-    headers = dict(rule.headers)
-    if isinstance(error, MethodNotAllowed):
-        headers["Allow"] = ", ".join(error.allowed)
+    retryable = _retryable(rule, error)
+    headers = {**rule.headers, **_own_headers(error, retryable=retryable)}
     details = "; ".join(error.others) if isinstance(error, BadRequest) else None
     task_id = getattr(error, "task_id", None) if isinstance(error, DelegationError) else None
     body = ErrorResponse(
@@ -143,8 +146,26 @@ def problem_of(error: BaseException) -> Problem:
         message=rule.message or str(error),
         details=details or None,
         delegation_task_id=task_id if isinstance(task_id, str) else None,
+        retryable=retryable,
     )
     return Problem(rule.status, code, render(body), headers)
+
+
+def _retryable(rule: Rule, error: BaseException) -> bool | None:
+    """Return whether the request may be repeated as it is: True with 503, the error's word with 502, else None."""
+    if rule.status == 502:
+        return isinstance(error, DelegationError) and error.retryable
+    return True if rule.status == 503 else None
+
+
+def _own_headers(error: BaseException, *, retryable: bool | None) -> dict[str, str]:
+    """Return the headers that this very error has: the methods it allows, or the seconds that it knows to wait."""
+    if isinstance(error, MethodNotAllowed):
+        return {"Allow": ", ".join(error.allowed)}
+    seconds: object = getattr(error, "retry_after", None)
+    if retryable and isinstance(seconds, float):
+        return {"Retry-After": str(max(1, math.ceil(seconds)))}
+    return {}
 
 
 def traceback_of(error: BaseException) -> list[str]:

@@ -34,14 +34,18 @@ def read_payload(document: Mapping[str, Any], *, identity_only: bool) -> TaskPay
 
 
 def read_idempotency_key(values: list[str]) -> str | None:
-    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed."""
+    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed.
+
+    Blanks around it are no part of it (RFC 9110, Section 5.5).
+    """
     if not values:
         return None
     if len(values) > 1:
         raise BadRequest("Idempotency-Key", "must not be repeated")
-    if not _IDEMPOTENCY_KEY.fullmatch(values[0]):
+    key = values[0].strip(" \t")
+    if not _IDEMPOTENCY_KEY.fullmatch(key):
         raise BadRequest("Idempotency-Key", "must be 1 to 255 characters matching ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$")
-    return values[0]
+    return key
 
 
 _REASONS: Final[Mapping[str, str]] = {

@@ -10,10 +10,16 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge import headers
 from delegation.edge.document import read_body
-from delegation.edge.errors import BadRequest, CallerUnknown, RealmMismatch, UnsupportedMediaType
+from delegation.edge.errors import (
+    BadRequest,
+    CallerUnknown,
+    RealmMismatch,
+    UnsupportedContentEncoding,
+    UnsupportedMediaType,
+)
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
-from delegation.edge.telemetry import Telemetry
+from delegation.edge.telemetry import REQUEST_ID, Telemetry, is_request_id
 from delegation.tasks.life.model import Task
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
@@ -104,14 +110,14 @@ class Routes:
 
     def status(self, event: Event, task_id: str) -> Served:
         """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
-        _caller_of(event)
+        _admitted(event)
         task = self.deps.tasks.get(_task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         return Served(200, render_json(shown(task.public())), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
-        _caller_of(event)
+        _admitted(event)
         lifetime = _iso_8601(self.deps.idempotency_lifetime)
         body = {
             "defaults": {},
@@ -124,8 +130,9 @@ class Routes:
         return Served(200, render_json(body), {})
 
     def _submission(self, event: Event, endpoint: Endpoint, *, identity_only: bool) -> Submission:
-        caller = _caller_of(event)
+        caller = _admitted(event)
         _require_json(event)
+        _require_identity_encoding(event)
         key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
         payload = read_payload(document, identity_only=identity_only)
@@ -139,6 +146,14 @@ class Routes:
     def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
         self.telemetry.answered(endpoint.operation, answer)
         return Served(answer.status, answer.body, answer.headers)
+
+
+def _admitted(event: Event) -> str:
+    """Return the caller; raises CallerUnknown, or BadRequest for a request id that cannot be logged."""
+    caller = _caller_of(event)
+    if not all(map(is_request_id, headers.values(event, REQUEST_ID))):
+        raise BadRequest(REQUEST_ID, "must be at most 128 characters of printable ASCII")
+    return caller
 
 
 def _caller_of(event: Event) -> str:
@@ -171,6 +186,13 @@ def _require_json(event: Event) -> None:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in {"utf-8", "utf8"}:
             raise UnsupportedMediaType
+
+
+def _require_identity_encoding(event: Event) -> None:
+    """Raise UnsupportedContentEncoding unless every coding is identity (RFC 9110, Section 15.5.16)."""
+    codings = ",".join(headers.values(event, "Content-Encoding")).split(",")
+    if any(coding.strip().lower() not in {"", "identity"} for coding in codings):
+        raise UnsupportedContentEncoding
 
 
 def _task_id_of(text: str) -> str:

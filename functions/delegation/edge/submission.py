@@ -13,8 +13,8 @@ from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
+from delegation.operations.purge.behavior.parameters import DRY_RUN, TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import LeaseLost, TaskError
@@ -75,8 +75,9 @@ class Submissions:
     `behavior` and `tables` are called on demand, as most asynchronous requests need neither. `budget` is how long a
     synchronous request is held open.
 
-    Methods raise RequestInProgress, KeyConflict, TaskConflict, InvalidPurgeProperty, PurgePropertyNotAllowed, and the
-    errors of Polaris and the stores; nothing is stored for a request that is not accepted.
+    Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, TaskConflict,
+    InvalidPurgeProperty, PurgePropertyNotAllowed, and the errors of Polaris and the stores; nothing is stored for a
+    request that is not accepted.
     """
 
     tasks: TaskService
@@ -104,8 +105,10 @@ class Submissions:
     ) -> SubmissionAnswer:
         """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first.
 
-        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name.
+        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A dry run is
+        refused: the caller drops the table after a 200.
         """
+        _refuse_dry_run(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
         accepted = self._accept(submission, synchronous=True)
         if isinstance(accepted, Replayed):
@@ -126,9 +129,10 @@ class Submissions:
         if known is not None:
             return known
         purge = self._purge_of(submission.payload)
-        options_of(purge.properties, self.limits)
+        options = options_of(purge.properties, self.limits)
+        task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
         first = self.tasks.first(
-            task_id=purge.task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
+            task_id=task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
         )
         return self.acceptance.accept(
             IdempotentRequest(
@@ -136,7 +140,7 @@ class Submissions:
                 payload_hash=digest,
                 first=first,
                 relate=lambda task: _relate(task, purge),
-                conflict=lambda task: obstacle(task, purge) or "another purpose",
+                conflict=lambda task: obstacle(task, purge) or "is for another purpose",
                 again=lambda task, now: self.tasks.resubmitted(
                     task, now, payload=purge.to_payload(), synchronous=synchronous, resumes=resumes(task, purge)
                 ),
@@ -189,6 +193,12 @@ class Submissions:
                 return None
             self.sleep(min(pause, left))
         return None
+
+
+def _refuse_dry_run(payload: TaskPayload) -> None:
+    if payload.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
+        expected = "absent or false here, where 200 means that the files are deleted; send a dry run to POST /v1/tasks"
+        raise InvalidPurgeProperty(DRY_RUN, expected)
 
 
 def _relate(task: Task, purge: TablePurge) -> Relation:

@@ -13,9 +13,9 @@ from delegation.edge import headers
 from delegation.edge.problems import Problem, traceback_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
-from delegation.idempotency.errors import KeyConflict, RequestInProgress
+from delegation.idempotency.errors import KeyConflict, RequestInProgress, ResubmittedTooSoon
 
-_REQUEST_ID: Final = "X-Request-ID"
+REQUEST_ID: Final = "X-Request-ID"
 _LONGEST_REQUEST_ID: Final = 128
 _BY_KIND: Final[Mapping[str, str]] = {
     "accepted": "TasksAccepted",
@@ -27,16 +27,22 @@ _BY_KIND: Final[Mapping[str, str]] = {
 _BY_ERROR: Final[Mapping[type[DelegationError], str]] = {
     RequestInProgress: "RequestsInProgress",
     KeyConflict: "KeyConflicts",
+    ResubmittedTooSoon: "ResubmitsRefused",
 }
 _FAILED: Final = "RequestsFailed"
 
 
 def request_id_of(event: Mapping[str, Any]) -> str:
     """Return the caller's X-Request-ID if it is short printable ASCII, else API Gateway's request id."""
-    given = headers.single(event, _REQUEST_ID)
-    if given and len(given) <= _LONGEST_REQUEST_ID and given.isascii() and given.isprintable():
+    given = headers.single(event, REQUEST_ID)
+    if given and is_request_id(given):
         return given
     return str((event.get("requestContext") or {}).get("requestId") or "unknown")
+
+
+def is_request_id(text: str) -> bool:
+    """Return whether text may be logged and echoed as a request's id."""
+    return len(text) <= _LONGEST_REQUEST_ID and text.isascii() and text.isprintable()
 
 
 class Telemetry:

@@ -34,13 +34,38 @@ class KeyConflict(IdempotencyError):
         super().__init__("Idempotency-Key: was used before with another payload; send a new key")
 
 
+class ResubmittedTooSoon(IdempotencyError):
+    """The key's task failed and may run again only after `retry_after` seconds, which double with each failure."""
+
+    code: ClassVar[str] = "RESUBMITTED_TOO_SOON"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, retry_after: float) -> None:
+        super().__init__(f"task {task_id} failed a moment ago; repeat the request unchanged after Retry-After")
+        self.task_id = task_id
+        self.retry_after = retry_after
+
+
+class ResubmitsExhausted(IdempotencyError):
+    """The key's task failed again and again: it runs no more under this key."""
+
+    code: ClassVar[str] = "RESUBMITS_EXHAUSTED"
+
+    def __init__(self, task_id: str, runs: int, error_code: str | None) -> None:
+        super().__init__(
+            f"task {task_id} failed {runs} times under this Idempotency-Key, last with {error_code}; "
+            "remove the cause, then send the request with a new key"
+        )
+        self.task_id = task_id
+
+
 class TaskConflict(IdempotencyError):
-    """The task with this id is not completed, and has another identifier or other properties."""
+    """The stored task with this id does not admit the request; `reason` says what it is and what to do next."""
 
     code: ClassVar[str] = "TASK_EXISTS"
 
     def __init__(self, task_id: str, reason: str) -> None:
-        super().__init__(f"task {task_id} exists with {reason}; wait until it ends, or send the same request")
+        super().__init__(f"task {task_id} {reason}")
         self.task_id = task_id
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from delegation.backoff import exponential
 from delegation.idempotency.canonical import canonical_json
 from delegation.tasks.life.model import Task
 from delegation.timestamps import Timestamp
@@ -52,8 +53,28 @@ class StoredAnswer:
         return self.status < 500
 
 
+@dataclass(frozen=True, slots=True)
+class ResubmitPolicy:
+    """How often the repeats of one key may run a task again whose outcome is a 5xx, and with which pauses."""
+
+    most: int = 8
+    first_pause: timedelta = timedelta(seconds=2)
+    longest_pause: timedelta = timedelta(minutes=5)
+
+    def allowed_at(self, resubmits: int, failed_at: datetime) -> datetime | None:
+        """Return when the next of them may be after `resubmits`: the first at once, None after the last."""
+        if resubmits >= self.most:
+            return None
+        if resubmits == 0:
+            return failed_at
+        first, longest = self.first_pause.total_seconds(), self.longest_pause.total_seconds()
+        return failed_at + timedelta(seconds=exponential(resubmits, first, longest))
+
+
 class Record(BaseModel):
     """The record of one key, bound to a task and to its version when the request was accepted.
+
+    `resubmits` counts how often a repeat ran the task again, None if none did.
 
     `expires_at` is set once the task is terminal, so that no key expires while its task runs.
     """
@@ -70,6 +91,7 @@ class Record(BaseModel):
     state: State
     task_id: str
     bound_version: int = Field(ge=1)
+    resubmits: int | None = Field(default=None, ge=1)
     http_status: int | None = None
     response_body: str | None = None
     created_at: Timestamp
@@ -99,6 +121,7 @@ def bind(
     now: datetime,
     nonce: str,
     created_at: datetime | None = None,
+    resubmits: int | None = None,
 ) -> Record:
     """Return a record that binds a key to a task's version; FINALIZED if its answer is known."""
     return Record(
@@ -108,6 +131,7 @@ def bind(
         state=State.FINALIZED if answer else State.IN_PROGRESS,
         task_id=task.task_id,
         bound_version=task.version,
+        resubmits=resubmits,
         http_status=answer.status if answer else None,
         response_body=answer.body if answer else None,
         created_at=created_at or now,

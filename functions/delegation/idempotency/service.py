@@ -7,8 +7,15 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.idempotency import record as records
-from delegation.idempotency.errors import KeyConflict, RecordConflict, RequestInProgress, TaskConflict
-from delegation.idempotency.record import KeyState, Record, Scope, StoredAnswer
+from delegation.idempotency.errors import (
+    KeyConflict,
+    RecordConflict,
+    RequestInProgress,
+    ResubmitsExhausted,
+    ResubmittedTooSoon,
+    TaskConflict,
+)
+from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, Scope, StoredAnswer
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
@@ -16,6 +23,7 @@ from delegation.tasks.stores.base import Advance, Create, Expect, TaskChange, Ta
 from delegation.tasks.stores.history import first_outcome
 
 _RACES: Final = 20
+_RESUBMITS: Final = ResubmitPolicy()
 
 
 class Relation(StrEnum):
@@ -95,14 +103,16 @@ class Acceptance:
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request.
 
-        Raises KeyConflict, RequestInProgress, TaskConflict and the errors of the stores; key and task are written
-        together or not at all.
+        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, TaskConflict and the errors of
+        the stores; key and task are written together or not at all.
         """
         for _ in range(_RACES):
             replaces = self._settle(request.scope, request.payload_hash, request.answer_of)
             if isinstance(replaces, Replayed):
                 return replaces
             change, submitted = self._change(request)
+            if isinstance(change, Advance):
+                self._check_resubmit(replaces, change.before)
             try:
                 return self._write(request, change, replaces, submitted=submitted)
             except (TaskExists, StaleTask, RevisionConflict, RecordConflict):
@@ -167,6 +177,18 @@ class Acceptance:
             case Relation.ATTACH | Relation.REPLAY:
                 return Expect(head), False
 
+    def _check_resubmit(self, replaces: Record | None, failed: Task) -> None:
+        """Raise ResubmittedTooSoon or ResubmitsExhausted if a repeat of the record's key may not run the task again."""
+        now = self._clock()
+        if replaces is None or replaces.is_expired(now):
+            return
+        before = replaces.resubmits or 0
+        allowed_at = _RESUBMITS.allowed_at(before, failed.last_status_change_ts)
+        if allowed_at is None:
+            raise ResubmitsExhausted(failed.task_id, before + 1, failed.error_code)
+        if now < allowed_at:
+            raise ResubmittedTooSoon(failed.task_id, (allowed_at - now).total_seconds())
+
     def _write(
         self, request: IdempotentRequest, change: TaskChange, replaces: Record | None, *, submitted: bool
     ) -> Accepted:
@@ -174,6 +196,7 @@ class Acceptance:
         if request.scope is None:
             task = target if isinstance(change, Expect) else self._tasks.apply(change)
             return Accepted(task, submitted, target.version, None)
+        live = None if replaces is None or replaces.is_expired(self._clock()) else replaces
         record = records.bind(
             request.scope,
             payload_hash=request.payload_hash,
@@ -181,7 +204,15 @@ class Acceptance:
             answer=request.answer_now(target) if request.answer_now else None,
             now=self._clock(),
             nonce=self._nonce(),
-            created_at=replaces.created_at if replaces and not replaces.is_expired(self._clock()) else None,
+            created_at=live.created_at if live else None,
+            resubmits=_resubmits(live, submitted=submitted),
         )
         task = self._store.accept(change, RecordWrite(record, replaces))
         return Accepted(task, submitted, target.version, record)
+
+
+def _resubmits(replaced: Record | None, *, submitted: bool) -> int | None:
+    """Return the count of a record that replaces another one of its key, which has not expired."""
+    if replaced is None:
+        return None
+    return (replaced.resubmits or 0) + 1 if submitted else replaced.resubmits

@@ -32,6 +32,9 @@ MAX_PROPERTIES_BYTES: Final = 32 * 1024
 """Identity and properties are stored with every version of a task, in a DynamoDB item of at most 400 KB."""
 MAX_CONFIG_ENTRIES: Final = 1000
 MAX_STORAGE_CREDENTIALS: Final = 1000
+FIRST_YEAR: Final = 1970
+LAST_YEAR: Final = 2999
+"""Outside these years a time is one that nobody set, such as the zero value of Go and .NET in year 1."""
 T = TypeVar("T")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/.+", re.ASCII | re.DOTALL)
@@ -85,9 +88,12 @@ def _timestamp(value: object) -> object:
     if form["offset"] is None:
         raise _refuse("must have an offset from UTC, such as Z")
     try:
-        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+        moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
         raise _refuse("must be a valid date and time") from None
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise _refuse(f"must be a time from {FIRST_YEAR} to {LAST_YEAR}, or absent if it is not known")
+    return moment
 
 
 def _within(value: T, limit_bytes: int, *texts: str) -> T:

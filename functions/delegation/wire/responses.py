@@ -38,7 +38,10 @@ class TaskSuccessResponse(Answer):
 
 
 class ErrorResponse(BaseModel):
-    """An error; `status` is set only when the task's failure is terminal."""
+    """An error; `status` is set only when the task's failure is terminal.
+
+    `retryable` is set with 502 and 503: whether the same request may succeed later without an operator's help.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,6 +50,7 @@ class ErrorResponse(BaseModel):
     details: str | None = None
     delegation_task_id: str | None = None
     status: Literal["FAILED_TERMINAL"] | None = None
+    retryable: bool | None = None
 
 
 def render(model: BaseModel) -> bytes:

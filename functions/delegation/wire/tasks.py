@@ -35,15 +35,12 @@ class TaskRecord(BaseModel):
     result_summary: str | None = None
     result_extended: str | None = None
     revision: int = 0
-    nonce: str = ""
-    lease_owner: str | None = None
     lost_not_before: AwareDatetime | None = None
     recheck_not_before: AwareDatetime | None = None
     next_scheduled_run_ts: AwareDatetime | None = None
     attempts_excused: int = 0
     throttled_count: int = 0
     dispatch_count: int = 0
-    dispatch_base: int = 0
     cancel_requested: bool = False
     error_code: str | None = None
     synchronous: bool = False

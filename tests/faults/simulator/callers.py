@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from delegation.idempotency.errors import RequestInProgress
+from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
 from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.tasks.errors import (
@@ -133,9 +133,11 @@ class Callers:
                     if accepted.submitted:
                         attempted(lambda: service.dispatch(task_id))
                 answer = self._answer(actor, acceptance, accepted, synchronous=synchronous)
-            except RequestInProgress:
+            except (RequestInProgress, ResubmittedTooSoon):
                 actor.sleep(self.world.seconds(2, 30))
                 continue
+            except ResubmitsExhausted:
+                return
             except (*PASSING, TaskNotFound):
                 actor.sleep(self.world.seconds(0.1, 20))
                 continue

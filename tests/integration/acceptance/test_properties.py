@@ -30,11 +30,13 @@ def test_an_invalid_or_forbidden_property_is_refused_by_both_endpoints(world, pr
 
 def test_a_purge_runs_exactly_the_plan_of_a_dry_run(world):
     table = world.table()
-    planned = world.post(EXECUTE, world.request(table, properties={"dry-run": "true", "deleteMarkerFiles": "true"}))
-    assert planned.status_code == 200, planned.text
-    assert planned.json()["execution_result"] == {"files_deleted": 0, "bytes_deleted": 0}
+    request = world.request(table, properties={"dry-run": "true", "deleteMarkerFiles": "true"})
+    refused = world.post(EXECUTE, request)
+    assert (refused.status_code, refused.json()["error_code"]) == (400, "INVALID_REQUEST")
+    planned = world.post(SUBMIT, request)
+    assert planned.status_code == 202, planned.text
+    dry = world.outcome(planned.json()["delegation_task_id"])
     assert world.left(table) == table.objects
-    dry = world.task(planned.json()["delegation_task_id"])
     assert (dry["task_type"], dry["status"], dry["files_planned"]) == (
         "TABLE_PURGE_PLAN",
         "SUCCESS",

@@ -205,7 +205,7 @@ def test_unknown_routes_reach_the_function(call):
 @pytest.mark.parametrize("size", [6 * 1024 * 1024, REQUEST_LIMIT_BYTES + 1])
 def test_a_request_larger_than_lambda_accepts_is_refused(call, size):
     status, _, body = call("POST", f"{BASE}/v1/tasks", b"x" * size)
-    assert (status, json.loads(body)) == (413, {"error_code": "REQUEST_TOO_LARGE", "message": "Request Too Long"})
+    assert (status, json.loads(body)) == (413, {"error_code": "PAYLOAD_TOO_LARGE", "message": "Request Too Long"})
 
 
 @pytest.mark.parametrize("length", ["-1", "ten"])

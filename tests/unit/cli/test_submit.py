@@ -68,16 +68,27 @@ def test_synchronous_purge_loads_the_table_and_sends_no_credential(run, service,
     assert "X-Iceberg-Access-Delegation" not in lookup.headers
 
 
-def test_dry_run_needs_no_confirmation_and_does_not_advise_to_drop_the_table(run, service, polaris, stack, monkeypatch):
+def test_dry_run_needs_no_confirmation_and_does_not_advise_to_drop_the_table(run, accepting, stack, monkeypatch):
     monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
-    planned = SUCCEEDED | {"message": "planned 7 files", "execution_result": {"files_deleted": 0, "bytes_deleted": 0}}
-    service.answer("POST", SYNCHRONOUS, json_answer(200, planned))
-    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
-    waited = run("submit", TABLE, "--sync", "--property", "dry-run=true", "--stack", str(stack))
-    assert "planned 7 files" in waited.stdout
     left = run("submit", TABLE, "--property", "dry-run=true", "--stack", str(stack))
     assert left.exit_code == 0
-    assert "drop it" not in waited.stdout + left.stdout
+    assert "drop it" not in left.stdout
+
+
+def test_dry_run_cannot_be_waited_for_in_one_call(run, service, polaris, stack):
+    """The service answers such a request with 400: its 200 means that the files are deleted."""
+    refused = run("submit", TABLE, "--sync", "--property", "dry-run=true", "--stack", str(stack))
+    assert refused.exit_code == 2
+    assert "--async" in refused.stderr
+    assert service.asked("POST", SYNCHRONOUS) == []
+
+
+@pytest.mark.parametrize(("deleted", "advised"), [(7, True), (0, False)])
+def test_dropping_the_table_is_advised_only_if_files_were_deleted(run, service, polaris, stack, deleted, advised):
+    result = {"files_deleted": deleted, "bytes_deleted": 0}
+    service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED | {"execution_result": result}))
+    waited = run("submit", TABLE, "--sync", "--yes", "--stack", str(stack))
+    assert ("drop it" in waited.stdout) is advised
 
 
 def test_failed_synchronous_purge_exits_with_1(run, service, polaris, stack):

@@ -64,7 +64,7 @@ def json_answer(status: int, body: Any, **headers: str) -> httpx.Response:
     return httpx.Response(status, json=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def refusal(http_status: int, error_code: str, *, retry_after: str | None = None, **fields: str) -> httpx.Response:
+def refusal(http_status: int, error_code: str, *, retry_after: str | None = None, **fields: Any) -> httpx.Response:
     headers = {} if retry_after is None else {"Retry_After": retry_after}
     return json_answer(http_status, {"error_code": error_code, "message": "as scripted", **fields}, **headers)
 

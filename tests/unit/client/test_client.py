@@ -7,6 +7,7 @@ import pytest
 from delegation.client.errors import (
     AnswerLost,
     Conflict,
+    ErrorAnswer,
     IdempotencyKeyConflict,
     IdempotencyWindowExpired,
     InvalidRequest,
@@ -174,6 +175,40 @@ def test_final_error_is_raised_at_once_with_its_fields(service, answer, error):
     body = json.loads(answer.content)
     assert (caught.value.http_status, caught.value.error_code) == (answer.status_code, body["error_code"])
     assert (caught.value.message, caught.value.status) == ("as scripted", body.get("status"))
+
+
+@pytest.mark.parametrize("answer", [refusal(404, "NOT_FOUND"), json_answer(404, {"message": "Not Found"})])
+def test_service_without_a_configuration_supports_no_keys(service, answer):
+    """Idempotency-Key proposal, Discovery: without the two properties clients treat keys as unsupported."""
+    service.answer("GET", CONFIG, answer)
+    service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
+    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute_synchronous(PAYLOAD)
+    assert service.sent_keys(SYNCHRONOUS) == [None, None]
+    assert len(service.asked("GET", CONFIG)) == 1
+    service.answer("POST", SYNCHRONOUS, in_progress())
+    with pytest.raises(RequestStillRunning):
+        service.client.execute_synchronous(PAYLOAD)
+    assert service.slept == []
+
+
+@pytest.mark.parametrize("status", [502, 503])
+def test_permanent_failure_is_not_repeated(service, status):
+    service.answer("POST", SYNCHRONOUS, refusal(status, "POLARIS_FORBIDDEN", retryable=False))
+    with pytest.raises(ErrorAnswer) as caught:
+        service.client.execute_synchronous(PAYLOAD)
+    assert caught.value.code == "PERMANENT_FAILURE"
+    assert not caught.value.retryable
+    assert len(service.asked("POST", SYNCHRONOUS)) == 1
+
+
+@pytest.mark.parametrize("retryable", [True, None, "false"])
+def test_failure_that_is_not_said_to_be_permanent_is_repeated(service, retryable):
+    service.answer(
+        "POST", SYNCHRONOUS, refusal(502, "POLARIS_UNAVAILABLE", retryable=retryable), json_answer(200, SUCCEEDED)
+    )
+    service.client.execute_synchronous(PAYLOAD)
+    assert len(service.asked("POST", SYNCHRONOUS)) == 2
 
 
 def test_error_body_of_api_gateway_is_read(service):

@@ -2,7 +2,13 @@ import json
 
 import pytest
 
-from delegation.client.errors import ClientMisconfigured, NotPermitted, PurgedNotDropped, TaskFailed
+from delegation.client.errors import (
+    ClientMisconfigured,
+    DelegationClientError,
+    NotPermitted,
+    PurgedNotDropped,
+    TaskFailed,
+)
 from delegation.client.executor import ENDPOINT, TASK_TYPE, DelegatedTaskExecutor, TaskExecutorFactory
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
@@ -11,16 +17,31 @@ from tests.unit.client.service import (
     SUCCEEDED,
     SYNCHRONOUS,
     TASK_ID,
+    TASKS,
     Service,
     Tokens,
     in_progress,
     json_answer,
+    record,
     refusal,
 )
 from tests.unit.polaris.scripted import Server, error, raw_json, table_answer
 
 TABLE = TableIdentifier("lake", ("sales", "eu"), "orders")
 IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
+PURGED = "s3://lake/ns/orders/metadata/00002.metadata.json"
+UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+METADATA = {
+    "format-version": 2,
+    "table-uuid": UUID.upper(),
+    "location": "s3://lake/ns/orders",
+}
+OTHER_UUID = "00000000-0000-4000-8000-000000000007"
+
+
+def metadata_missing(location: str):
+    """Return Polaris' answer for a table whose metadata.json does not exist."""
+    return error(400, "NotFoundException", f"Location does not exist: {location}")
 
 
 class World:
@@ -129,6 +150,103 @@ def test_failed_drop_reports_that_the_files_are_purged(world):
     with pytest.raises(PurgedNotDropped, match=r"lake\.sales\.eu\.orders are purged") as caught:
         world.executor.execute_purge_task(TABLE)
     assert caught.value.delegation_task_id == TASK_ID
+
+
+@pytest.mark.parametrize("result", [None, {"files_deleted": 0, "bytes_deleted": 0}])
+def test_table_is_not_dropped_after_an_outcome_that_purged_nothing(world, result):
+    """As a service answers that still accepts a dry run here, or one whose purge kept every file."""
+    world.service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED | {"execution_result": result}))
+    with pytest.raises(DelegationClientError) as caught:
+        world.executor.execute_purge_task(TABLE)
+    assert caught.value.code == "NOTHING_PURGED"
+    assert caught.value.delegation_task_id == TASK_ID
+    assert "lake.sales.eu.orders" in str(caught.value)
+    assert world.drops == []
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_dry_run_is_refused_before_anything_is_sent(world, value):
+    with pytest.raises(ClientMisconfigured, match="dry-run"):
+        world.executor.execute_purge_task(TABLE, properties={"dry-run": value})
+    assert world.service.requests == []
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"metadata": {**METADATA, "table-uuid": OTHER_UUID}},
+        {
+            "metadata": {**METADATA, "table-uuid": OTHER_UUID},
+            "metadata-location": "s3://lake/ns/new/00000.metadata.json",
+        },
+        {"metadata-location": "s3://lake/ns/orders/metadata/00003.metadata.json"},
+    ],
+    ids=["recreated at the same location", "recreated", "committed"],
+)
+def test_table_that_changed_since_its_purge_is_not_dropped(world, later):
+    world.polaris.answer("GET", IN_CATALOG, table_answer(), table_answer(**later))
+    with pytest.raises(DelegationClientError) as caught:
+        world.executor.execute_purge_task(TABLE)
+    assert world.drops == []
+    error = caught.value
+    assert (error.code, error.delegation_task_id) == ("TABLE_CHANGED_SINCE_PURGE", TASK_ID)
+    assert error.purged == (UUID, PURGED)
+    metadata, location = later.get("metadata", METADATA), later.get("metadata-location", PURGED)
+    assert error.found == (metadata["table-uuid"].lower(), location)
+    assert all(value in str(error) for value in (*error.purged, *error.found))
+
+
+def test_table_whose_metadata_is_missing_after_the_purge_is_dropped(world):
+    world.polaris.answer("GET", IN_CATALOG, table_answer(), metadata_missing(PURGED))
+    world.executor.execute_purge_task(TABLE)
+    assert len(world.polaris.asked("GET", IN_CATALOG)) == 2
+    assert len(world.drops) == 1
+
+
+def test_table_whose_metadata_file_was_kept_is_dropped_while_it_is_the_same(world):
+    world.polaris.answer("GET", IN_CATALOG, table_answer())
+    world.executor.execute_purge_task(TABLE)
+    assert len(world.polaris.asked("GET", IN_CATALOG)) == 2
+    assert len(world.drops) == 1
+
+
+@pytest.mark.parametrize("gone", ["NoSuchTableException", "NoSuchNamespaceException"])
+def test_table_that_another_client_dropped_meanwhile_is_done(world, gone):
+    world.polaris.answer("GET", IN_CATALOG, table_answer(), error(404, gone))
+    assert world.executor.execute_purge_task(TABLE).delegation_task_id == TASK_ID
+    assert world.drops == []
+
+
+NEWER = "s3://lake/ns/orders/metadata/00003.metadata.json"
+
+
+def test_table_that_was_committed_to_during_its_purge_is_dropped(world):
+    """The commit is purged too, so the missing metadata is at a newer location than the one that was sent."""
+    world.polaris.answer("GET", IN_CATALOG, table_answer(), metadata_missing(NEWER))
+    ended = record(status="SUCCESS", purged_metadata_location=NEWER)
+    world.service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, ended))
+    world.executor.execute_purge_task(TABLE)
+    assert len(world.drops) == 1
+
+
+@pytest.mark.parametrize("purged", [None, "s3://lake/ns/orders/metadata/00004.metadata.json"])
+def test_table_whose_metadata_is_missing_where_nothing_was_purged_is_not_dropped(world, purged):
+    world.polaris.answer("GET", IN_CATALOG, table_answer(), metadata_missing(NEWER))
+    ended = record(status="SUCCESS", purged_metadata_location=purged)
+    world.service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, ended))
+    with pytest.raises(DelegationClientError) as caught:
+        world.executor.execute_purge_task(TABLE)
+    assert (caught.value.code, caught.value.purged) == ("TABLE_CHANGED_SINCE_PURGE", (UUID, purged or PURGED))
+    assert NEWER in str(caught.value)
+    assert world.drops == []
+
+
+def test_table_that_cannot_be_loaded_after_its_purge_is_not_dropped(world):
+    world.polaris.answer("GET", IN_CATALOG, table_answer(), error(403, "ForbiddenException"))
+    with pytest.raises(PurgedNotDropped, match="403") as caught:
+        world.executor.execute_purge_task(TABLE)
+    assert caught.value.delegation_task_id == TASK_ID
+    assert world.drops == []
 
 
 def factory(world: World, **properties: str) -> tuple[TaskExecutorFactory, list[str]]:

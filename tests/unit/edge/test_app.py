@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from delegation.edge.document import MAX_BODY_BYTES
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.polaris.errors import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
 from delegation.wire.tasks import shown
+from infra.gateway_answers import ANSWERS
 from tests.unit.edge.conftest import NOW, TASK_ID, Api, a_task, header
 from tests.unit.edge.gateway import Context, request
 from tests.unit.edge.requests import SECRET, changed, identity_only, loaded
@@ -196,6 +198,57 @@ def test_another_content_type_than_json_is_refused(api: Api, kind: str) -> None:
 )
 def test_json_with_the_charset_utf_8_is_accepted(api: Api, kind: str) -> None:
     assert api.call("POST", SUBMIT, loaded(), headers={"Content-Type": kind})["statusCode"] == 202
+
+
+@pytest.mark.parametrize("coding", ["gzip", "identity, gzip", "Zstd", "x", "identity;q=1"])
+@pytest.mark.parametrize("path", [EXECUTE, SUBMIT])
+def test_an_encoded_body_is_refused(api: Api, path: str, coding: str) -> None:
+    response = api.call("POST", path, loaded(), headers={"Content-Encoding": coding})
+    body = assert_problem(response, 415, "UNSUPPORTED_CONTENT_ENCODING")
+    assert body["message"].startswith("Content-Encoding: ")
+    assert header(response, "Accept-Encoding") == "identity"
+    assert api.submissions.calls == 0
+
+
+@pytest.mark.parametrize("coding", ["identity", "Identity", " identity ", ""])
+def test_a_body_in_the_identity_encoding_is_accepted(api: Api, coding: str) -> None:
+    assert api.call("POST", SUBMIT, loaded(), headers={"Content-Encoding": coding})["statusCode"] == 202
+
+
+def test_every_content_encoding_of_a_repeated_header_counts(api: Api) -> None:
+    event = request("POST", SUBMIT, loaded(), headers={"Content-Encoding": "identity"})
+    event["multiValueHeaders"]["Content-Encoding"] = ["gzip", "identity"]
+    assert_problem(api.send(event), 415, "UNSUPPORTED_CONTENT_ENCODING")
+
+
+@pytest.mark.parametrize("given", ["x" * 129, "a\tb", "\u00e9"])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", EXECUTE, loaded()),
+        ("POST", SUBMIT, loaded()),
+        ("GET", f"/v1/tasks/{TASK_ID}", None),
+        ("GET", "/v1/config", None),
+    ],
+)
+def test_a_request_id_beyond_its_documented_limits_is_refused(
+    api: Api, method: str, path: str, body: Any, given: str
+) -> None:
+    response = api.call(method, path, body, headers={"X-Request-Id": given})
+    assert assert_problem(response, 400, "INVALID_REQUEST")["message"].startswith("X-Request-ID: ")
+    assert api.submissions.calls == 0
+    assert header(response, "X-Request-ID") == "41b45ea3-70b5-11e6-b7bd-69b5aaebc7d9"
+
+
+@pytest.mark.parametrize("length", [255, 256])
+def test_a_key_has_at_most_the_documented_length(api: Api, length: int) -> None:
+    response = api.call("POST", SUBMIT, loaded(), headers={"Idempotency-Key": "k" * length})
+    assert response["statusCode"] == (202 if length == 255 else 400)
+
+
+def test_a_body_that_is_too_large_has_one_code_from_the_gateway_and_the_service(api: Api) -> None:
+    body = assert_problem(api.call("POST", SUBMIT, " " * MAX_BODY_BYTES + "{}"), 413, "PAYLOAD_TOO_LARGE")
+    assert {answer.error_code for answer in ANSWERS.values() if answer.status == 413} == {body["error_code"]}
 
 
 def test_a_request_without_a_content_type_is_refused(api: Api) -> None:

@@ -13,9 +13,15 @@ from delegation.edge import answers
 from delegation.edge import errors as edge
 from delegation.edge.problems import FAMILIES, TABLE, name_of, problem_of, rule_of, traceback_of
 from delegation.errors import DelegationError, GuardRefused
-from delegation.idempotency.errors import KeyConflict, RequestInProgress, TaskConflict
+from delegation.idempotency.errors import (
+    KeyConflict,
+    RequestInProgress,
+    ResubmitsExhausted,
+    ResubmittedTooSoon,
+    TaskConflict,
+)
 from delegation.operations.purge.errors import GcDisabled, PurgeError
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
 
@@ -83,12 +89,16 @@ def codes(*families: str) -> set[str]:
 
 
 def test_a_failed_task_is_answered_with_the_status_of_its_error_class() -> None:
-    """Single classes differ: an unknown table is answered 404 only before its task exists."""
-    assert codes("delegation.errors.GuardRefused") | {"CANCELLED", "RESTORED"} == answers.CONFLICT
-    others = codes("delegation.storage.credentials.CredentialsUnavailable")
-    assert codes("delegation.polaris.errors.PolarisError", "delegation.storage.base.ObjectStoreError") | others == (
-        answers.BAD_GATEWAY
-    )
+    guards = codes("delegation.errors.GuardRefused")
+    assert guards | {"CANCELLED", "RESTORED", "TABLE_METADATA_MISSING"} == answers.CONFLICT
+    catalog = codes("delegation.polaris.errors.PolarisError")
+    others = codes("delegation.storage.base.ObjectStoreError", "delegation.storage.credentials.CredentialsUnavailable")
+    assert (catalog | others) - answers.NOT_FOUND - {"TABLE_METADATA_MISSING"} == answers.BAD_GATEWAY
+    for kind in all_classes().values():
+        if kind.code in catalog:
+            assert answers.failure_status(kind.code) == rule_of(kind).status
+    passing = {kind.code for kind in all_classes().values() if kind.code in answers.BAD_GATEWAY and kind.retryable}
+    assert passing == answers.RETRYABLE
     for family, rule in FAMILIES.items():
         if family in all_classes():
             assert answers.failure_status(all_classes()[family].code) == rule.status
@@ -99,18 +109,24 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (edge.InvalidJson("is not JSON"), 400, "INVALID_JSON", {}),
     (edge.PayloadTooLarge(5), 413, "PAYLOAD_TOO_LARGE", {}),
     (edge.UnsupportedMediaType(), 415, "UNSUPPORTED_MEDIA_TYPE", {"Accept": "application/json"}),
+    (edge.UnsupportedContentEncoding(), 415, "UNSUPPORTED_CONTENT_ENCODING", {"Accept-Encoding": "identity"}),
     (edge.RealmMismatch(), 403, "REALM_MISMATCH", {}),
     (edge.RouteNotFound(), 404, "NOT_FOUND", {}),
     (edge.MethodNotAllowed(["GET", "POST"]), 405, "METHOD_NOT_ALLOWED", {"Allow": "GET, POST"}),
     (edge.CallerUnknown(), 401, "UNAUTHORIZED", {"WWW-Authenticate": "Bearer"}),
     (RequestInProgress("t1"), 409, "request_in_progress", {"Retry-After": "2"}),
     (KeyConflict(), 422, "idempotency_key_conflict", {}),
-    (TaskConflict("t1", "other properties"), 409, "TASK_EXISTS", {}),
+    (TaskConflict("t1", "is RUNNING with other properties; wait until it ends"), 409, "TASK_EXISTS", {}),
     (TaskNotFound("t1"), 404, "TASK_NOT_FOUND", {}),
     (StoreUnavailable("DynamoDB did not answer"), 503, "STORE_UNAVAILABLE", {"Retry-After": "2"}),
     (NoSuchTable("no such table"), 404, "TABLE_NOT_FOUND", {}),
     (PolarisForbidden("forbidden"), 502, "POLARIS_FORBIDDEN", {}),
+    (PolarisForbidden("forbidden", retry_after=5.0), 502, "POLARIS_FORBIDDEN", {}),
     (PolarisUnavailable("no answer"), 502, "POLARIS_UNAVAILABLE", {}),
+    (PolarisUnavailable("throttled", retry_after=0.2), 502, "POLARIS_UNAVAILABLE", {"Retry-After": "1"}),
+    (TableMetadataMissing("no metadata.json"), 409, "TABLE_METADATA_MISSING", {}),
+    (ResubmittedTooSoon("t1", 3.2), 503, "RESUBMITTED_TOO_SOON", {"Retry-After": "4"}),
+    (ResubmitsExhausted("t1", 9, "LOST"), 409, "RESUBMITS_EXHAUSTED", {}),
     (ObjectStoreDenied("denied"), 502, "STORAGE_ACCESS_DENIED", {}),
     (GcDisabled("gc.enabled is false"), 409, "GC_DISABLED", {}),
 ]

@@ -89,6 +89,40 @@ def test_optional_members_may_be_absent() -> None:
     assert payload.operation_parameters.properties == {}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0001-01-01T00:00:00Z",
+        "0999-12-31T23:59:59Z",
+        "1899-12-30T00:00:00Z",
+        "1970-01-01T00:30:00+01:00",
+        "3000-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999Z",
+    ],
+    ids=["unset in Go and .NET", "unpadded", "spreadsheets", "before the epoch in UTC", "far ahead", "the largest"],
+)
+def test_a_time_that_no_clock_shows_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match=r"^common_payload\.request_timestamp_utc: must be a time from 1970 to 2999"):
+        read(changed(loaded(), f"{COMMON}/request_timestamp_utc", text))
+
+
+@pytest.mark.parametrize("text", ["1970-01-01T00:00:00Z", "2999-12-31T23:59:59Z"])
+def test_the_first_and_the_last_time_are_accepted(text: str) -> None:
+    assert read(changed(loaded(), f"{COMMON}/request_timestamp_utc", text)).common_payload.request_timestamp_utc
+
+
+@pytest.mark.parametrize("sent", ["k-1 ", " k-1", "\tk-1\t "])
+def test_blanks_around_a_key_are_no_part_of_it(sent: str) -> None:
+    """RFC 9110, Section 5.5: a field value does not include leading or trailing whitespace."""
+    assert read_idempotency_key([sent]) == "k-1"
+
+
+@pytest.mark.parametrize("sent", ["k 1", " ", "", "\u00a0k-1", "k-1\n"])
+def test_other_blanks_make_a_key_invalid(sent: str) -> None:
+    with pytest.raises(BadRequest, match="Idempotency-Key"):
+        read_idempotency_key([sent])
+
+
 def test_unknown_members_are_ignored() -> None:
     body = loaded()
     for place in (body, body[COMMON], body[PARAMETERS], body[PARAMETERS]["table_identity"]):

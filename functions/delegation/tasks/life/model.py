@@ -130,11 +130,13 @@ class Task(BaseModel):
         return self.evolve(details=kept | fresh, **changes)
 
     def public(self) -> dict[str, Any]:
-        """Return the record as one flat JSON object, without `due_at`."""
-        shown = {**self.details, **self.model_dump(mode="python", exclude={"due_at", "details"})}
+        """Return the record as one flat JSON object, without the fields that only the store and the drivers need."""
+        shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL})}
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
+INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"})
+"""Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
 """Fields whose name differs in format 1, in the store and in the public record."""
 

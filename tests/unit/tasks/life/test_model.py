@@ -5,10 +5,13 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from delegation.tasks.life.model import Status, Task
 from delegation.timestamps import isoformat
+from delegation.wire.tasks import shown as shown_by_the_api
 from tests.unit.tasks.builders import HOUR, NOW, in_status, submitted
 
 PROPOSAL_FIELDS = {
@@ -28,14 +31,11 @@ PROPOSAL_FIELDS = {
 }
 SERVICE_FIELDS = {
     "revision",
-    "nonce",
-    "lease_owner",
     "lost_not_before",
     "recheck_not_before",
     "next_scheduled_run_ts",
     "attempts_excused",
     "dispatch_count",
-    "dispatch_base",
     "cancel_requested",
     "error_code",
     "synchronous",
@@ -112,6 +112,14 @@ def test_timestamps_as_text_are_ordered_like_time() -> None:
     assert isoformat(NOW.astimezone(timezone(timedelta(hours=-8)))) == "2026-11-21T12:00:00.000000Z"
 
 
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_every_time_as_text_is_as_wide_as_any_other_and_can_be_read(moment: datetime) -> None:
+    text = isoformat(moment)
+    assert len(text) == 27
+    assert datetime.fromisoformat(text) == moment
+    assert (text < isoformat(NOW)) == (moment < NOW)
+
+
 def test_the_public_record_has_the_fields_of_the_proposal_and_ours() -> None:
     shown = in_status(Status.RUNNING, plan_segments=[{"id": "1/0", "sha256": "ab"}]).public()
     assert set(shown) >= PROPOSAL_FIELDS | SERVICE_FIELDS
@@ -121,6 +129,12 @@ def test_the_public_record_has_the_fields_of_the_proposal_and_ours() -> None:
     assert shown["lost_not_before"] == "2026-11-21T13:00:00.000000Z"
     assert shown["plan_segments"] == [{"id": "1/0", "sha256": "ab"}]
     assert json.loads(json.dumps(shown)) == shown
+
+
+def test_the_public_record_has_no_field_that_only_the_store_needs() -> None:
+    task = in_status(Status.RUNNING)
+    for record in (task.public(), shown_by_the_api(task.public())):
+        assert not record.keys() & {"nonce", "lease_owner", "dispatch_base"}
 
 
 def test_evolve_validates_the_new_record() -> None:

@@ -2,7 +2,8 @@
 
 import json
 import uuid
-from typing import Final, Self
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 import rfc8785
 
@@ -33,10 +34,23 @@ class TablePurge(PurgeRequest):
 
     @property
     def task_id(self) -> str:
-        """The task's id: one per table uuid, so that no two purges of one table run at once; random for a dry run."""
+        """The id of a purge: one per table uuid, so that no two purges of one table run at once."""
         if self.is_dry_run:
-            return str(uuid.uuid4())
+            raise ValueError("a dry run's id depends on its options: call dry_run_id")
         return purge_id(self.realm, self.identifier.catalog, self.table.table_uuid)
+
+    def dry_run_id(self, options: Mapping[str, Any]) -> str:
+        """Return the id of a dry run: another one for another state, identifier or option of the table's purge.
+
+        So the same request attaches or is replayed, and the plan that was approved is found again after a commit.
+        """
+        parts = [
+            *(self.realm, PLAN_KIND, self.identifier.catalog, self.table.table_uuid.lower()),
+            [self.identifier.catalog, *self.identifier.namespace, self.identifier.name],
+            self.table.metadata_location,
+            dict(options),
+        ]
+        return _uuid5(parts)
 
     def to_payload(self) -> str:
         """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
@@ -53,8 +67,11 @@ class TablePurge(PurgeRequest):
 
 def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
     """Return the uuid5 of the canonical JSON (RFC 8785) of [realm, "TABLE_PURGE", catalog, lower-case table-uuid]."""
-    name = rfc8785.dumps([realm, KIND, catalog, table_uuid.lower()]).decode()
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{name}"))
+    return _uuid5([realm, KIND, catalog, table_uuid.lower()])
+
+
+def _uuid5(parts: list[Any]) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
 
 
 def identifier_text(identifier: TableIdentifier) -> str:

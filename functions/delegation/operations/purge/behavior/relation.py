@@ -1,47 +1,86 @@
 """Whether a requested purge replays, joins or conflicts with the task that has its id."""
 
+from typing import Final
+
+from delegation.errors import printable
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
 from delegation.operations.purge.errors import PlanOutdated
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
+
+_NAMES: Final = 5
+_LONGEST_NAME: Final = 64
 
 
 def replays(task: Task, wanted: TablePurge) -> bool:
-    """Return whether a task already succeeded in purging this identifier at this metadata file."""
+    """Return whether a task already succeeded in purging this identifier at this metadata file, or in planning that."""
     if task.status is not Status.SUCCESS:
         return False
+    if wanted.is_dry_run:
+        return True  # its id names the identifier, the metadata file and the options
     details = PurgeDetails.of(task)
     purged = (details.purged_identifier, details.purged_metadata_location)
     return purged == (identifier_text(wanted.identifier), wanted.table.metadata_location)
 
 
 def obstacle(task: Task, wanted: TablePurge) -> str | None:
-    """Return why `wanted` conflicts with the task, None if it can attach to the task or start it anew.
+    """Return why `wanted` conflicts with the task and what to do next, None if it can attach to it or start it anew.
 
-    A purge that failed after its first delete must be finished with its plan: its manifests may be deleted already.
+    A purge that failed after its first delete must be finished with its plan: its manifests may be deleted already. One
+    that ended and cannot be read is replaced. A dry run has no conflicts, because its id names all that matters.
     """
-    if task.status is Status.SUCCESS:
+    if task.status is Status.SUCCESS or wanted.is_dry_run:
         return None
-    current = TablePurge.of(task)
-    same_properties = dict(current.properties) == dict(wanted.properties)
+    current = _stored(task)
+    if current is None:
+        return None if task.is_terminal else f"is {task.status} and its payload cannot be read; wait until it ends"
     if task.status is Status.FAILURE:
-        joins = same_properties or _without_its_plan(task, current, wanted)
-        return "other properties, and has begun to delete" if resumes(task, wanted) and not joins else None
-    if current.identifier != wanted.identifier:
-        return "another identifier"
-    return None if same_properties else "other properties"
+        joins = _same_properties(current, wanted) or _without_its_plan(task, current, wanted)
+        if joins or not resumes(task, wanted):
+            return None
+        return (
+            f"failed after its first delete ({task.error_code}) with {_other_properties(current, wanted)}: the table "
+            "is half deleted and can only be purged as it was begun; send its own properties, which its payload has"
+        )
+    if current.identifier == wanted.identifier and _same_properties(current, wanted):
+        return None
+    same_table = current.identifier == wanted.identifier
+    other = _other_properties(current, wanted) if same_table else "another identifier"
+    return f"is {task.status} with {other}; wait until it ends, or send the same request"
+
+
+def resumes(task: Task, wanted: TablePurge) -> bool:
+    """Return whether a terminal purge is resumed with its plan: a FAILURE that began to delete. Others plan anew.
+
+    If its payload cannot be read, its plan has the identifier too, and is refused for another one.
+    """
+    if task.status is not Status.FAILURE or task.effects_began_ts is None:
+        return False
+    current = _stored(task)
+    return current is None or current.identifier == wanted.identifier
+
+
+def _stored(task: Task) -> TablePurge | None:
+    """Return the task's parameters, None if this release cannot read them."""
+    try:
+        return TablePurge.of(task)
+    except MalformedRecord:
+        return None
+
+
+def _same_properties(current: TablePurge, wanted: TablePurge) -> bool:
+    return dict(current.properties) == dict(wanted.properties)
+
+
+def _other_properties(current: TablePurge, wanted: TablePurge) -> str:
+    before, now = current.properties, wanted.properties
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    listed = ", ".join(printable(name, _LONGEST_NAME) for name in names[:_NAMES])
+    return f"other properties ({listed}{', …' if len(names) > _NAMES else ''})"
 
 
 def _without_its_plan(task: Task, current: TablePurge, wanted: TablePurge) -> bool:
     """Return whether `wanted` is the same purge without its `plan`, which failed because a commit made it stale."""
     rest = {name: value for name, value in current.properties.items() if name != PLAN}
     return task.error_code == PlanOutdated.code and dict(wanted.properties) == rest
-
-
-def resumes(task: Task, wanted: TablePurge) -> bool:
-    """Return whether a terminal purge is resumed with its plan: a FAILURE that began to delete. Others plan anew."""
-    return (
-        task.status is Status.FAILURE
-        and task.effects_began_ts is not None
-        and TablePurge.of(task).identifier == wanted.identifier
-    )
