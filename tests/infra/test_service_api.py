@@ -96,6 +96,11 @@ def test_only_api_gateway_and_the_schedule_may_invoke_functions(service: Any) ->
         ("Invocations", "AWS/Lambda"),
         ("5XXError", "AWS/ApiGateway"),
         ("DispatchFailed", "PolarisDelegation"),
+        pytest.param(
+            "TablesPartlyDeleted",
+            "PolarisDelegation",
+            marks=pytest.mark.xfail(strict=True, reason="issue 12, line 25: no alarm watches half deleted tables"),
+        ),
     ],
 )
 def test_an_alarm_watches_the_metric(service: Any, metric: str, namespace: str) -> None:

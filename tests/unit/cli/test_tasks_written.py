@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from delegation.cli.connection import Connection
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from tests.unit.cli.conftest import lines
@@ -110,3 +111,15 @@ def test_an_unknown_task_is_reported(run, store, word):
     result = run("tasks", word, "00000000-0000-4000-8000-000000000000", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stderr)["error_code"] == "TASK_NOT_FOUND"
+
+
+OPERATOR = {"client_id": "aws", "subject": "arn:aws:sts::123456789012:assumed-role/Operator/alice"}
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 25: who cancelled a task is not recorded")
+@pytest.mark.parametrize("status", [*WAITING, *HELD])
+def test_a_cancelled_task_names_the_operator(run, store, status, monkeypatch):
+    monkeypatch.setattr(Connection, "operator", lambda _self: OPERATOR["subject"])
+    put(store, status)
+    assert run("tasks", "cancel", TASK_ID).exit_code == 0
+    assert store.get(TASK_ID).public()["cancelled_by"] == OPERATOR

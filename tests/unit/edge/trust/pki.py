@@ -49,19 +49,24 @@ def certificate(
 
 
 def revocation_list(
-    revoked: Sequence[int] = (), *, issuer: str = ISSUER, next_update: datetime = NOW + DAY
+    revoked: Sequence[int] = (),
+    *,
+    issuer: str = ISSUER,
+    this_update: datetime = NOW - 2 * DAY,
+    next_update: datetime = NOW + DAY,
+    signer: ec.EllipticCurvePrivateKey | None = None,
 ) -> x509.CertificateRevocationList:
-    """Return a revocation list of the authority."""
+    """Return a revocation list of the authority, or one that `signer` signed in its name."""
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(_name(issuer))
-        .last_update(NOW - 2 * DAY)
+        .last_update(this_update)
         .next_update(next_update)
     )
     for serial in revoked:
         one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(NOW - DAY).build()
         builder = builder.add_revoked_certificate(one)
-    return builder.sign(authority_key(), hashes.SHA256())
+    return builder.sign(signer or authority_key(), hashes.SHA256())
 
 
 def pem(of: x509.Certificate | x509.CertificateRevocationList) -> str:

@@ -18,7 +18,18 @@ from delegation.edge.trust.certificates import (
     parse_serials,
     presented_certificate,
 )
-from tests.unit.edge.trust.pki import DAY, ISSUER, NOW, SERIAL, SUBJECT, alb_leaf, certificate, pem, revocation_list
+from tests.unit.edge.trust.pki import (
+    DAY,
+    ISSUER,
+    NOW,
+    SERIAL,
+    SUBJECT,
+    alb_leaf,
+    certificate,
+    ec_key,
+    pem,
+    revocation_list,
+)
 
 
 def pin(**changes: Any) -> CertificatePin:
@@ -180,3 +191,16 @@ def test_serials_are_hexadecimal(text: str, serials: set[int]) -> None:
 def test_an_invalid_serial_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):
         parse_serials(text)
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 17: the signature of a revocation list is not checked")
+def test_a_revocation_list_that_another_key_signed_refuses_every_certificate() -> None:
+    with pytest.raises(CertificateRefused, match="not signed by the pinned issuer"):
+        pin(revoked=revocation_list(signer=ec_key())).check(certificate(), NOW)
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 17: thisUpdate of a revocation list is not checked")
+def test_a_revocation_list_of_the_future_refuses_every_certificate() -> None:
+    future = revocation_list(this_update=NOW + timedelta(seconds=1))
+    with pytest.raises(CertificateRefused, match="not yet valid"):
+        pin(revoked=future).check(certificate(), NOW)

@@ -235,3 +235,46 @@ def test_a_refusal_does_not_quote_the_token(maker: TokenMaker, claims: dict[str,
 def test_an_invalid_public_key_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="public key in PEM"):
         public_key(text)
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 17: a subject shares the key scope of the client with its name")
+def test_a_subject_does_not_share_the_key_scope_of_the_client_with_its_name() -> None:
+    client = verifier().verify(MAKER.bearer(client_id="polaris"))
+    subject = verifier().verify(MAKER.bearer(client_id=None, sub="polaris"))
+    assert subject.client_id != client.client_id
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 17: without a configured audience any audience is accepted")
+@pytest.mark.parametrize("audience", ["another-service", ["delegation"], [], ""])
+def test_without_a_configured_audience_a_token_for_one_is_refused(audience: Any) -> None:
+    with pytest.raises(Unauthorized):
+        verifier(audience=None).verify(MAKER.bearer(aud=audience))
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 17: a token without an end is accepted")
+@pytest.mark.parametrize("expiry", [10**400, float("inf"), 10**18, 253_402_300_800])
+def test_an_expiry_beyond_the_year_9999_is_refused(expiry: float) -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(MAKER.bearer(exp=expiry))
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 17: odd times of a token are not looked at")
+@pytest.mark.parametrize(
+    "claims", [{"nbf": -1}, {"nbf": -(10**400)}, {"iat": "0"}, {"iat": True}, {"iat": -1}], ids=str
+)
+def test_a_time_that_is_no_numeric_date_is_refused(claims: dict[str, Any]) -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(MAKER.bearer(**claims))
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, line 17: the type of a token is not looked at")
+@pytest.mark.parametrize("kind", ["dpop+jwt", "logout+jwt", "JWE", "", "jwt2", 5, ["JWT"], {"a": 1}], ids=str)
+def test_a_token_of_another_type_than_an_access_token_is_refused(kind: Any) -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(MAKER.bearer(headers={"typ": kind}))
+
+
+@pytest.mark.parametrize("kind", ["JWT", "jwt", "at+jwt", "AT+JWT", "application/at+jwt", None])
+def test_a_jwt_an_access_token_and_a_token_without_a_type_are_accepted(kind: str | None) -> None:
+    """RFC 9068, Section 2.1; RFC 7515, Section 4.1.9: `typ` is optional."""
+    assert verifier().verify(MAKER.bearer(headers={"typ": kind})).client_id == "polaris"
