@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.backoff import pauses
 from delegation.edge import answers
-from delegation.idempotency.canonical import payload_hash
+from delegation.idempotency.canonical import payload_hashes
 from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
@@ -121,8 +121,8 @@ class Submissions:
 
     def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
         scope = self._scope(submission)
-        digest = payload_hash(submission.document)
-        known = self.acceptance.known(scope, digest, answers.outcome)
+        hashes = payload_hashes(submission.document)
+        known = self.acceptance.known(scope, hashes, answers.outcome)
         if known is not None:
             return known
         purge = self._purge_of(submission.payload)
@@ -133,7 +133,7 @@ class Submissions:
         return self.acceptance.accept(
             IdempotentRequest(
                 scope=scope,
-                payload_hash=digest,
+                payload_hash=hashes,
                 first=first,
                 relate=lambda task: _relate(task, purge),
                 conflict=lambda task: obstacle(task, purge) or "another purpose",

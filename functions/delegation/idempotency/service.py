@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.idempotency import record as records
+from delegation.idempotency.canonical import RULE
 from delegation.idempotency.errors import KeyConflict, RecordConflict, RequestInProgress, TaskConflict
 from delegation.idempotency.record import KeyState, Record, Scope, StoredAnswer
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
@@ -31,13 +32,14 @@ class Relation(StrEnum):
 class IdempotentRequest:
     """A request to be accepted at most once.
 
-    `first` is version 1 of its task. For a stored task, `relate` compares it with the request, `conflict` is the reason
-    of a conflict, and `again` makes the next version of a terminal one. `answer_now` makes the answer at acceptance
-    (202); it is None for a synchronous request, which is answered with `answer_of` the outcome.
+    `payload_hash` returns the payload's hash under an identity rule. `first` is version 1 of its task. For a stored
+    task, `relate` compares it with the request, `conflict` is the reason of a conflict, and `again` makes the next
+    version of a terminal one. `answer_now` makes the answer at acceptance (202); it is None for a synchronous request,
+    which is answered with `answer_of` the outcome.
     """
 
     scope: Scope | None
-    payload_hash: str
+    payload_hash: Callable[[int], str]
     first: Task
     relate: Callable[[Task], Relation]
     conflict: Callable[[Task], str]
@@ -86,7 +88,7 @@ class Acceptance:
         self._nonce = nonce
 
     def known(
-        self, scope: Scope | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
+        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
     ) -> Replayed | None:
         """Return the stored answer of a repeated request, else None. Raises KeyConflict and RequestInProgress."""
         settled = self._settle(scope, payload_hash, answer_of)
@@ -121,7 +123,7 @@ class Acceptance:
         return self._finalize(accepted.record, answer)
 
     def _settle(
-        self, scope: Scope | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
+        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
     ) -> Replayed | Record | None:
         """Return the replay, or the record that the request may replace, None if there is none."""
         record = self._store.get(scope.id) if scope else None
@@ -176,7 +178,7 @@ class Acceptance:
             return Accepted(task, submitted, target.version, None)
         record = records.bind(
             request.scope,
-            payload_hash=request.payload_hash,
+            payload_hash=request.payload_hash(RULE),
             task=target,
             answer=request.answer_now(target) if request.answer_now else None,
             now=self._clock(),

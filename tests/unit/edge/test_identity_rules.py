@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.idempotency.canonical import payload_hash
+from delegation.edge.problems import problem_of
+from delegation.idempotency.canonical import NotCanonicalizable, payload_hash
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.record import Record
 from delegation.idempotency.store import RecordWrite
@@ -31,19 +32,17 @@ def stored_by_an_older_release(world: World, body: dict[str, Any]) -> None:
     """Make the only record one of the release that knew no rule numbers: its hash is that of rule 1."""
     record = the_record(world)
     older = record.model_copy(
-        update={"payload_hash": payload_hash(body, rule=1), "identity_rule": None, "nonce": "older"}  # type: ignore[call-arg]
+        update={"payload_hash": payload_hash(body, rule=1), "identity_rule": None, "nonce": "older"}
     )
     world.records.put(RecordWrite(older, replaces=record))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 17: records do not store the number of their identity rule")
 def test_a_record_stores_the_number_of_its_identity_rule() -> None:
     world = World()
     world.submit(body_with_a_big_integer(world), key="k")
-    assert the_record(world).identity_rule == 2  # type: ignore[attr-defined]
+    assert the_record(world).identity_rule == 2
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 17: records do not store the number of their identity rule")
 def test_a_request_accepted_before_a_deployment_is_replayed_after_it() -> None:
     world = World()
     body = body_with_a_big_integer(world)
@@ -53,7 +52,6 @@ def test_a_request_accepted_before_a_deployment_is_replayed_after_it() -> None:
     assert (again.kind, again.body) == ("replayed", first.body)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 17: records do not store the number of their identity rule")
 def test_another_payload_is_a_conflict_under_the_older_rule_too() -> None:
     world = World()
     body = body_with_a_big_integer(world)
@@ -64,7 +62,6 @@ def test_another_payload_is_a_conflict_under_the_older_rule_too() -> None:
         world.submit(body, key="k")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 17: records do not store the number of their identity rule")
 def test_a_new_record_that_an_older_release_rewrote_without_the_number_is_still_replayed() -> None:
     world = World()
     body = body_with_a_big_integer(world)
@@ -72,11 +69,10 @@ def test_a_new_record_that_an_older_release_rewrote_without_the_number_is_still_
     record = the_record(world)
     rewritten = record.model_copy(update={"identity_rule": None, "nonce": "older"})
     world.records.put(RecordWrite(rewritten, replaces=record))
-    assert record.payload_hash == payload_hash(body, rule=2)  # type: ignore[call-arg]
+    assert record.payload_hash == payload_hash(body, rule=2)
     assert world.submit(body, key="k").kind == "replayed"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 17: a big integer and the same digits as a string hash alike")
 def test_the_digits_of_a_big_integer_as_a_string_are_another_payload() -> None:
     world = World()
     body = body_with_a_big_integer(world)
@@ -93,7 +89,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 17: a big integer and the same digits as a string hash alike")
 @given(JSON, st.data())
 def test_two_payloads_hash_alike_only_if_they_are_the_same_json(value: Any, data: st.DataObject) -> None:
     other = data.draw(st.just(_texts(value)) | JSON)
@@ -119,3 +114,13 @@ def _typed(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _typed(each) for name, each in value.items()}
     return (type(value).__name__, value)
+
+
+def test_a_body_that_may_be_taken_for_a_big_integer_is_answered_with_400_and_stores_nothing() -> None:
+    world = World()
+    body = body_with_a_big_integer(world)
+    body["operation_parameters"]["metadata"]["snapshots"] = [{"snapshot-id": {"$int": str(BIG)}}]
+    with pytest.raises(NotCanonicalizable) as refused:
+        world.submit(body, key="k")
+    assert (problem_of(refused.value).status, problem_of(refused.value).error) == (400, "INVALID_JSON")
+    assert world.records._records == {}
