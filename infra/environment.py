@@ -73,6 +73,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "client_serials",
                 "client_certificate_source",
                 "client_crl",
+                "client_ca",
                 "token_issuer",
                 "token_jwks_url",
                 "token_public_key",
@@ -169,6 +170,7 @@ _NAMES: Final = {
     "client_serials": "DELEGATION_CLIENT_SERIALS",
     "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
     "client_crl": "DELEGATION_CLIENT_CRL",
+    "client_ca": "DELEGATION_CLIENT_CA",
     "token_issuer": "DELEGATION_TOKEN_ISSUER",
     "token_jwks_url": "DELEGATION_TOKEN_JWKS_URL",
     "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
@@ -187,7 +189,8 @@ class Resources:
     """The resources and settings of one deployment; a field that is None yields no variable.
 
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
-    - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM (all variables share 4 KB).
+    - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM, `client_ca`: the certificate of
+      the authority that signed it (all variables share 4 KB).
     - `properties`: those of the Delegation Service proposal, "Task Retry".
     - `behaviors`: additional behaviors as `module:function`, separated by commas.
     """
@@ -211,6 +214,7 @@ class Resources:
     client_serials: str | None = None
     client_certificate_source: str = "apigateway"
     client_crl: str | None = None
+    client_ca: str | None = None
     token_issuer: str | None = None
     token_jwks_url: str | None = None
     token_public_key: str | None = None
