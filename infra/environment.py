@@ -19,6 +19,8 @@ METRICS_NAMESPACE: Final = "PolarisDelegation"
 """The CloudWatch namespace of Powertools' metrics; their dimension is `service` = SERVICE_NAME."""
 DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
 """Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
+PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
+"""Counted by the function that records a purge's failure after its first delete; an alarm watches it."""
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")

@@ -87,6 +87,7 @@ def outcome(task: Task) -> StoredAnswer:
             details=task.result_extended,
             delegation_task_id=task.task_id,
             status="FAILED_TERMINAL",
+            partly_deleted=True if task.is_left_partly_done else None,
         ),
     )
 

@@ -124,7 +124,7 @@ class Routes:
         return Served(200, render_json(body), {})
 
     def _submission(self, event: Event, endpoint: Endpoint, *, identity_only: bool) -> Submission:
-        caller = _caller_of(event)
+        caller, subject = _caller_of(event)
         _require_json(event)
         key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
@@ -133,7 +133,13 @@ class Routes:
         if payload.common_payload.realm_identifier != self.deps.realm:
             raise RealmMismatch
         return Submission(
-            caller=caller, method=endpoint.method, path=endpoint.path, key=key, document=document, payload=payload
+            caller=caller,
+            method=endpoint.method,
+            path=endpoint.path,
+            key=key,
+            document=document,
+            payload=payload,
+            subject=subject,
         )
 
     def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
@@ -141,13 +147,14 @@ class Routes:
         return Served(answer.status, answer.body, answer.headers)
 
 
-def _caller_of(event: Event) -> str:
-    """Return the caller that the authorizer admitted; raises CallerUnknown without an authorizer context."""
+def _caller_of(event: Event) -> tuple[str, str]:
+    """Return the client and the subject that the authorizer admitted; raises CallerUnknown without its context."""
     context = (event.get("requestContext") or {}).get("authorizer") or {}
     client = context.get("client_id")
     if not isinstance(client, str) or not client:
         raise CallerUnknown
-    return client
+    subject = context.get("subject")
+    return client, subject if isinstance(subject, str) else ""
 
 
 def _received_at(event: Event, now: datetime) -> datetime:

@@ -38,7 +38,10 @@ class TaskSuccessResponse(Answer):
 
 
 class ErrorResponse(BaseModel):
-    """An error; `status` is set only when the task's failure is terminal."""
+    """An error; `status` is set only when the task's failure is terminal.
+
+    `partly_deleted` is set, to true, only when the task failed after its first delete: the table is not whole.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,6 +50,7 @@ class ErrorResponse(BaseModel):
     details: str | None = None
     delegation_task_id: str | None = None
     status: Literal["FAILED_TERMINAL"] | None = None
+    partly_deleted: Literal[True] | None = None
 
 
 def render(model: BaseModel) -> bytes:

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from delegation.cli.connection import Connection
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
-from tests.unit.cli.conftest import lines
+from tests.unit.cli.conftest import OPERATOR, lines
 from tests.unit.client.service import TASK_ID
 from tests.unit.tasks.builders import NOW, failed, in_status
 
@@ -113,13 +112,8 @@ def test_an_unknown_task_is_reported(run, store, word):
     assert json.loads(result.stderr)["error_code"] == "TASK_NOT_FOUND"
 
 
-OPERATOR = {"client_id": "aws", "subject": "arn:aws:sts::123456789012:assumed-role/Operator/alice"}
-
-
-@pytest.mark.xfail(strict=True, reason="issue 12, line 25: who cancelled a task is not recorded")
 @pytest.mark.parametrize("status", [*WAITING, *HELD])
-def test_a_cancelled_task_names_the_operator(run, store, status, monkeypatch):
-    monkeypatch.setattr(Connection, "operator", lambda _self: OPERATOR["subject"])
+def test_a_cancelled_task_names_the_operator(run, store, status):
     put(store, status)
     assert run("tasks", "cancel", TASK_ID).exit_code == 0
-    assert store.get(TASK_ID).public()["cancelled_by"] == OPERATOR
+    assert store.get(TASK_ID).public()["cancelled_by"] == {"client_id": "aws", "subject": OPERATOR}

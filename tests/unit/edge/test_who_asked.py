@@ -2,11 +2,17 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from delegation.tasks.life.model import Status, Task
+from delegation.operations.purge.inline import purge_table
+from delegation.orchestration.step_input import Step
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Caller, Status, Task
+from delegation.wiring.tasks import count_partly_deleted
+from infra.environment import METRICS_NAMESPACE, PARTLY_DELETED_METRIC, SERVICE_NAME
 from tests.unit.edge.conftest import Api
 from tests.unit.edge.gateway import request
 from tests.unit.edge.requests import loaded
@@ -15,8 +21,6 @@ from tests.unit.operations.purge.lake import busy_table
 
 POLARIS = {"client_id": "polaris", "subject": "alice"}
 OTHER = {"client_id": "other", "subject": "bob"}
-WHO = "issue 12, line 25: who asked is not recorded"
-PARTLY = "issue 12, line 25: a FAILURE after the first delete is not told from one before it"
 
 
 @pytest.fixture
@@ -39,16 +43,14 @@ def receipt(world: World) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason=WHO)
 def test_the_tokens_client_and_subject_reach_the_submission(api: Api) -> None:
     event = request("POST", "/v1/tasks", loaded())
     event["requestContext"]["authorizer"]["subject"] = "alice"
     assert api.send(event)["statusCode"] == 202
     [submission] = api.submissions.submitted
-    assert (submission.caller, submission.subject) == ("polaris", "alice")  # type: ignore[attr-defined]
+    assert (submission.caller, submission.subject) == ("polaris", "alice")
 
 
-@pytest.mark.xfail(strict=True, reason=WHO)
 def test_every_version_and_the_receipt_name_who_asked(world: World) -> None:
     task_id = asked(world, POLARIS)
     world.drive()
@@ -57,7 +59,6 @@ def test_every_version_and_the_receipt_name_who_asked(world: World) -> None:
     assert receipt(world)["cancelled_by"] is None
 
 
-@pytest.mark.xfail(strict=True, reason=WHO)
 def test_a_caller_that_attaches_is_not_named_and_one_that_submits_again_is(world: World) -> None:
     task_id = asked(world, POLARIS)
     assert asked(world, OTHER) == task_id
@@ -70,20 +71,18 @@ def test_a_caller_that_attaches_is_not_named_and_one_that_submits_again_is(world
     assert world.tasks.get(task_id).public()["requested_by"] == OTHER, "a retry changes nothing"
 
 
-@pytest.mark.xfail(strict=True, reason=WHO)
 def test_the_version_that_ends_a_cancelled_task_names_who_cancelled_it(world: World) -> None:
     task_id = asked(world, POLARIS)
-    world.tasks.cancel(task_id, by=caller(OTHER))  # type: ignore[call-arg]
+    world.tasks.cancel(task_id, by=caller(OTHER))
     [first, ended] = world.history(task_id)
     assert (first.public()["cancelled_by"], ended.public()["cancelled_by"]) == (None, OTHER)
     asked(world, POLARIS)
     assert world.tasks.get(task_id).public()["cancelled_by"] is None, "the next run is not cancelled"
 
 
-@pytest.mark.xfail(strict=True, reason=WHO)
 def test_the_receipt_of_a_half_done_purge_names_who_cancelled_it(world: World) -> None:
     task_id = asked(world, POLARIS)
-    at_the_first_delete(world, lambda: world.tasks.cancel(task_id, by=caller(OTHER)))  # type: ignore[call-arg]
+    at_the_first_delete(world, lambda: world.tasks.cancel(task_id, by=caller(OTHER)))
     world.drive()
     ended = world.tasks.get(task_id)
     assert (ended.status, ended.error_code, ended.public()["cancelled_by"]) == (Status.FAILURE, "CANCELLED", OTHER)
@@ -92,7 +91,6 @@ def test_the_receipt_of_a_half_done_purge_names_who_cancelled_it(world: World) -
     assert found["files_deleted"] < found["files_planned"]
 
 
-@pytest.mark.xfail(strict=True, reason=PARTLY)
 def test_a_failure_after_the_first_delete_is_told_from_one_before_it(world: World) -> None:
     undeletable(world)
     answer = world.execute(world.body("orders"))
@@ -108,10 +106,9 @@ def test_a_failure_after_the_first_delete_is_told_from_one_before_it(world: Worl
     assert untouched.tasks.get(refused.task_id).public()["partly_deleted"] is False
 
 
-@pytest.mark.xfail(strict=True, reason=PARTLY)
 def test_each_failure_after_the_first_delete_is_reported_once(world: World) -> None:
     reported: list[Task] = []
-    world.tasks._left_partly_done = reported.append  # type: ignore[attr-defined]
+    world.tasks._left_partly_done = reported.append
     undeletable(world)
     answer = world.execute(world.body("orders"))
     assert [task.task_id for task in reported] == [answer.task_id]
@@ -119,9 +116,7 @@ def test_each_failure_after_the_first_delete_is_reported_once(world: World) -> N
     assert len(reported) == 2, "the purge was tried again, and failed again"
 
 
-def caller(who: dict[str, str]) -> Any:
-    from delegation.tasks.life.model import Caller  # type: ignore[attr-defined]
-
+def caller(who: dict[str, str]) -> Caller:
     return Caller(**who)
 
 
@@ -138,6 +133,36 @@ def at_the_first_delete(world: World, act: Callable[[], object]) -> None:
     def acting(*arguments: Any, **options: Any) -> Any:
         world.objects.delete = delete  # type: ignore[method-assign]
         act()
+        world.sleep(2)  # the task is read at most once a second
         return delete(*arguments, **options)
 
     world.objects.delete = acting  # type: ignore[method-assign]
+
+
+def test_a_job_that_left_the_table_half_deleted_is_reported_when_its_execution_ends(world: World) -> None:
+    task_id = asked(world, POLARIS, engine="spark")
+    [(_, n)] = world.queue.sent
+    step = Step.of(world.steps.acquire(Step(task_id, n), world.deadline()))
+    world.tasks.heartbeat(task_id, step.attempt, lambda now: Lease.lasting(timedelta(hours=1), now), engine="spark")
+    undeletable(world)
+    world.behavior.run_job(purge_table, task_id, step.attempt)
+    reported: list[Task] = []
+    world.tasks._left_partly_done = reported.append
+    assert world.tasks.get(task_id).is_left_partly_done
+    world.steps.complete(step)
+    assert [task.task_id for task in reported] == [task_id]
+
+
+def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", METRICS_NAMESPACE)
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", SERVICE_NAME)
+    undeletable(world)
+    task = world.tasks.get(world.execute(world.body("orders")).task_id)
+    count_partly_deleted(task)
+    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    [directive] = line["_aws"]["CloudWatchMetrics"]
+    assert (directive["Namespace"], directive["Dimensions"]) == (METRICS_NAMESPACE, [["service"]])
+    assert (line["service"], line[PARTLY_DELETED_METRIC]) == (SERVICE_NAME, [1.0])
+    assert (line["task_id"], line["error_code"]) == (task.task_id, "FILES_NOT_DELETED")

@@ -76,6 +76,7 @@ class PurgeBehavior:
             sleep=self.sleep,
             find_plan=self._published_segment,
             request=json.loads(purge.to_payload()),
+            asked_by=attempt.asked_by,
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
