@@ -19,6 +19,8 @@ METRICS_NAMESPACE: Final = "PolarisDelegation"
 """The CloudWatch namespace of Powertools' metrics; their dimension is `service` = SERVICE_NAME."""
 DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
 """Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
+PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
+"""Counted by the function that records a purge's failure after its first delete; an alarm watches it."""
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
@@ -73,6 +75,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "client_serials",
                 "client_certificate_source",
                 "client_crl",
+                "client_ca",
                 "token_issuer",
                 "token_jwks_url",
                 "token_public_key",
@@ -170,6 +173,7 @@ _NAMES: Final = {
     "client_serials": "DELEGATION_CLIENT_SERIALS",
     "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
     "client_crl": "DELEGATION_CLIENT_CRL",
+    "client_ca": "DELEGATION_CLIENT_CA",
     "token_issuer": "DELEGATION_TOKEN_ISSUER",
     "token_jwks_url": "DELEGATION_TOKEN_JWKS_URL",
     "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
@@ -188,7 +192,8 @@ class Resources:
     """The resources and settings of one deployment; a field that is None yields no variable.
 
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
-    - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM (all variables share 4 KB).
+    - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM, `client_ca`: the certificate of
+      the authority that signed it (all variables share 4 KB).
     - `properties`: those of the Delegation Service proposal, "Task Retry".
     - `behaviors`: additional behaviors as `module:function`, separated by commas.
     """
@@ -213,6 +218,7 @@ class Resources:
     client_serials: str | None = None
     client_certificate_source: str = "apigateway"
     client_crl: str | None = None
+    client_ca: str | None = None
     token_issuer: str | None = None
     token_jwks_url: str | None = None
     token_public_key: str | None = None

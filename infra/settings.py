@@ -28,7 +28,7 @@ class Settings(BaseModel):
     - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, which the operator
       uploads after deploying the data stack and before the service stack.
     - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_crl`: a small PEM
-      revocation list of its CA.
+      revocation list of its CA; `client_ca`: that CA's certificate in PEM, which must have signed the list.
     - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none.
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
@@ -52,6 +52,7 @@ class Settings(BaseModel):
     client_issuer: str = Field(min_length=1)
     client_serials: CommaSeparated = ()
     client_crl: str | None = None
+    client_ca: str | None = None
     token_issuer: str = Field(min_length=1)
     token_jwks_url: str | None = Field(None, pattern=r"^https://")
     token_public_key: str | None = None
@@ -79,6 +80,14 @@ class Settings(BaseModel):
     def _token_can_be_verified(self) -> Self:
         if (self.token_jwks_url is None) == (self.token_public_key is None):
             raise ValueError("exactly one of delegation:token-jwks-url and delegation:token-public-key must be set")
+        return self
+
+    @model_validator(mode="after")
+    def _revocation_list_can_be_verified(self) -> Self:
+        if self.client_crl is not None and self.client_ca is None:
+            raise ValueError(
+                "delegation:client-crl needs delegation:client-ca, the certificate of the authority that signed it"
+            )
         return self
 
     @field_validator("properties")

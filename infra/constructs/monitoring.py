@@ -12,7 +12,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra.environment import DISPATCH_FAILED_METRIC, METRICS_NAMESPACE, SERVICE_NAME
+from infra.environment import DISPATCH_FAILED_METRIC, METRICS_NAMESPACE, PARTLY_DELETED_METRIC, SERVICE_NAME
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _FIVE_MINUTES: Final = Duration.minutes(5)
@@ -78,15 +78,16 @@ class Monitoring(Construct):
         )
         self._alarm(
             "DispatchFailed",
-            cloudwatch.Metric(
-                namespace=METRICS_NAMESPACE,
-                metric_name=DISPATCH_FAILED_METRIC,
-                dimensions_map={"service": SERVICE_NAME},
-                period=_FIVE_MINUTES,
-                statistic="Sum",
-            ),
+            _counted(DISPATCH_FAILED_METRIC),
             "A task was dispatched twenty times and never acquired. It is FAILURE (DISPATCH_FAILED); correct the "
             "cause, then retry it with `delegation tasks retry`.",
+        )
+        self._alarm(
+            "TablesPartlyDeleted",
+            _counted(PARTLY_DELETED_METRIC),
+            "A purge failed after its first delete, so its table is half deleted and cannot be restored. The log line "
+            "with the metric has the task's id: read `delegation tasks show`, correct the cause, then finish the purge "
+            "with `delegation tasks retry`. Do not drop the table before.",
         )
 
     def _alarm(
@@ -112,6 +113,16 @@ class Monitoring(Construct):
         if self._topic is not None:
             alarm.add_alarm_action(actions.SnsAction(self._topic))
         self.alarms[name] = alarm
+
+
+def _counted(name: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=METRICS_NAMESPACE,
+        metric_name=name,
+        dimensions_map={"service": SERVICE_NAME},
+        period=_FIVE_MINUTES,
+        statistic="Sum",
+    )
 
 
 def _failures(machine: sfn.StateMachine) -> cloudwatch.MathExpression:

@@ -87,6 +87,7 @@ def _resources(
         client_issuer=settings.client_issuer,
         client_serials=",".join(settings.client_serials) or None,
         client_crl=settings.client_crl,
+        client_ca=settings.client_ca,
         token_issuer=settings.token_issuer,
         token_jwks_url=settings.token_jwks_url,
         token_public_key=settings.token_public_key,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.environment import DISPATCH_FAILED_METRIC, FUNCTIONS, ROOT
+from delegation.wiring import tasks
+from infra.environment import DISPATCH_FAILED_METRIC, FUNCTIONS, PARTLY_DELETED_METRIC, ROOT
 
 
 def test_callers_need_a_client_certificate(service: Any) -> None:
@@ -96,6 +97,7 @@ def test_only_api_gateway_and_the_schedule_may_invoke_functions(service: Any) ->
         ("Invocations", "AWS/Lambda"),
         ("5XXError", "AWS/ApiGateway"),
         ("DispatchFailed", "PolarisDelegation"),
+        ("TablesPartlyDeleted", "PolarisDelegation"),
     ],
 )
 def test_an_alarm_watches_the_metric(service: Any, metric: str, namespace: str) -> None:
@@ -108,6 +110,10 @@ def test_an_alarm_watches_the_metric(service: Any, metric: str, namespace: str) 
 def test_the_sweeper_counts_what_the_alarm_watches() -> None:
     sweeper = ROOT / "functions" / "delegation" / "handlers" / "sweeper.py"
     assert f'add_metric("{DISPATCH_FAILED_METRIC}", MetricUnit.Count' in sweeper.read_text()
+
+
+def test_the_service_counts_half_deleted_tables_as_the_alarm_watches_them() -> None:
+    assert tasks.PARTLY_DELETED_METRIC == PARTLY_DELETED_METRIC
 
 
 def test_an_alarm_watches_executions_that_fail(service: Any) -> None:

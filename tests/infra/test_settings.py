@@ -21,6 +21,7 @@ def test_the_settings_of_cdk_json_are_valid() -> None:
         ({"delegation:polaris-url": "http://polaris.example.com/api/catalog"}, "polaris_url"),
         ({"delegation:token-public-key": "PEM"}, "token-public-key"),
         ({"delegation:token-jwks-url": None}, "token-jwks-url"),
+        ({"delegation:client-crl": "PEM"}, "delegation:client-ca"),
         ({"delegation:synchronous-budget-seconds": 29}, "synchronous_budget_seconds"),
         ({"delegation:stage": "Prod!"}, "stage"),
         (

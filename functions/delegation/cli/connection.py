@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import boto3
 import httpx
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
@@ -30,6 +31,7 @@ _EMULATED: Final[Mapping[str, str]] = {
     "aws_access_key_id": "operator",
     "aws_secret_access_key": "operator",
 }
+_BRIEF: Final = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
 _TASK_KEY: Final = [
     {"AttributeName": "task_id", "KeyType": "HASH"},
     {"AttributeName": "version", "KeyType": "RANGE"},
@@ -127,6 +129,22 @@ class Connection:
             endpoint = Stack.read(self._path).dynamodb_endpoint
             client = dynamodb_client(endpoint, **(_EMULATED if urlsplit(endpoint).hostname in _LOOPBACK else {}))
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
+
+    def operator(self, table: str | None) -> str:
+        """Return the ARN of the AWS identity with which `task_store` works, or that AWS STS could not be asked.
+
+        A cancellation must not fail because of it; CloudTrail has the identity too. Raises as `task_store`.
+        """
+        try:
+            if table is not None and not self._named:
+                client = boto3.client("sts", config=_BRIEF)
+            else:
+                endpoint = Stack.read(self._path).aws_endpoint
+                identity: Mapping[str, Any] = _EMULATED if urlsplit(endpoint).hostname in _LOOPBACK else {}
+                client = boto3.client("sts", endpoint_url=endpoint, config=_BRIEF, **identity)
+            return str(client.get_caller_identity()["Arn"])
+        except (BotoCoreError, ClientError) as error:
+            return f"unknown, AWS STS could not be asked ({type(error).__name__})"
 
     def _from_environment(self, variable: str) -> bool:
         return not self._named and bool(os.environ.get(variable))

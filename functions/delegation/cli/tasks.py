@@ -14,7 +14,7 @@ from delegation.cli.options import JsonOption, StackOption, TableOption, TaskId
 from delegation.cli.output import Output, TaskPage, open_output
 from delegation.client.client import DelegationClient
 from delegation.tasks.errors import TaskNotFound
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import TaskStore, Unreadable
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -101,12 +101,16 @@ def cancel_command(
     table: TableOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel a task: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint."""
+    """Cancel a task: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
+
+    The task's record names the AWS identity of this command (`cancelled_by`).
+    """
     output = open_output(ctx, as_json=as_json)
     tasks, task = _changeable(stack, table, task_id)
     if task.is_terminal:
         raise TaskStays(task_id, f"has ended as {task.status}", "There is nothing left to cancel.")
-    output.task(TaskRecord.of(tasks.cancel(task_id).public()))
+    by = Caller(client_id="aws", subject=Connection(stack).operator(table))
+    output.task(TaskRecord.of(tasks.cancel(task_id, by=by).public()))
 
 
 @app.command("retry")

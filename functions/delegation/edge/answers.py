@@ -90,6 +90,7 @@ def outcome(task: Task) -> StoredAnswer:
             delegation_task_id=task.task_id,
             status="FAILED_TERMINAL",
             retryable=code in RETRYABLE if status == 502 else None,
+            partly_deleted=True if task.is_left_partly_done else None,
         ),
     )
 

@@ -130,7 +130,7 @@ class Routes:
         return Served(200, render_json(body), {})
 
     def _submission(self, event: Event, endpoint: Endpoint, *, identity_only: bool) -> Submission:
-        caller = _admitted(event)
+        caller, subject = _admitted(event)
         _require_json(event)
         _require_identity_encoding(event)
         key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
@@ -140,7 +140,13 @@ class Routes:
         if payload.common_payload.realm_identifier != self.deps.realm:
             raise RealmMismatch
         return Submission(
-            caller=caller, method=endpoint.method, path=endpoint.path, key=key, document=document, payload=payload
+            caller=caller,
+            method=endpoint.method,
+            path=endpoint.path,
+            key=key,
+            document=document,
+            payload=payload,
+            subject=subject,
         )
 
     def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
@@ -148,7 +154,7 @@ class Routes:
         return Served(answer.status, answer.body, answer.headers)
 
 
-def _admitted(event: Event) -> str:
+def _admitted(event: Event) -> tuple[str, str]:
     """Return the caller; raises CallerUnknown, or BadRequest for a request id that cannot be logged."""
     caller = _caller_of(event)
     if not all(map(is_request_id, headers.values(event, REQUEST_ID))):
@@ -156,13 +162,14 @@ def _admitted(event: Event) -> str:
     return caller
 
 
-def _caller_of(event: Event) -> str:
-    """Return the caller that the authorizer admitted; raises CallerUnknown without an authorizer context."""
+def _caller_of(event: Event) -> tuple[str, str]:
+    """Return the client and the subject that the authorizer admitted; raises CallerUnknown without its context."""
     context = (event.get("requestContext") or {}).get("authorizer") or {}
     client = context.get("client_id")
     if not isinstance(client, str) or not client:
         raise CallerUnknown
-    return client
+    subject = context.get("subject")
+    return client, subject if isinstance(subject, str) else ""
 
 
 def _received_at(event: Event, now: datetime) -> datetime:

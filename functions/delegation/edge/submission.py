@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.backoff import pauses
 from delegation.edge import answers
-from delegation.idempotency.canonical import payload_hash
+from delegation.idempotency.canonical import payload_hashes
 from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
@@ -20,7 +20,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.external_jobs import SPARK
 from delegation.tasks.work.service import TaskService
@@ -47,7 +47,10 @@ class TableLoader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A validated request: `caller` is the token's client, `path` the resource's path, `document` the parsed body."""
+    """A validated request of the token's client (`caller`) and `subject`.
+
+    `path` is the resource's path, `document` the parsed body.
+    """
 
     caller: str
     method: str
@@ -55,6 +58,7 @@ class Submission:
     key: str | None
     document: Mapping[str, Any] = field(repr=False)
     payload: TaskPayload = field(repr=False)
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,25 +128,34 @@ class Submissions:
 
     def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
         scope = self._scope(submission)
-        digest = payload_hash(submission.document)
-        known = self.acceptance.known(scope, digest, answers.outcome)
+        hashes = payload_hashes(submission.document)
+        known = self.acceptance.known(scope, hashes, answers.outcome)
         if known is not None:
             return known
         purge = self._purge_of(submission.payload)
         options = options_of(purge.properties, self.limits)
-        task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
+        asked_by = Caller(client_id=submission.caller, subject=submission.subject)
         first = self.tasks.first(
-            task_id=task_id, task_type=purge.kind, payload=purge.to_payload(), synchronous=synchronous
+            task_id=purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id,
+            task_type=purge.kind,
+            payload=purge.to_payload(),
+            synchronous=synchronous,
+            requested_by=asked_by,
         )
         return self.acceptance.accept(
             IdempotentRequest(
                 scope=scope,
-                payload_hash=digest,
+                payload_hash=hashes,
                 first=first,
                 relate=lambda task: _relate(task, purge),
                 conflict=lambda task: obstacle(task, purge) or "is for another purpose",
                 again=lambda task, now: self.tasks.resubmitted(
-                    task, now, payload=purge.to_payload(), synchronous=synchronous, resumes=resumes(task, purge)
+                    task,
+                    now,
+                    payload=purge.to_payload(),
+                    synchronous=synchronous,
+                    resumes=resumes(task, purge),
+                    requested_by=asked_by,
                 ),
                 answer_now=None if synchronous else answers.accepted,
                 answer_of=answers.outcome,

@@ -1,12 +1,20 @@
 """The hash of a payload: SHA-256 over RFC 8785 canonical JSON (Idempotency-Key proposal, Canonicalization)."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, Final
 
 import rfc8785
 
 from delegation.errors import DelegationError
+
+RULE: Final = 2
+"""The number of the rule that makes a payload's identity; a record stores the number of its own.
+
+Rule 1 wrote a big integer as a string, so that it hashed like the string of its digits. A rule is never changed: a
+request that was accepted under it may be repeated after a deployment.
+"""
 
 _EXACT: Final = 2**53 - 1
 """The largest integer that every JSON implementation keeps exactly (RFC 8785, Section 3.2.2.3)."""
@@ -14,38 +22,62 @@ _EXACT: Final = 2**53 - 1
 _VOLATILE: Final = ("config", "storage-credentials")
 """Members of `operation_parameters` with vended credentials, which differ in a repeat of the same request."""
 
+_INTEGER: Final = "$int"
+
 
 class NotCanonicalizable(DelegationError):
-    """A JSON value has no canonical form: it has an infinite number, or text that is not Unicode."""
+    """A JSON value has no canonical form: an infinite number, text that is not Unicode, or a reserved object."""
 
     code: ClassVar[str] = "INVALID_JSON"
 
 
-def exact_integers(value: Any) -> Any:
-    """Return the value with integers beyond ±(2^53-1) as decimal strings; RFC 8785 libraries refuse or round them."""
+def exact_integers(value: Any, *, rule: int = RULE) -> Any:
+    """Return the value with integers beyond ±(2^53-1) as `{"$int": "digits"}`; RFC 8785 libraries refuse or round them.
+
+    Raises NotCanonicalizable for an object of that form in the value, which would hash like the integer.
+    """
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if -_EXACT <= value <= _EXACT else str(value)
+        return value if -_EXACT <= value <= _EXACT else _big(value, rule)
     if isinstance(value, Mapping):
-        return {name: exact_integers(item) for name, item in value.items()}
+        if rule > 1 and value.keys() == {_INTEGER}:
+            raise NotCanonicalizable(
+                f'an object with the only member "{_INTEGER}" is reserved for big integers; add a member or rename it'
+            )
+        return {name: exact_integers(item, rule=rule) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [exact_integers(item) for item in value]
+        return [exact_integers(item, rule=rule) for item in value]
     return value
 
 
-def canonical_json(value: Any) -> bytes:
+def canonical_json(value: Any, *, rule: int = RULE) -> bytes:
     """Return the RFC 8785 bytes of a JSON value; raises NotCanonicalizable."""
     try:
-        return rfc8785.dumps(exact_integers(value))
+        return rfc8785.dumps(exact_integers(value, rule=rule))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
         raise NotCanonicalizable(f"the document has no canonical JSON form: {type(error).__name__}") from None
 
 
-def payload_hash(document: Mapping[str, Any]) -> str:
-    """Return the lower-case hex SHA-256 of a request's payload without its credentials."""
+def payload_hash(document: Mapping[str, Any], *, rule: int = RULE) -> str:
+    """Return the lower-case hex SHA-256 of a request's payload without its credentials; raises NotCanonicalizable."""
     parameters = document.get("operation_parameters")
     if isinstance(parameters, Mapping):
         kept = {name: value for name, value in parameters.items() if name not in _VOLATILE}
         document = {**document, "operation_parameters": kept}
-    return hashlib.sha256(canonical_json(document)).hexdigest()
+    return hashlib.sha256(canonical_json(document, rule=rule)).hexdigest()
+
+
+def payload_hashes(document: Mapping[str, Any]) -> Callable[[int], str]:
+    """Return a function from a rule's number to the payload's hash under it; raises NotCanonicalizable under RULE."""
+
+    @cache
+    def under(rule: int) -> str:
+        return payload_hash(document, rule=rule)
+
+    under(RULE)
+    return under
+
+
+def _big(value: int, rule: int) -> str | dict[str, str]:
+    return str(value) if rule == 1 else {_INTEGER: str(value)}

@@ -1,6 +1,7 @@
 """Idempotency records, and how a record decides a repeated request."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,7 +10,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.backoff import exponential
-from delegation.idempotency.canonical import canonical_json
+from delegation.idempotency.canonical import RULE, canonical_json
 from delegation.tasks.life.model import Task
 from delegation.timestamps import Timestamp
 
@@ -74,9 +75,9 @@ class ResubmitPolicy:
 class Record(BaseModel):
     """The record of one key, bound to a task and to its version when the request was accepted.
 
-    `resubmits` counts how often a repeat ran the task again, None if none did.
-
-    `expires_at` is set once the task is terminal, so that no key expires while its task runs.
+    `resubmits` counts how often a repeat ran the task again, None if none did. `identity_rule` is the number of the
+    rule that made `payload_hash` (canonical.py), None if a release that knew only rule 1 wrote the record or wrote it
+    again. `expires_at` is set once the task is terminal, so that no key expires while its task runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -99,6 +100,7 @@ class Record(BaseModel):
     expires_at: Timestamp | None = None
     nonce: str
     format: int = FORMAT
+    identity_rule: int | None = Field(default=None, ge=1, le=RULE)
 
     @property
     def answer(self) -> StoredAnswer | None:
@@ -123,7 +125,10 @@ def bind(
     created_at: datetime | None = None,
     resubmits: int | None = None,
 ) -> Record:
-    """Return a record that binds a key to a task's version; FINALIZED if its answer is known."""
+    """Return a record that binds a key to a task's version; FINALIZED if its answer is known.
+
+    `payload_hash` is the hash under the present rule.
+    """
     return Record(
         scope=scope.id,
         **asdict(scope),
@@ -137,6 +142,7 @@ def bind(
         created_at=created_at or now,
         updated_at=now,
         nonce=nonce,
+        identity_rule=RULE,
     )
 
 
@@ -165,18 +171,27 @@ class KeyState(StrEnum):
     TAKE_OVER = "take-over"
 
 
-def judge(record: Record | None, payload_hash: str, outcome: StoredAnswer | None, now: datetime) -> KeyState:
+def judge(
+    record: Record | None, payload_hash: Callable[[int], str], outcome: StoredAnswer | None, now: datetime
+) -> KeyState:
     """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).
 
-    `outcome` is the answer of the first terminal version of the task since it was bound, None while there is none. A
-    5xx outcome is not stored: the next request runs the task again.
+    `payload_hash` returns the payload's hash under a rule: a record is compared by its own, so that a release with a
+    new rule takes no repeat for another payload. `outcome` is the answer of the first terminal version of the task
+    since it was bound, None while there is none. A 5xx outcome is not stored: the next request runs the task again.
     """
     if record is None or record.is_expired(now):
         return KeyState.FRESH
-    if record.payload_hash != payload_hash:
+    if not _is_same_payload(record, payload_hash):
         return KeyState.CONFLICT
     if record.state is State.FINALIZED:
         return KeyState.REPLAY
     if outcome is None:
         return KeyState.IN_PROGRESS
     return KeyState.FINALIZE if outcome.is_final else KeyState.TAKE_OVER
+
+
+def _is_same_payload(record: Record, payload_hash: Callable[[int], str]) -> bool:
+    """Compare by the record's rule; one without a number may be a new record that an older release wrote again."""
+    rules = range(1, RULE + 1) if record.identity_rule is None else (record.identity_rule,)
+    return any(record.payload_hash == payload_hash(rule) for rule in rules)

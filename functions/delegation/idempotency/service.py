@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.idempotency import record as records
+from delegation.idempotency.canonical import RULE
 from delegation.idempotency.errors import (
     KeyConflict,
     RecordConflict,
@@ -39,13 +40,14 @@ class Relation(StrEnum):
 class IdempotentRequest:
     """A request to be accepted at most once.
 
-    `first` is version 1 of its task. For a stored task, `relate` compares it with the request, `conflict` is the reason
-    of a conflict, and `again` makes the next version of a terminal one. `answer_now` makes the answer at acceptance
-    (202); it is None for a synchronous request, which is answered with `answer_of` the outcome.
+    `payload_hash` returns the payload's hash under an identity rule. `first` is version 1 of its task. For a stored
+    task, `relate` compares it with the request, `conflict` is the reason of a conflict, and `again` makes the next
+    version of a terminal one. `answer_now` makes the answer at acceptance (202); it is None for a synchronous request,
+    which is answered with `answer_of` the outcome.
     """
 
     scope: Scope | None
-    payload_hash: str
+    payload_hash: Callable[[int], str]
     first: Task
     relate: Callable[[Task], Relation]
     conflict: Callable[[Task], str]
@@ -94,7 +96,7 @@ class Acceptance:
         self._nonce = nonce
 
     def known(
-        self, scope: Scope | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
+        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
     ) -> Replayed | None:
         """Return the stored answer of a repeated request, else None. Raises KeyConflict and RequestInProgress."""
         settled = self._settle(scope, payload_hash, answer_of)
@@ -131,7 +133,7 @@ class Acceptance:
         return self._finalize(accepted.record, answer)
 
     def _settle(
-        self, scope: Scope | None, payload_hash: str, answer_of: Callable[[Task], StoredAnswer]
+        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
     ) -> Replayed | Record | None:
         """Return the replay, or the record that the request may replace, None if there is none."""
         record = self._store.get(scope.id) if scope else None
@@ -199,7 +201,7 @@ class Acceptance:
         live = None if replaces is None or replaces.is_expired(self._clock()) else replaces
         record = records.bind(
             request.scope,
-            payload_hash=request.payload_hash,
+            payload_hash=request.payload_hash(RULE),
             task=target,
             answer=request.answer_now(target) if request.answer_now else None,
             now=self._clock(),

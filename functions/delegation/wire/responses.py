@@ -41,6 +41,7 @@ class ErrorResponse(BaseModel):
     """An error; `status` is set only when the task's failure is terminal.
 
     `retryable` is set with 502 and 503: whether the same request may succeed later without an operator's help.
+    `partly_deleted` is set, to true, only when the task failed after its first delete: the table is not whole.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,6 +52,7 @@ class ErrorResponse(BaseModel):
     delegation_task_id: str | None = None
     status: Literal["FAILED_TERMINAL"] | None = None
     retryable: bool | None = None
+    partly_deleted: Literal[True] | None = None
 
 
 def render(model: BaseModel) -> bytes:

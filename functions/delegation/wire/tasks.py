@@ -16,8 +16,20 @@ class PublishedSegment(BaseModel):
     sha256: str
 
 
+class Asker(BaseModel):
+    """Who asked: the client id and the subject of the caller's token."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    client_id: str
+    subject: str = ""
+
+
 class TaskRecord(BaseModel):
-    """A task; timestamps are UTC. A client keeps the unknown members of a newer service."""
+    """A task; timestamps are UTC. A client keeps the unknown members of a newer service.
+
+    `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
@@ -60,6 +72,9 @@ class TaskRecord(BaseModel):
     recurrence_seconds: int | None = None
     children: tuple[str, ...] = ()
     pending_result: str | None = None
+    requested_by: Asker | None = None
+    cancelled_by: Asker | None = None
+    partly_deleted: bool = False
 
     @property
     def is_terminal(self) -> bool:

@@ -3,7 +3,13 @@
 from datetime import timedelta
 
 from delegation.edge.trust.authorizer import Authorizer
-from delegation.edge.trust.certificates import CertificatePin, load_revocation_list, parse_name, parse_serials
+from delegation.edge.trust.certificates import (
+    CertificatePin,
+    load_authority,
+    load_revocation_list,
+    parse_name,
+    parse_serials,
+)
 from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import KeySource, StaticKey, TokenVerifier, public_key
@@ -20,6 +26,7 @@ def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
             issuer=parse_name(settings.client_issuer),
             serials=parse_serials(settings.client_serials) or None,
             revoked=revoked,
+            authority=None if settings.client_ca is None else load_authority(settings.client_ca),
         ),
         source=settings.client_certificate_source,
         tokens=TokenVerifier(

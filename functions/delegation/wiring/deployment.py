@@ -35,17 +35,19 @@ def deployment(
     external_jobs: ExternalJobs = JobsLeftToSweeper(),  # noqa: B008 - it has no state
     *,
     dispatch_grace: timedelta | None = None,
+    counts: bool = True,
 ) -> DeployedTasks:
     """Return the tasks with the behaviors of DELEGATION_BEHAVIORS; without `queue` the process cannot dispatch.
 
-    By default lost attempts that may have job runs are left to the sweeper; `external_jobs` ends them here.
+    By default lost attempts that may have job runs are left to the sweeper; `external_jobs` ends them here. Without
+    `counts` the process, which is no Lambda, prints no metrics.
     """
     settings = TaskSettings.read()
     policies = settings.policies()
     if dispatch_grace is not None:
         policies = replace(policies, dispatch=replace(policies.dispatch, grace=dispatch_grace))
     store = task_store(settings.tasks_table)
-    plain = tasks_over(store, policies, queue, external_jobs)
+    plain = tasks_over(store, policies, queue, external_jobs, counts=counts)
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
     tasks = plain.having(policies=replace(policies, fail_when_lost=plugins.fail_when_lost))
     return DeployedTasks(store, tasks, BUILT_IN_KINDS | plugins.kinds, plugins.behaviors(tasks))

@@ -6,8 +6,10 @@ from delegation.dynamodb import client_config
 from delegation.operations.purge.behavior.details import PurgeDetailRules
 from delegation.operations.purge.behavior.kinds import KIND
 from delegation.orchestration.dispatch import SqsDispatchQueue
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.work.changes import ignored
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
@@ -15,14 +17,19 @@ from delegation.timestamps import utc_now
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import QueueSettings, TaskSettings
 
+PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
+"""Counted when a purge fails after its first delete, so that a table is left half deleted; an alarm watches it."""
 DETAILS: Final = {KIND: PurgeDetailRules()}
 """How task types with details carry them into another submission."""
 
 
-def task_service(queue: DispatchQueue | None = None, *, store: DynamoDbTaskStore | None = None) -> TaskService:
-    """Return the task service of a process that only submits tasks or runs purges."""
+def task_service(
+    queue: DispatchQueue | None = None, *, store: DynamoDbTaskStore | None = None, counts: bool = False
+) -> TaskService:
+    """Return the task service of a process that only submits tasks or runs purges; see `tasks_over` for `counts`."""
     settings = TaskSettings.read()
-    return tasks_over(store or task_store(settings.tasks_table), settings.policies(), queue, JobsLeftToSweeper())
+    store = store or task_store(settings.tasks_table)
+    return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts)
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:
@@ -37,7 +44,32 @@ def dispatch_queue() -> DispatchQueue:
 
 
 def tasks_over(
-    store: DynamoDbTaskStore, policies: Policies, queue: DispatchQueue | None, external_jobs: ExternalJobs
+    store: DynamoDbTaskStore,
+    policies: Policies,
+    queue: DispatchQueue | None,
+    external_jobs: ExternalJobs,
+    *,
+    counts: bool = False,
 ) -> TaskService:
-    queue = queue or NoDispatchQueue()
-    return TaskService(store, policies, queue, clock=utc_now, external_jobs=external_jobs, details=DETAILS)
+    """Return the task service; with `counts`, as in a Lambda, it prints a metric for each half deleted table."""
+    return TaskService(
+        store,
+        policies,
+        queue or NoDispatchQueue(),
+        clock=utc_now,
+        external_jobs=external_jobs,
+        details=DETAILS,
+        left_partly_done=count_partly_deleted if counts else ignored,
+    )
+
+
+def count_partly_deleted(task: Task) -> None:
+    """Print the metric of a purge that failed after its first delete (CloudWatch embedded metric format).
+
+    Powertools is imported here, because hardly any invocation needs it.
+    """
+    from aws_lambda_powertools.metrics import MetricUnit, single_metric  # noqa: PLC0415
+
+    with single_metric(name=PARTLY_DELETED_METRIC, unit=MetricUnit.Count, value=1) as metric:
+        metric.add_metadata("task_id", task.task_id)
+        metric.add_metadata("error_code", task.error_code or "")

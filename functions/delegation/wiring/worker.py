@@ -17,6 +17,6 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     A task that it hands over is due at once, because no execution waits for a worker's task.
     """
     jobs = started_jobs() if application_is_named() else None
-    deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
+    deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0), counts=False)
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
     return deployed, Worker(deployed.tasks, all_behaviors(deployed), settings, stop=stop, engines=engines)

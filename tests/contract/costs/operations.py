@@ -85,7 +85,7 @@ class Harness:
     ) -> IdempotentRequest:
         return IdempotentRequest(
             scope=SCOPE if keyed else None,
-            payload_hash="a" * 64,
+            payload_hash=payload_hash,
             first=submitted("00000000-0000-4000-8000-000000000001"),
             relate=lambda _task: relation,
             conflict=lambda _task: "",
@@ -93,6 +93,10 @@ class Harness:
             answer_now=None if synchronous else (lambda _task: ANSWER),
             answer_of=lambda _task: StoredAnswer(200, "{}"),
         )
+
+
+def payload_hash(_rule: int) -> str:
+    return "a" * 64
 
 
 def lasting(now: Any) -> Lease:
@@ -204,8 +208,8 @@ def replay(harness: Harness, *, ended: bool) -> Act:
     accepted = harness.acceptance.accept(harness.request(keyed=True))
     if ended:
         harness.service.cancel(accepted.task.task_id)  # type: ignore[union-attr]
-        harness.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER)  # its lifetime begins
-    return lambda: harness.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER)
+        harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)  # its lifetime begins
+    return lambda: harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)
 
 
 def attached(harness: Harness) -> Act:
@@ -309,7 +313,7 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Acceptance.accept with a key": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=True)),
     "Acceptance.accept with a key, attached": attached,
     "Acceptance.accept with a key, submitted again": again,
-    "Acceptance.known": lambda harness: lambda: harness.acceptance.known(SCOPE, "a" * 64, lambda _task: ANSWER),
+    "Acceptance.known": lambda harness: lambda: harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER),
     "Acceptance.known, replayed while it runs": lambda harness: replay(harness, ended=False),
     "Acceptance.known, replayed": lambda harness: replay(harness, ended=True),
     "Acceptance.outcome, before it": outcome,

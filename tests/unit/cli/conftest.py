@@ -12,6 +12,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.unit.client.service import Service, Tokens
 from tests.unit.polaris.scripted import Server, raw_json, table_answer
 
+OPERATOR = "arn:aws:sts::123456789012:assumed-role/Operator/alice"
 IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
 
 
@@ -91,6 +92,7 @@ def store(monkeypatch) -> MemoryTaskStore:
     """The task table."""
     store = MemoryTaskStore()
     monkeypatch.setattr(Connection, "task_store", lambda _self, _table: store)
+    monkeypatch.setattr(Connection, "operator", lambda _self, _table: OPERATOR)
     return store
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
-from tests.unit.cli.conftest import lines
+from tests.unit.cli.conftest import OPERATOR, lines
 from tests.unit.client.service import TASK_ID
 from tests.unit.tasks.builders import NOW, failed, in_status
 
@@ -110,3 +110,10 @@ def test_an_unknown_task_is_reported(run, store, word):
     result = run("tasks", word, "00000000-0000-4000-8000-000000000000", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stderr)["error_code"] == "TASK_NOT_FOUND"
+
+
+@pytest.mark.parametrize("status", [*WAITING, *HELD])
+def test_a_cancelled_task_names_the_operator(run, store, status):
+    put(store, status)
+    assert run("tasks", "cancel", TASK_ID).exit_code == 0
+    assert store.get(TASK_ID).public()["cancelled_by"] == {"client_id": "aws", "subject": OPERATOR}

@@ -14,7 +14,17 @@ from delegation.wiring.api import api
 from delegation.wiring.authorizer import authorizer
 from delegation.wiring.settings import ApiSettings
 from infra.environment import FUNCTIONS, Resources, environment
-from tests.unit.edge.trust.pki import ISSUER, SUBJECT, ec_key, pem, public_pem, revocation_list
+from tests.unit.edge.trust.pki import (
+    ISSUER,
+    NOW,
+    SUBJECT,
+    authority,
+    certificate,
+    ec_key,
+    pem,
+    public_pem,
+    revocation_list,
+)
 
 JWKS = {
     "DELEGATION_CLIENT_SUBJECT": SUBJECT,
@@ -65,6 +75,8 @@ def test_a_missing_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch
         ("DELEGATION_CLIENT_SERIALS", f"0a,{SECRET}"),
         ("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "header"),
         ("DELEGATION_CLIENT_CRL", SECRET),
+        ("DELEGATION_CLIENT_CRL", pem(revocation_list([7]))),
+        ("DELEGATION_CLIENT_CA", SECRET),
         ("DELEGATION_TOKEN_JWKS_URL", "ftp://issuer.test"),
         ("DELEGATION_TOKEN_JWKS_URL", "https://"),
         ("DELEGATION_TOKEN_PUBLIC_KEY", SECRET),
@@ -96,11 +108,14 @@ def test_the_authorizer_is_built_from_its_settings(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("DELEGATION_CLIENT_SERIALS", "0a:1b,2c")
     monkeypatch.setenv("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb")
     monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
+    monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority()))
     built = authorizer()
     assert built.source is CertificateSource.ALB
     assert built.pin.serials == {0x0A1B, 0x2C}
     assert built.pin.subject.rfc4514_string() == SUBJECT
     assert built.pin.revoked is not None
+    assert built.pin.authority is not None
+    built.pin.check(certificate(serial=0x2C), NOW)
     assert isinstance(built.tokens.keys, JwksKeys)
 
 

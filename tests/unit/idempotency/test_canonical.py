@@ -76,11 +76,12 @@ def test_integers_beyond_2_53_are_distinguished(value: int) -> None:
     other = value + 1
     assert canonical_json([value]) != canonical_json([other])
     if abs(value) > 2**53 - 1:
-        assert exact_integers(value) == str(value)
+        assert exact_integers(value) == {"$int": str(value)}
+        assert exact_integers(value, rule=1) == str(value)
 
 
 def test_booleans_are_not_integers() -> None:
-    assert exact_integers([True, False, 1, 2**60]) == [True, False, 1, str(2**60)]
+    assert exact_integers([True, False, 1, 2**60]) == [True, False, 1, {"$int": str(2**60)}]
 
 
 def test_text_that_is_not_unicode_has_no_canonical_form() -> None:
@@ -106,3 +107,21 @@ def test_credentials_are_left_out_and_nothing_else_is() -> None:
 def test_the_hash_is_lower_case_hex_sha_256_of_the_canonical_form() -> None:
     """`printf '{"a":[],"b":1}' | sha256sum`"""
     assert payload_hash({"b": 1, "a": []}) == "1c8f8816506a8ccbc55140d8a7bb70214a8942c7030fc0fc2914cec675cd1c15"
+
+
+@given(st.one_of(st.integers(min_value=2**53), st.integers(max_value=-(2**53))))
+def test_a_big_integer_and_its_digits_as_a_string_hash_differently(value: int) -> None:
+    assert payload_hash({"snapshot-id": value}) != payload_hash({"snapshot-id": str(value)})
+
+
+@pytest.mark.parametrize("value", ["9007199254740992", "5", 5, None])
+def test_an_object_that_looks_like_a_written_big_integer_has_no_canonical_form(value: object) -> None:
+    with pytest.raises(NotCanonicalizable, match=r"\$int"):
+        payload_hash({"operation_parameters": {"properties": {"limit": {"$int": value}}}})
+
+
+def test_the_older_rule_stays_as_it_was() -> None:
+    """`printf '{"n":"9007199254740993"}' | sha256sum`"""
+    written = "3bbb752b000e9ac58b939c07bb99307d18ccc5be92189d3c32738ec24c98579f"
+    assert payload_hash({"n": 2**53 + 1}, rule=1) == payload_hash({"n": str(2**53 + 1)}, rule=1) == written
+    assert payload_hash({"n": {"$int": "5"}}, rule=1)

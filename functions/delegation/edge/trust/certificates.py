@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
 from delegation.edge import headers
@@ -73,12 +74,14 @@ class CertificatePin:
     """The one admitted identity; with `serials` only the certificates of these numbers, with None also renewed ones.
 
     `revoked` is the pinned issuer's revocation list (RFC 5280, Section 5), None if API Gateway or the ALB checks one.
+    `authority` is that issuer's certificate, whose key must have signed the list.
     """
 
     subject: x509.Name
     issuer: x509.Name
     serials: Collection[int] | None = None
     revoked: x509.CertificateRevocationList | None = None
+    authority: x509.Certificate | None = None
 
     def check(self, certificate: x509.Certificate, now: datetime) -> None:
         """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked."""
@@ -98,13 +101,42 @@ class CertificatePin:
     def _check_revocation(
         self, certificate: x509.Certificate, revoked: x509.CertificateRevocationList, now: datetime
     ) -> None:
-        # An outdated list, or one of another issuer, proves nothing, so the certificate is refused.
+        # A list that is outdated, of another issuer or not signed proves nothing, so the certificate is refused.
         if revoked.issuer != self.issuer:
             raise CertificateRefused("the revocation list is not the pinned issuer's")
+        if not is_signed_by(revoked, self.authority, self.issuer):
+            raise CertificateRefused("the revocation list is not signed by the pinned issuer (delegation:client-ca)")
+        if revoked.last_update_utc > now:
+            raise CertificateRefused("the revocation list is not yet valid")
         if revoked.next_update_utc is not None and revoked.next_update_utc < now:
             raise CertificateRefused("the revocation list is out of date")
         if revoked.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
             raise CertificateRefused("the client certificate is revoked")
+
+
+def is_signed_by(
+    revoked: x509.CertificateRevocationList, authority: x509.Certificate | None, issuer: x509.Name
+) -> bool:
+    """Whether the key of the issuer's certificate, which may sign lists, signed the list (RFC 5280, Section 6.3.3)."""
+    if authority is None or authority.subject != issuer:
+        return False
+    try:
+        usage = authority.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        usage = None
+    try:
+        # Of a certificate without the extension any use is permitted (RFC 5280, Section 4.2.1.3).
+        return (usage is None or usage.crl_sign) and revoked.is_signature_valid(authority.public_key())  # type: ignore[arg-type]
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        return False
+
+
+def load_authority(text: str) -> x509.Certificate:
+    """Parse the certificate of a certificate authority in PEM; raises ValueError."""
+    try:
+        return x509.load_pem_x509_certificate(text.encode())
+    except ValueError:
+        raise ValueError("must be the PEM certificate of the authority that issues client certificates") from None
 
 
 def load_revocation_list(data: bytes) -> x509.CertificateRevocationList:

@@ -5,7 +5,14 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from delegation.edge.trust.certificates import CertificateSource, load_revocation_list, parse_name, parse_serials
+from delegation.edge.trust.certificates import (
+    CertificateSource,
+    is_signed_by,
+    load_authority,
+    load_revocation_list,
+    parse_name,
+    parse_serials,
+)
 from delegation.edge.trust.tokens import public_key
 from delegation.environment import EnvironmentSettings
 
@@ -28,8 +35,9 @@ _Name = Annotated[str, _readable_by(parse_name)]
 class AuthorizerSettings(EnvironmentSettings):
     """Which client certificate and which tokens the authorizer admits.
 
-    Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. Exactly one of
-    `token_jwks_url` and `token_public_key` (PEM) is set.
+    Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. `client_ca` is
+    the certificate of `client_issuer`, which must have signed `client_crl`. Exactly one of `token_jwks_url` and
+    `token_public_key` (PEM) is set.
     """
 
     client_subject: _Name = Field(alias="DELEGATION_CLIENT_SUBJECT")
@@ -41,6 +49,7 @@ class AuthorizerSettings(EnvironmentSettings):
     client_crl: Annotated[str, _readable_by(lambda text: load_revocation_list(text.encode()))] | None = Field(
         None, alias="DELEGATION_CLIENT_CRL"
     )
+    client_ca: Annotated[str, _readable_by(load_authority)] | None = Field(None, alias="DELEGATION_CLIENT_CA")
     token_issuer: str = Field(alias="DELEGATION_TOKEN_ISSUER", min_length=1)
     token_jwks_url: str | None = Field(None, alias="DELEGATION_TOKEN_JWKS_URL", pattern=_URL)
     token_public_key: Annotated[str, _readable_by(public_key)] | None = Field(None, alias="DELEGATION_TOKEN_PUBLIC_KEY")
@@ -48,6 +57,18 @@ class AuthorizerSettings(EnvironmentSettings):
     token_scope: str = Field("execute_tasks", alias="DELEGATION_TOKEN_SCOPE", pattern=r"^[\x21-\x7e]+$")
     token_leeway_seconds: int = Field(30, alias="DELEGATION_TOKEN_LEEWAY_SECONDS", ge=0, le=300)
     jwks_timeout_seconds: float = Field(3.0, alias="DELEGATION_TOKEN_JWKS_TIMEOUT_SECONDS", gt=0, le=8)
+
+    @model_validator(mode="after")
+    def _list_is_signed(self) -> Self:
+        if self.client_crl is not None:
+            authority = None if self.client_ca is None else load_authority(self.client_ca)
+            revoked = load_revocation_list(self.client_crl.encode())
+            if not is_signed_by(revoked, authority, parse_name(self.client_issuer)):
+                raise ValueError(
+                    "DELEGATION_CLIENT_CRL must be signed by DELEGATION_CLIENT_CA, the certificate of "
+                    "DELEGATION_CLIENT_ISSUER"
+                )
+        return self
 
     @model_validator(mode="after")
     def _one_key_source(self) -> Self:

@@ -1,4 +1,4 @@
-"""Verification of OAuth2 bearer tokens (RFC 6750): JWTs with signature, issuer, audience, times and scope.
+"""Verification of OAuth2 bearer tokens (RFC 6750): JWTs with type, signature, issuer, audience, times and scope.
 
 The key comes from the issuer's JWKS, or from a setting if the issuer publishes none, as Polaris' own token broker.
 Algorithms are asymmetric and follow from the key, not from the token (RFC 8725, Sections 2.1 and 3.1).
@@ -26,6 +26,12 @@ _EC: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _SCHEME: Final = "bearer "
 _LONGEST_TOKEN: Final = 8192
 _LONGEST_NAME: Final = 256
+_TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+"""Access tokens (RFC 9068, Section 4) and plain JWTs, which Polaris issues; other types have another purpose."""
+_LATEST_SECONDS: Final = 253_402_300_799
+"""The end of the year 9999: a time after it is a mistake, or a token without an end."""
+_SUBJECT: Final = "sub:"
+_CLIENT: Final = "client:"
 # TokenVerifier checks the claims itself: against its own clock, and without quoting them in errors.
 _SIGNATURE_ONLY: Final[Options] = {
     "verify_signature": True,
@@ -68,7 +74,10 @@ class StaticKey:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The authenticated caller; idempotency keys are scoped to its `client_id`."""
+    """The authenticated caller; idempotency keys are scoped to its `client_id`.
+
+    Of a token that names no client it is `sub:` and the subject; no client has such an id (see `client_text`).
+    """
 
     client_id: str
     subject: str
@@ -77,7 +86,10 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class TokenVerifier:
-    """Verifies bearer tokens; `audience` is None for issuers that set none, such as Polaris' token broker."""
+    """Verifies bearer tokens; `audience` is None for issuers that set none, such as Polaris' token broker.
+
+    A token that has an audience is then refused: it is for a service that has a name, and this one has none.
+    """
 
     keys: KeySource
     _: KW_ONLY
@@ -95,6 +107,8 @@ class TokenVerifier:
         claims = self._signed(bearer_token(authorization))
         if claims.get("iss") != self.issuer:
             raise Unauthorized("the token is from another issuer")
+        if self.audience is None and "aud" in claims:
+            raise Unauthorized("the token is for an audience, and none is configured (delegation:token-audience)")
         if self.audience is not None and self.audience not in _listed(claims.get("aud")):
             raise Unauthorized("the token is for another audience")
         self._check_time(claims)
@@ -109,6 +123,8 @@ class TokenVerifier:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError as error:
             raise Unauthorized(f"not a token: {type(error).__name__}") from None
+        if not _is_access_token(header):
+            raise Unauthorized("the token is of another type than JWT or at+jwt")
         algorithm = header.get("alg")
         candidates = [key for key in self.keys.keys(header.get("kid")) if algorithm in key.algorithms]
         if not candidates:
@@ -129,6 +145,8 @@ class TokenVerifier:
             raise Unauthorized("the token is expired or has no expiry")
         if not _seconds(claims.get("nbf", 0)) <= now + leeway:
             raise Unauthorized("the token is not yet valid")
+        if math.isnan(_seconds(claims.get("iat", 0))):
+            raise Unauthorized("the token's time of issue is not a time")
 
 
 def bearer_token(authorization: str | None) -> str:
@@ -169,14 +187,25 @@ def algorithms_of(key: object) -> tuple[str, ...]:
 
 
 def _client_of(claims: Mapping[str, Any]) -> str:
-    """Return `client_id` (RFC 9068, Section 2.2), else `azp` (OpenID Connect Core, Section 2), else `sub`."""
+    """Return `client_id` (RFC 9068, Section 2.2), else `azp` (OpenID Connect Core, Section 2), else `sub:` + `sub`."""
     for name in ("client_id", "azp", "sub"):
         if name in claims:
-            client = _text(claims[name])
-            if client is None:
+            found = _text(claims[name])
+            if found is None:
                 raise Unauthorized(f"the claim {name} is not a client id")
-            return client
+            return f"{_SUBJECT}{found}" if name == "sub" else client_text(found)
     raise Unauthorized("the token has no client id")
+
+
+def client_text(client_id: str) -> str:
+    """Return a client's id so that it differs from every subject's: only an id that begins like one is changed."""
+    return f"{_CLIENT}{client_id}" if client_id.startswith((_SUBJECT, _CLIENT)) else client_id
+
+
+def _is_access_token(header: Mapping[str, Any]) -> bool:
+    """Whether the header's `typ`, which is optional (RFC 7519, Section 5.1), names a JWT or an access token."""
+    kind = header.get("typ", "JWT")
+    return isinstance(kind, str) and kind.lower() in _TYPES
 
 
 def _text(value: object) -> str | None:
@@ -185,8 +214,10 @@ def _text(value: object) -> str | None:
 
 
 def _seconds(value: object) -> float:
-    """Return a NumericDate (RFC 7519, Section 2), NaN for any other value."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    """Return a NumericDate (RFC 7519, Section 2) from 1970 to 9999, NaN for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return value if 0 <= value <= _LATEST_SECONDS else math.nan
 
 
 def _listed(value: object) -> list[object]:

@@ -76,13 +76,19 @@ def random_nonce() -> str:
     return secrets.token_hex(6)
 
 
+def nobody() -> Mapping[str, Any]:
+    """Return what a receipt says of a purge that no caller of the service asked for."""
+    return {"requested_by": None, "cancelled_by": None}
+
+
 @dataclass(frozen=True)
 class PurgeContext:
     """One attempt at purging one table.
 
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `now` (a
     monotonic clock) and `sleep` count in seconds; `clock` returns the UTC time for records. `find_plan` returns the
-    published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt.
+    published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt, and
+    `asked_by` returns its members `requested_by` and `cancelled_by`.
     """
 
     attempt: Attempt
@@ -101,6 +107,7 @@ class PurgeContext:
     references: ReferenceCheck | None = None
     find_plan: Callable[[str], PlanSegment] | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
+    asked_by: Callable[[], Mapping[str, Any]] = nobody
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""

@@ -25,7 +25,7 @@ from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadat
 from delegation.polaris.model import LoadedTable
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import canonical, parse
-from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.attempt import AttemptCancelled, PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.inline import Tally, Work, delete_here
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
@@ -94,6 +94,10 @@ class Execution:
             self._delete_all()
         except FilesNotDeleted as error:
             store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
+            raise
+        except AttemptCancelled:
+            if self._chunks(*_PHASES, done=True) or self._deleting:
+                store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments)
             raise
         result = self._result("PURGED")
         store_receipt(self._ctx, result, self._indexes, self._segments)

@@ -67,6 +67,7 @@ def _request(ctx: PurgeContext, result: PurgeResult, last: PlanIndex) -> dict[st
         "task_id": ctx.attempt.task_id,
         "attempts": ctx.attempt.attempt,
         "request": dict(ctx.request),
+        **ctx.asked_by(),
         "status": result.status,
         "engine": result.engine,
         "identifier": {

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import WAITING, Status, Task
+from delegation.tasks.life.model import WAITING, Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.policy import DispatchPolicy, Policies
 
@@ -73,13 +73,13 @@ def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
     return t.dispatched(task, due_at=policy.next_check(task, now)) if awaits_dispatch(task) else task
 
 
-def cancel(task: Task, now: datetime) -> Task:
+def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:
     """Fail a waiting task (`CANCELLED`), request a held one or a parent to stop; return a terminal one unchanged."""
     if task.is_terminal or task.cancel_requested:
         return task
     if task.is_held or task.children:
-        return task.evolve(cancel_requested=True)
-    return cancelled(task, now)
+        return task.evolve(cancel_requested=True, cancelled_by=by)
+    return cancelled(task.evolve(cancelled_by=by), now)
 
 
 def cancelled(task: Task, now: datetime) -> Task:

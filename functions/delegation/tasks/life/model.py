@@ -30,6 +30,15 @@ WAITING: Final = frozenset({Status.SUBMITTED, Status.RETRY_SCHEDULED})
 TERMINAL: Final = frozenset({Status.SUCCESS, Status.FAILURE})
 
 
+class Caller(BaseModel):
+    """Who asked for something: a client, and the subject for which it acted."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    client_id: str
+    subject: str = ""
+
+
 class Task(BaseModel):
     """One version of one task.
 
@@ -37,7 +46,7 @@ class Task(BaseModel):
     "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on.
+    on. `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored.
@@ -80,6 +89,8 @@ class Task(BaseModel):
     recurrence_seconds: int | None = Field(default=None, ge=1)
     children: tuple[str, ...] = ()
     pending_result: str | None = None
+    requested_by: Caller | None = None
+    cancelled_by: Caller | None = None
 
     due_at: Timestamp | None = None
     details: Mapping[str, Any] = Field(default_factory=dict, repr=False)
@@ -110,6 +121,11 @@ class Task(BaseModel):
         return self.status in TERMINAL
 
     @property
+    def is_left_partly_done(self) -> bool:
+        """Whether the task ended as FAILURE after its work had begun to change what it works on."""
+        return self.status is Status.FAILURE and self.effects_began_ts is not None
+
+    @property
     def is_held(self) -> bool:
         """Whether a process holds the lease of the current attempt."""
         return self.status in HELD
@@ -130,8 +146,9 @@ class Task(BaseModel):
         return self.evolve(details=kept | fresh, **changes)
 
     def public(self) -> dict[str, Any]:
-        """Return the record as one flat JSON object, without the fields that only the store and the drivers need."""
+        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL."""
         shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL})}
+        shown["partly_deleted"] = self.is_left_partly_done
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
@@ -147,6 +164,8 @@ def jsonable(value: Any) -> Any:
         return isoformat(value)
     if isinstance(value, StrEnum):
         return value.value
+    if isinstance(value, BaseModel):
+        return value.model_dump()
     if isinstance(value, tuple | list):
         return [jsonable(item) for item in value]
     return value

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import HELD, Status, Task
+from delegation.tasks.life.model import HELD, Caller, Status, Task
 from delegation.tasks.life.redaction import redacted
 
 S = Status
@@ -156,11 +156,12 @@ def resubmit(
     grace: timedelta,
     restarted: Mapping[str, Any] | None,
     at: datetime | None = None,
+    requested_by: Caller | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
 
     `restarted` are the details of a task that starts from the beginning; with None it resumes with the details it
-    has. `at` is when it is to run, now if None.
+    has. `at` is when it is to run, now if None. `requested_by` is None where nobody asks anew.
     """
     begun = {} if restarted is None else {"details": restarted, "effects_began_ts": None, "progress_ts": None}
     return transition(
@@ -176,6 +177,8 @@ def resubmit(
         throttled_count=0,
         dispatch_base=task.dispatch_count,
         cancel_requested=False,
+        requested_by=requested_by or task.requested_by,
+        cancelled_by=None,
         error_code=None,
         result_summary=None,
         result_extended=None,

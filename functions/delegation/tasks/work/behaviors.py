@@ -207,7 +207,7 @@ class FunctionBehavior(Generic[P, R]):
         if open_:
             if task.cancel_requested:
                 for child in open_:
-                    self._tasks.cancel(child.task_id)
+                    self._tasks.cancel(child.task_id, by=task.cancelled_by)
             text = f"{len(open_)} of {len(stored)} children have not ended"
             wait = self._wait_for(open_)
             return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)

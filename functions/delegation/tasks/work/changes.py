@@ -33,6 +33,10 @@ def new_nonce() -> str:
     return str(uuid.uuid4())
 
 
+def ignored(_task: Task) -> None:
+    """Report nothing, as a process does whose output nobody counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """The head that was decided on, and the head after it; the same if nothing was changed."""
@@ -55,8 +59,12 @@ class TaskChanges:
         external_jobs: ExternalJobs = NoExternalJobs(),  # noqa: B008 - it has no state
         details: Mapping[str, DetailRules] = _NO_RULES,
         draining: threading.Event | None = None,
+        left_partly_done: Callable[[Task], None] = ignored,
     ) -> None:
-        """`clock` returns aware UTC datetimes, `details` are the rules of task types with details."""
+        """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
+
+        `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects.
+        """
         self._store = store
         self._policies = policies
         self._queue = queue
@@ -65,6 +73,7 @@ class TaskChanges:
         self._external_jobs = external_jobs
         self._details = details
         self._draining = draining or threading.Event()
+        self._left_partly_done = left_partly_done
 
     def having(
         self,
@@ -83,6 +92,7 @@ class TaskChanges:
             external_jobs=external_jobs or self._external_jobs,
             details={**self._details, **(details or {})},
             draining=self._draining,
+            left_partly_done=self._left_partly_done,
         )
 
     @property
@@ -147,19 +157,30 @@ class TaskChanges:
                 # In the same write: after a crash in between the task would never recur again.
                 path = (*path, *self._next_run(path[-1], now))
             try:
-                return Written(current, self._store.apply(self._write(current, *path)))
+                written = Written(current, self._store.apply(self._write(current, *path)))
             except (StaleTask, RevisionConflict) as refused:
                 if refused.stored is None:
                     raise TaskNotFound(task_id) from None
                 current = refused.stored
+                continue
+            if not current.is_left_partly_done:
+                self.report_partly_done(written.after)
+            return written
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
+
+    def report_partly_done(self, task: Task) -> None:
+        """Report a FAILURE whose work had effects; of other tasks nothing. Its own writes are reported without this."""
+        if task.is_left_partly_done:
+            self._left_partly_done(task)
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
         payload, restarted = ended.task_payload, self._rules(ended).restarted(ended.details)
         at, grace = now + timedelta(seconds=ended.recurrence_seconds or 0), self._policies.dispatch.grace
         following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, restarted=restarted, at=at)
-        return (following, decisions.cancelled(following, now)) if ended.cancel_requested else (following,)
+        if not ended.cancel_requested:
+            return (following,)
+        return following, decisions.cancelled(following.evolve(cancelled_by=ended.cancelled_by), now)
 
     def _write(self, before: Task, *path: Task) -> Advance | Revise:
         """Return decided versions as one write, with the next revision and a new nonce."""

@@ -14,7 +14,7 @@ from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
@@ -47,14 +47,28 @@ class TaskService(TaskChanges):
         return self._to_be_dispatched(task, now)
 
     def resubmitted(
-        self, task: Task, now: datetime, *, payload: str, synchronous: bool = False, resumes: bool | None = None
+        self,
+        task: Task,
+        now: datetime,
+        *,
+        payload: str,
+        synchronous: bool = False,
+        resumes: bool | None = None,
+        requested_by: Caller | None = None,
     ) -> Task:
         """Return the next version of a terminal task that is submitted again, not stored.
 
         `resumes` is whether it resumes where it stopped; with None the rules of its task type decide.
         """
-        restarted, grace = self._restarted(task, resumes=resumes), self._policies.dispatch.grace
-        again = t.resubmit(task, now, payload=payload, synchronous=synchronous, grace=grace, restarted=restarted)
+        again = t.resubmit(
+            task,
+            now,
+            payload=payload,
+            synchronous=synchronous,
+            grace=self._policies.dispatch.grace,
+            restarted=self._restarted(task, resumes=resumes),
+            requested_by=requested_by,
+        )
         return self._to_be_dispatched(again, now)
 
     def create(self, first: Task, *, resumes: bool = True) -> tuple[Task, bool]:
@@ -158,9 +172,9 @@ class TaskService(TaskChanges):
         """End what the task's attempt runs elsewhere; False when that may still run."""
         return self._external_jobs.end(task)
 
-    def cancel(self, task_id: str) -> Task:
+    def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
         """Fail a waiting task (`CANCELLED`); request a held one or a parent, which cancels its children, to stop."""
-        return self.change(task_id, decisions.cancel)
+        return self.change(task_id, lambda task, now: decisions.cancel(task, now, by))
 
     def retry(self, task_id: str) -> Task:
         """Retry a failed task with a fresh attempt budget, due at once; a purge resumes where it stopped."""

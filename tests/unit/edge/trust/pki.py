@@ -48,20 +48,50 @@ def certificate(
     return builder.sign(authority_key(), hashes.SHA256())
 
 
+def authority(
+    subject: str = ISSUER,
+    *,
+    key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | None = None,
+    signs_lists: bool | None = True,
+) -> x509.Certificate:
+    """Return the authority's certificate; with `signs_lists` None it does not say what its key is for."""
+    key = key or authority_key()
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(_name(subject))
+        .serial_number(1)
+        .public_key(key.public_key())
+        .not_valid_before(NOW - DAY)
+        .not_valid_after(NOW + DAY)
+    )
+    if signs_lists is not None:
+        names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+        unused: dict[str, bool] = dict.fromkeys((*names, "encipher_only", "decipher_only"), False)
+        usage = x509.KeyUsage(key_cert_sign=True, crl_sign=signs_lists, **unused)
+        builder = builder.add_extension(usage, critical=True)
+    return builder.sign(key, None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
+
+
 def revocation_list(
-    revoked: Sequence[int] = (), *, issuer: str = ISSUER, next_update: datetime = NOW + DAY
+    revoked: Sequence[int] = (),
+    *,
+    issuer: str = ISSUER,
+    this_update: datetime = NOW - 2 * DAY,
+    next_update: datetime = NOW + DAY,
+    signer: ec.EllipticCurvePrivateKey | None = None,
 ) -> x509.CertificateRevocationList:
-    """Return a revocation list of the authority."""
+    """Return a revocation list of the authority, or one that `signer` signed in its name."""
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(_name(issuer))
-        .last_update(NOW - 2 * DAY)
+        .last_update(this_update)
         .next_update(next_update)
     )
     for serial in revoked:
         one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(NOW - DAY).build()
         builder = builder.add_revoked_certificate(one)
-    return builder.sign(authority_key(), hashes.SHA256())
+    return builder.sign(signer or authority_key(), hashes.SHA256())
 
 
 def pem(of: x509.Certificate | x509.CertificateRevocationList) -> str:

@@ -142,6 +142,7 @@ ENVIRONMENT = {
     "DELEGATION_CLIENT_ISSUER": ISSUER,
     "DELEGATION_TOKEN_ISSUER": "https://issuer.test",
     "DELEGATION_TOKEN_PUBLIC_KEY": public_pem(rsa_key()),
+    "DELEGATION_TOKEN_AUDIENCE": "delegation",
 }
 
 

@@ -18,11 +18,25 @@ from delegation.edge.trust.certificates import (
     parse_serials,
     presented_certificate,
 )
-from tests.unit.edge.trust.pki import DAY, ISSUER, NOW, SERIAL, SUBJECT, alb_leaf, certificate, pem, revocation_list
+from tests.unit.edge.trust.pki import (
+    DAY,
+    ISSUER,
+    NOW,
+    SERIAL,
+    SUBJECT,
+    alb_leaf,
+    authority,
+    certificate,
+    ec_key,
+    ed_key,
+    pem,
+    revocation_list,
+)
 
 
 def pin(**changes: Any) -> CertificatePin:
-    return CertificatePin(**{"subject": parse_name(SUBJECT), "issuer": parse_name(ISSUER), **changes})
+    names = {"subject": parse_name(SUBJECT), "issuer": parse_name(ISSUER)}
+    return CertificatePin(**{**names, "authority": authority(), **changes})
 
 
 def from_gateway(of: x509.Certificate | None) -> dict[str, Any]:
@@ -180,3 +194,37 @@ def test_serials_are_hexadecimal(text: str, serials: set[int]) -> None:
 def test_an_invalid_serial_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):
         parse_serials(text)
+
+
+def test_a_revocation_list_that_another_key_signed_refuses_every_certificate() -> None:
+    with pytest.raises(CertificateRefused, match="not signed by the pinned issuer"):
+        pin(revoked=revocation_list(signer=ec_key())).check(certificate(), NOW)
+
+
+def test_a_revocation_list_of_the_future_refuses_every_certificate() -> None:
+    future = revocation_list(this_update=NOW + timedelta(seconds=1))
+    with pytest.raises(CertificateRefused, match="not yet valid"):
+        pin(revoked=future).check(certificate(), NOW)
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        None,
+        authority("CN=Another CA,O=Example"),
+        authority(key=ec_key()),
+        authority(key=ed_key()),
+        authority(signs_lists=False),
+    ],
+    ids=["none", "another name", "another key", "another kind of key", "may not sign lists"],
+)
+def test_without_the_issuers_certificate_a_revocation_list_refuses_every_certificate(
+    unfit: x509.Certificate | None,
+) -> None:
+    with pytest.raises(CertificateRefused, match="not signed by the pinned issuer"):
+        pin(revoked=revocation_list(), authority=unfit).check(certificate(), NOW)
+
+
+def test_an_issuers_certificate_may_leave_open_what_its_key_is_for() -> None:
+    pin(revoked=revocation_list(), authority=authority(signs_lists=None)).check(certificate(), NOW)
+    pin(revoked=revocation_list(this_update=NOW)).check(certificate(), NOW)

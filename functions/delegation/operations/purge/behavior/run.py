@@ -88,6 +88,7 @@ class PurgeBehavior:
             sleep=self.sleep,
             find_plan=self._published_segment,
             request=json.loads(purge.to_payload()),
+            asked_by=attempt.asked_by,
         )
 
     def _neighbourhood(self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt) -> Neighbourhood:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from delegation.operations.purge.behavior.details import PurgeDetails, changed, published
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskNotFound
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptCancelled, AttemptHandedOver, AttemptLost, PlanSegment
@@ -63,6 +64,11 @@ class TaskAttempt:
         )
         with _attempt_lost():
             self._run.report(eta=eta, **details)
+
+    def asked_by(self) -> dict[str, Any]:
+        """Return who asked for the purge and who cancelled it, as the last read of the task has it."""
+        task = self._run.task
+        return {"requested_by": jsonable(task.requested_by), "cancelled_by": jsonable(task.cancelled_by)}
 
     def _segments(self, task: Task) -> tuple[PlanSegment, ...]:
         published = PurgeDetails.of(task).plan_segments
