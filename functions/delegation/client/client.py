@@ -77,7 +77,8 @@ class DelegationClient:
 
     `execute_synchronous` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, without one
     they send a new UUID, and they repeat the request with its key after `request_in_progress`, 429, 5xx and lost
-    answers until the advertised lifetime ends (IdempotencyWindowExpired). A terminal failure is not repeated.
+    answers until the advertised lifetime ends (IdempotencyWindowExpired). Neither a terminal failure nor a 5xx with
+    `retryable` false is repeated.
     Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost, UnexpectedAnswer, and an
     ErrorAnswer for an error that the service answers with.
     """
