@@ -32,7 +32,12 @@ def test_a_purge_runs_exactly_the_plan_of_a_dry_run(world):
     table = world.table()
     planned = world.post(EXECUTE, world.request(table, properties={"dry-run": "true", "deleteMarkerFiles": "true"}))
     assert planned.status_code == 200, planned.text
-    assert planned.json()["execution_result"] == {"files_deleted": 0, "bytes_deleted": 0}
+    assert planned.json()["execution_result"] == {
+        "files_deleted": 0,
+        "bytes_deleted": 0,
+        "files_kept": 0,
+        "findings": [],
+    }
     assert world.left(table) == table.objects
     dry = world.task(planned.json()["delegation_task_id"])
     assert (dry["task_type"], dry["status"], dry["files_planned"]) == (

@@ -40,14 +40,14 @@ class _FilesRefused(GuardRefused):
 
     problem: ClassVar[str]
 
-    def __init__(self, count: int, sample: Sequence[str]) -> None:
-        super().__init__(f"{self.problem.format(count)}, such as {shown(sample)}")
+    def __init__(self, count: int, sample: Sequence[str], *, note: str = "") -> None:
+        super().__init__(f"{self.problem.format(count)}, such as {shown(sample)}{note}")
         self.count = count
         self.sample = tuple(sample)
 
 
 class PathsOutsideTable(_FilesRefused):
-    """The table reaches files outside its locations, and `outside=refuse` is set."""
+    """The table reaches files outside its locations and `outside=refuse` is set, or its metadata file is outside."""
 
     code = "PATHS_OUTSIDE_TABLE"
     problem = "{} files of the table are outside its locations"
@@ -61,10 +61,16 @@ class FilesShared(_FilesRefused):
 
 
 class CredentialsDoNotCover(_FilesRefused):
-    """No vended credential covers some files, which are often at former locations."""
+    """No vended credential covers some files, which are often at former locations, or the metadata file itself."""
 
     code = "CREDENTIALS_DO_NOT_COVER"
     problem = "the vended credentials do not cover {} files"
+
+
+class RootKept(GuardRefused):
+    """The plan would keep the table's current metadata file, for another reason than a live table that needs it."""
+
+    code = "ROOT_KEPT"
 
 
 class CredentialsCannotDelete(GuardRefused):

@@ -64,7 +64,7 @@ def test_a_table_that_is_no_longer_protected_needs_another_plan(disk: Disk) -> N
 
 @pytest.mark.xfail(strict=True, reason=LINE)
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_a_purge_that_began_goes_on_with_its_own_options(
+def test_a_purge_that_began_continues_with_its_own_options(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
 ) -> None:
     doomed, stranger = with_stranger(disk)

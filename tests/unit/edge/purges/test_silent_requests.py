@@ -13,8 +13,6 @@ from tests.paths import ROOT
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 
-LINE = "issue 12, line 3: "
-TWO = pytest.mark.xfail(strict=True, reason=LINE + "one setting is both the default and the limit")
 STRANGER = "s3://lake/wh/strange/stats.puffin"
 
 
@@ -27,7 +25,6 @@ def world() -> World:
     return world
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a silent request keeps files outside, and drops the map to them")
 def test_a_silent_request_for_a_table_with_files_outside_is_refused(world: World) -> None:
     before = set(world.lake.uris())
     answer = world.execute(world.body("orders"))
@@ -35,7 +32,6 @@ def test_a_silent_request_for_a_table_with_files_outside_is_refused(world: World
     assert set(world.lake.uris()) == before
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "files_kept and findings are in no answer")
 def test_files_kept_and_findings_are_in_the_answer_and_in_the_task(world: World) -> None:
     answer = world.execute(world.body("orders", outside="keep"))
     result = json.loads(answer.body)["execution_result"]
@@ -46,7 +42,6 @@ def test_files_kept_and_findings_are_in_the_answer_and_in_the_task(world: World)
     assert [dict(one) for one in record["findings"]] == [finding]
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "one setting is both the default and the limit")
 def test_the_silent_value_and_the_loosest_one_are_two_settings() -> None:
     assert options_of({}).outside == "refuse"
     assert options_of({"outside": "keep"}).outside == "keep"
@@ -63,14 +58,14 @@ def test_the_silent_value_and_the_loosest_one_are_two_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [pytest.param({"outside": "delete"}, marks=TWO), {"outside": "keep", "outside-loosest": "refuse"}]
+    "settings",
+    [{"outside": "delete"}, {"outside": "keep", "outside-loosest": "refuse"}],
 )
 def test_a_silent_value_that_is_looser_than_the_loosest_is_a_wrong_setting(settings: dict[str, str]) -> None:
     with pytest.raises(InvalidProperty, match="outside-loosest"):
         Limits.from_properties({f"delegation.purge.{name}": value for name, value in settings.items()})
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "cdk.json has one setting")
 def test_both_settings_are_in_cdk_json() -> None:
     properties = json.loads((ROOT / "cdk.json").read_text())["context"]["delegation:properties"]
     assert properties["delegation.purge.outside"] == "refuse"

@@ -53,7 +53,7 @@ def test_a_purge_raced_by_a_commit_stays_purged_when_it_is_asked_again(world: Wo
 
 
 @pytest.mark.xfail(strict=True, reason=LINE + "a purge raced by a commit, asked again, turns SUCCESS into FAILURE")
-def test_whoever_asks_with_a_state_that_was_purged_is_told_so(world: World) -> None:
+def test_a_caller_with_any_state_that_was_purged_is_told_so(world: World) -> None:
     bodies = [world.body("orders")]
     for _ in range(3):
         commit(world)

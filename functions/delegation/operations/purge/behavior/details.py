@@ -12,6 +12,15 @@ from delegation.tasks.life.transitions import held_by
 from delegation.worksets.attempt import PlanSegment
 
 
+class FindingCount(BaseModel):
+    """A finding of a guard without its sample, which the plan's index has."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    code: str
+    count: int = Field(ge=0)
+
+
 class PurgeDetails(BaseModel):
     """The published plan, its progress, and which table and metadata a finished purge deleted.
 
@@ -25,6 +34,8 @@ class PurgeDetails(BaseModel):
     files_deleted: int = Field(default=0, ge=0)
     files_failed: int = Field(default=0, ge=0)
     bytes_deleted: int = Field(default=0, ge=0)
+    files_kept: int = Field(default=0, ge=0)
+    findings: tuple[FindingCount, ...] = ()
     files_per_second: int | None = Field(default=None, ge=0)
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None

@@ -19,6 +19,7 @@ from delegation.operations.purge.errors import CredentialsDoNotCover, MetadataRe
 from delegation.operations.purge.guards import GuardVerdict, PathGuard
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
+from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour, small_files
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
@@ -227,6 +228,7 @@ def finish_plan(
         findings=findings,
         neighbours=tuple(found.checked),
     )
+    refuse_kept_root(ctx.plans, index, earlier)
     if ctx.options.remove_directory_markers:
         index = with_markers(ctx, index, earlier)
     return index, store_index(ctx.plans, index)

@@ -35,7 +35,6 @@ def moved_without_history(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/new/t", "metadata-log": []})
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 3: SUCCESS with nothing deleted")
 def test_a_table_that_keeps_every_file_is_refused_with_the_reason(bench: Bench) -> None:
     moved_without_history(bench)
     before = set(bench.lake.uris())
@@ -46,7 +45,6 @@ def test_a_table_that_keeps_every_file_is_refused_with_the_reason(bench: Bench) 
     assert set(bench.lake.uris()) == before
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 3: SUCCESS with nothing deleted")
 def test_a_table_whose_metadata_file_is_not_covered_is_refused_before_the_first_delete(bench: Bench) -> None:
     before = set(bench.lake.uris())
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/wh/t/data"})
@@ -60,14 +58,12 @@ def test_a_table_whose_metadata_file_is_not_covered_is_refused_before_the_first_
     assert not ctx.attempt.deleting
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 3: SUCCESS with nothing deleted")
 def test_a_dry_run_of_such_a_table_is_refused_too(bench: Bench) -> None:
     moved_without_history(bench)
     with pytest.raises(GuardRefused, match="outside"):
         purge_table(bench.context("t", options=PurgeOptions(outside="keep", dry_run=True), prefixes=ALL))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 3: SUCCESS with nothing deleted")
 def test_a_commit_that_moves_the_table_during_its_purge_is_no_success(bench: Bench) -> None:
     ctx = bench.context("t", options=PurgeOptions(outside="keep"), prefixes=ALL)
     bench.on_load(ctx, 3, lambda: (bench.lake.table("t").append(rows(8)), elsewhere(bench)))
