@@ -30,7 +30,7 @@ class TableUuidMismatch(GuardRefused):
 
 
 class MetadataReplaced(GuardRefused):
-    """The catalog names older metadata than the plan was made from."""
+    """The catalog names metadata that is not a later state of what the plan was made from."""
 
     code = "METADATA_REPLACED"
 

@@ -19,7 +19,7 @@ from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated,
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
-from delegation.operations.purge.planning.plan import check_not_replaced
+from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
@@ -185,7 +185,7 @@ class Execution:
         metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
         guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         if canonical(metadata.path) != canonical(last.metadata_location):
-            check_not_replaced(metadata, self._indexes)
+            check_not_replaced(ctx.plans, metadata, self._indexes)
             self._extend(table)
             return _Comparison(_State.EXTENDED)
         return _Comparison(_State.UNCHANGED, table, left)

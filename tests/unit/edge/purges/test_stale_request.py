@@ -53,7 +53,7 @@ def test_a_purge_raced_by_a_commit_stays_purged_when_it_is_asked_again(world: Wo
 
 
 @pytest.mark.xfail(strict=True, reason=LINE + "a purge raced by a commit, asked again, turns SUCCESS into FAILURE")
-def test_a_caller_with_any_state_that_was_purged_is_told_so(world: World) -> None:
+def test_a_caller_with_any_state_that_was_purged_gets_the_success(world: World) -> None:
     bodies = [world.body("orders")]
     for _ in range(3):
         commit(world)
@@ -123,7 +123,7 @@ def test_another_spelling_of_the_location_is_the_same(world: World, spelled: str
     assert world.execute(body).status == 200
 
 
-def test_a_table_that_kept_its_metadata_file_is_not_told_to_be_purged(world: World) -> None:
+def test_a_table_that_kept_its_metadata_file_is_purged_when_it_is_asked_again(world: World) -> None:
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     body = world.body("orders")
     first = world.execute(body)
@@ -134,7 +134,7 @@ def test_a_table_that_kept_its_metadata_file_is_not_told_to_be_purged(world: Wor
     assert ours(world) == set()
 
 
-def test_another_table_of_the_name_is_not_told_to_be_purged(world: World) -> None:
+def test_another_table_of_the_name_is_purged_too(world: World) -> None:
     world.execute(world.body("orders"))
     busy_table(world.lake, "orders")
     assert world.execute(world.body("orders")).status == 200

@@ -35,7 +35,6 @@ def commit(bench: Bench, *, updated_ms: int | None = None, rows_too: bool = True
         bench.lake.rewrite_metadata("t", {"last-updated-ms": updated_ms})
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 7: METADATA_REPLACED decided by time leaves a half-gone table")
 @pytest.mark.parametrize(("load", "rows_too"), [(2, True), (3, True), (3, False), (4, False)])
 def test_a_commit_by_a_node_whose_clock_is_behind_is_purged_too(bench: Bench, load: int, *, rows_too: bool) -> None:
     ctx = bench.context("t")
@@ -44,7 +43,6 @@ def test_a_commit_by_a_node_whose_clock_is_behind_is_purged_too(bench: Bench, lo
     assert ours(bench) == set()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 7: METADATA_REPLACED decided by time")
 def test_older_metadata_is_refused_although_its_clock_was_ahead(bench: Bench) -> None:
     older = bench.lake.metadata("t")["metadata-log"][-1]["metadata-file"]
     bench.lake.rewrite_metadata("t", {"last-updated-ms": EPOCH_1970})
@@ -56,7 +54,6 @@ def test_older_metadata_is_refused_although_its_clock_was_ahead(bench: Bench) ->
     assert set(bench.lake.uris()) == before
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 7: METADATA_REPLACED decided by time")
 def test_a_commit_on_top_of_older_metadata_is_refused(bench: Bench) -> None:
     """The catalog was rolled back to a former metadata file, and then somebody wrote: the table is in use again."""
     older = bench.lake.metadata("t")["metadata-log"][-1]["metadata-file"]

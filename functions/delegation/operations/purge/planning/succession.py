@@ -1,0 +1,54 @@
+"""Whether the metadata that the catalog names now came after what a purge was planned from."""
+
+from collections.abc import Sequence, Set
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.metadata import ParsedMetadata
+from delegation.operations.purge.errors import MetadataReplaced
+from delegation.storage.base import PlanStore
+from delegation.storage.locations import canonical
+from delegation.worksets.chunks import Phase
+from delegation.worksets.index import PlanIndex, planned_paths
+
+_METADATA: Final = (Phase.META, Phase.ROOT, Phase.KEPT)
+
+
+def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
+    """Raise MetadataReplaced if the metadata does not continue the table's history from where a segment was planned.
+
+    The metadata log decides (Iceberg Table Spec, Table Metadata Fields): the clocks of the writers may differ. A plan
+    has the former metadata files of its table, so a rollback to one, and a commit after a rollback, are recognized.
+    """
+    if not earlier or _place(metadata.path) == _place(earlier[-1].metadata_location):
+        return
+    log = frozenset(_place(path) for path in metadata.former)
+    if _place(earlier[-1].metadata_location) in log:
+        return
+    own = {_place(metadata.path), *log}
+    if _meets(own, plans, earlier) or _is_older(metadata, earlier):
+        raise MetadataReplaced(
+            f"the catalog names {metadata.path}, whose history does not continue from the planned "
+            f"{earlier[-1].metadata_location}: the table was rolled back or restored; "
+            "send a new purge if it is still to be deleted"
+        )
+
+
+def _meets(own: Set[str], plans: PlanStore, earlier: Sequence[PlanIndex]) -> bool:
+    """Return whether the plans have one of these metadata files, so that both histories have it in common."""
+    return any(path in own for path in planned_paths(plans, earlier, _METADATA))
+
+
+def _is_older(metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> bool:
+    """Compare the times; for two histories without a common file, because a log was cut between them.
+
+    `write.metadata.previous-versions-max` bounds the log (Iceberg documentation, Configuration).
+    """
+    return metadata.last_updated_ms < max(index.last_updated_ms for index in earlier)
+
+
+def _place(path: str) -> str:
+    try:
+        return canonical(path)
+    except GuardRefused:
+        return path
