@@ -8,6 +8,7 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots
 from delegation.operations.purge.options import EngineChoice
+from delegation.operations.purge.planning.stated import check_stated
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
@@ -77,6 +78,7 @@ def _manifests(ctx: PurgeContext, most: int) -> Manifests:
     table = ctx.tables.load()
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+    check_stated(ctx.stated, metadata)
     covered = covered_roots(table) if ctx.settings.vended else None
     return read_manifest_lists(
         metadata,

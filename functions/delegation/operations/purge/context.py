@@ -67,6 +67,15 @@ def random_nonce() -> str:
     return secrets.token_hex(6)
 
 
+@dataclass(frozen=True, slots=True)
+class StatedTable:
+    """The table's state as its caller loaded it, which may be older than the catalog's."""
+
+    metadata_location: str
+    location: str
+    format_version: int
+
+
 @dataclass(frozen=True)
 class PurgeContext:
     """One attempt at purging one table.
@@ -74,6 +83,7 @@ class PurgeContext:
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `now` (a
     monotonic clock) and `sleep` count in seconds; `clock` returns the UTC time for records. `find_plan` returns the
     published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt.
+    `stated` is compared with the table when no plan exists yet.
     """
 
     attempt: Attempt
@@ -91,6 +101,7 @@ class PurgeContext:
     nonce: Callable[[], str] = random_nonce
     find_plan: Callable[[str], PlanSegment] | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
+    stated: StatedTable | None = None
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""
@@ -103,7 +114,8 @@ class PurgeResult:
 
     `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. `bytes_freed` is None
     for a versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
-    the reasons. INCOMPLETE means that some keys could not be deleted; the receipt lists them.
+    the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
+    history. INCOMPLETE means that some keys could not be deleted; the receipt lists them.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
@@ -122,4 +134,5 @@ class PurgeResult:
     receipt: str | None
     seconds: float
     root_kept: bool = False
+    metadata_files: tuple[str, ...] = ()
     forecast: "Forecast | None" = None

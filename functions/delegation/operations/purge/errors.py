@@ -29,6 +29,21 @@ class TableUuidMismatch(GuardRefused):
         self.found = found
 
 
+class TableStateMismatch(GuardRefused):
+    """The request states something of the table that the catalog's table does not have and never had."""
+
+    code = "TABLE_STATE_MISMATCH"
+
+    def __init__(self, name: str, stated: str, found: str) -> None:
+        super().__init__(
+            f"the request states {name} {printable(stated)}, the catalog's table has {printable(found)}; "
+            "load the table again, and send a new purge if it is the one to delete"
+        )
+        self.name = name
+        self.stated = stated
+        self.found = found
+
+
 class MetadataReplaced(GuardRefused):
     """The catalog names metadata that is not a later state of what the plan was made from."""
 

@@ -12,14 +12,15 @@ from dataclasses import replace
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
-from delegation.iceberg.metadata import parse_metadata
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableGone
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
-from delegation.operations.purge.planning.succession import check_not_replaced
+from delegation.operations.purge.planning.stated import check_stated
+from delegation.operations.purge.planning.succession import check_not_replaced, metadata_files
 from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
@@ -118,6 +119,7 @@ class Execution:
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
         if not segments:
             table = ctx.tables.load()
+            self._check_stated(table)
             index, segment = self._engine.plan(ctx, table, ())
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
             self._planned_here = segments == (segment,)
@@ -125,6 +127,16 @@ class Execution:
         if not self._planned_here and not self._chunks(*_PHASES, done=True):
             for index in self._indexes:
                 guards.check_plan(index, ctx.options)
+
+    def _check_stated(self, table: LoadedTable) -> None:
+        """Compare the table with what the caller states; a plan that exists decides alone, for the purge has begun."""
+        metadata = self._metadata_of(table)
+        guards.check_table(metadata, self._ctx.options, table_uuid=self._ctx.table_uuid)
+        check_stated(self._ctx.stated, metadata)
+
+    def _metadata_of(self, table: LoadedTable) -> ParsedMetadata:
+        experimental = self._ctx.options.experimental_format
+        return parse_metadata(table.metadata_location, table.metadata, experimental=experimental)
 
     def _read_plan(self, segments: tuple[PlanSegment, ...]) -> None:
         """Read the published segments, which another attempt may have written."""
@@ -182,7 +194,7 @@ class Execution:
         left = self._chunks(*_PHASES)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
-        metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+        metadata = self._metadata_of(table)
         guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         if canonical(metadata.path) != canonical(last.metadata_location):
             check_not_replaced(ctx.plans, metadata, self._indexes)
@@ -290,6 +302,7 @@ class Execution:
         versioned = any(finding.code == guards.VERSIONED_BUCKET for finding in findings) or any(
             self._marks(index).versioned() for index in indexes
         )
+        root_kept = all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks)
         return PurgeResult(
             status=status,
             engine=self._engine.name,
@@ -306,5 +319,6 @@ class Execution:
             findings=findings,
             receipt=None if status == "PLANNED" else receipt_key(indexes),
             seconds=ctx.now() - self._started,
-            root_kept=all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks),
+            root_kept=root_kept,
+            metadata_files=() if root_kept or status != "PURGED" else metadata_files(ctx.plans, indexes),
         )

@@ -14,7 +14,6 @@ from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table, rows
 
 PARAMETERS = "operation_parameters"
-LINE = "issue 12, line 5: "
 
 
 @pytest.fixture
@@ -37,7 +36,6 @@ def error_of(answer: SubmissionAnswer) -> dict[str, Any]:
     return dict(json.loads(answer.body))
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a purge raced by a commit, asked again, turns SUCCESS into FAILURE")
 @pytest.mark.parametrize("load", [0, 1, 2, 3])
 def test_a_purge_raced_by_a_commit_stays_purged_when_it_is_asked_again(world: World, load: int) -> None:
     body = world.body("orders")
@@ -52,7 +50,6 @@ def test_a_purge_raced_by_a_commit_stays_purged_when_it_is_asked_again(world: Wo
     assert world.tasks.get(first.task_id).status is Status.SUCCESS
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a purge raced by a commit, asked again, turns SUCCESS into FAILURE")
 def test_a_caller_with_any_state_that_was_purged_gets_the_success(world: World) -> None:
     bodies = [world.body("orders")]
     for _ in range(3):
@@ -79,7 +76,6 @@ def test_older_metadata_and_an_older_format_version_are_merely_stale(world: Worl
     assert ours(world) == set()
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a stated location that is not the table's is ignored")
 def test_another_location_is_refused_with_both(world: World) -> None:
     before = set(world.lake.uris())
     body = changed(world.body("orders"), f"{PARAMETERS}/metadata/location", "s3://lake/wh/invoices")
@@ -90,7 +86,6 @@ def test_another_location_is_refused_with_both(world: World) -> None:
     assert set(world.lake.uris()) == before
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a stated metadata_location that the table never had is ignored")
 def test_a_metadata_location_that_the_table_never_had_is_refused_with_both(world: World) -> None:
     before = set(world.lake.uris())
     unknown = "s3://lake/wh/orders/metadata/00099-none.metadata.json"
@@ -101,7 +96,6 @@ def test_a_metadata_location_that_the_table_never_had_is_refused_with_both(world
     assert set(world.lake.uris()) == before
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a stated format-version that the table never had is ignored")
 def test_a_newer_format_version_than_the_catalogs_is_refused(world: World) -> None:
     error = error_of(world.execute(changed(world.body("orders"), f"{PARAMETERS}/metadata/format-version", 3)))
     assert error["error_code"] == "TABLE_STATE_MISMATCH"

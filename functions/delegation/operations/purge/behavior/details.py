@@ -24,7 +24,8 @@ class FindingCount(BaseModel):
 class PurgeDetails(BaseModel):
     """The published plan, its progress, and which table and metadata a finished purge deleted.
 
-    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them.
+    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. `purged_states`
+    are digests of the purged metadata files: a request that states one of them asks for what is done.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -39,6 +40,7 @@ class PurgeDetails(BaseModel):
     files_per_second: int | None = Field(default=None, ge=0)
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
+    purged_states: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, task: Task) -> Self:

@@ -5,6 +5,7 @@ from typing import Any
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.details import changed
 from delegation.operations.purge.behavior.parameters import identifier_text
+from delegation.operations.purge.behavior.states import states_of
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -47,6 +48,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         purged_identifier=identifier_text(result.identifier),
         # Another purge of a table that kept its metadata file may find more to delete, so it is no replay.
         purged_metadata_location=None if result.root_kept else result.metadata_location,
+        purged_states=states_of(result.metadata_files),
     )
     return summary, details, {"engine": result.engine}
 

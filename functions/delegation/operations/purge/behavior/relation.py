@@ -2,17 +2,20 @@
 
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
+from delegation.operations.purge.behavior.states import state_of
 from delegation.operations.purge.errors import PlanOutdated
 from delegation.tasks.life.model import Status, Task
 
 
 def replays(task: Task, wanted: TablePurge) -> bool:
-    """Return whether a task already succeeded in purging this identifier at this metadata file."""
+    """Return whether a task already succeeded in purging this identifier at this metadata file or a later one."""
     if task.status is not Status.SUCCESS:
         return False
     details = PurgeDetails.of(task)
-    purged = (details.purged_identifier, details.purged_metadata_location)
-    return purged == (identifier_text(wanted.identifier), wanted.table.metadata_location)
+    if details.purged_identifier != identifier_text(wanted.identifier):
+        return False
+    location = wanted.table.metadata_location
+    return details.purged_metadata_location == location or state_of(location) in details.purged_states
 
 
 def obstacle(task: Task, wanted: TablePurge) -> str | None:

@@ -17,7 +17,7 @@ from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.storage.base import ObjectStore, PlanStore
@@ -76,6 +76,7 @@ class PurgeBehavior:
             sleep=self.sleep,
             find_plan=self._published_segment,
             request=json.loads(purge.to_payload()),
+            stated=StatedTable(purge.table.metadata_location, purge.table.location, purge.table.format_version),
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:

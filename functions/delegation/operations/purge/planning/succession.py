@@ -4,14 +4,16 @@ from collections.abc import Sequence, Set
 from typing import Final
 
 from delegation.errors import GuardRefused
+from delegation.iceberg.files import RANK, FileType
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.operations.purge.errors import MetadataReplaced
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import canonical
-from delegation.worksets.chunks import Phase
+from delegation.worksets.chunks import Phase, read_chunk
 from delegation.worksets.index import PlanIndex, planned_paths
 
 _METADATA: Final = (Phase.META, Phase.ROOT, Phase.KEPT)
+_RANKS: Final = frozenset({RANK[FileType.ROOT], RANK[FileType.FORMER_METADATA]})
 
 
 def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
@@ -32,6 +34,19 @@ def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequ
             f"{earlier[-1].metadata_location}: the table was rolled back or restored; "
             "send a new purge if it is still to be deleted"
         )
+
+
+def metadata_files(plans: PlanStore, indexes: Sequence[PlanIndex]) -> tuple[str, ...]:
+    """Return the present and former metadata files of a plan's table; raise PlanTampered."""
+    found = {
+        record.path
+        for index in indexes
+        for chunk in index.chunks
+        if chunk.kind in _METADATA
+        for record in read_chunk(plans, index.plan_id, chunk)
+        if record.rank in _RANKS
+    }
+    return tuple(sorted(found))
 
 
 def _meets(own: Set[str], plans: PlanStore, earlier: Sequence[PlanIndex]) -> bool:
