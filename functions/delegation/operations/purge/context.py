@@ -49,7 +49,8 @@ def no_neighbours() -> Iterable[Neighbour]:
 class PurgeSettings:
     """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file.
 
-    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition).
+    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition). A plan is
+    extended by at most `most_extensions` segments per attempt, each for the commits since the look before.
     """
 
     inline_max_files: int = 1_000
@@ -60,6 +61,7 @@ class PurgeSettings:
     vended: bool = True
     neighbours_per_second: float = 50.0
     store_keys_per_second: float = 3_500.0
+    most_extensions: int = 10
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 
 

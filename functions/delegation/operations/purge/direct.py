@@ -12,10 +12,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from delegation.errors import shown
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult, PurgeSettings
-from delegation.operations.purge.errors import PlanOfAnotherTable
+from delegation.operations.purge.errors import PlanNotAllowed, PlanOfAnotherTable
+from delegation.operations.purge.guards import check_same_options
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
@@ -30,6 +32,8 @@ from delegation.storage.sessions import s3_client
 from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
 from delegation.worksets.engines.resources import no_checkpoint
 from delegation.worksets.errors import PlanTampered
+from delegation.worksets.index import load_index
+from delegation.worksets.marks import Marks
 
 HEAD = "head.json"
 FORMAT = 1
@@ -123,6 +127,19 @@ class DirectHead(PlanHead):
             self._write({**(self.stored or {}), "segments": [asdict(one) for one in (*seen, segment)]})
         return self.read()
 
+    def protect(self, paths: Sequence[str]) -> None:
+        """Record which tables the place's plan protects."""
+        if self.stored is not None and not self.read() and self.protected != set(paths):
+            self._write({**self.stored, "protect": sorted(paths)})
+
+    @property
+    def protected(self) -> frozenset[str]:
+        return frozenset((self.stored or {}).get("protect", ()))
+
+    def discard(self) -> None:
+        """Forget the plan, so that the next run makes another."""
+        self._write({**(self.stored or {}), "segments": []})
+
     def table_uuid(self, metadata_location: str) -> str | None:
         """Return the uuid of the place's table, None for an unused place; raise PlanOfAnotherTable."""
         if self.stored is None:
@@ -182,6 +199,8 @@ class DirectRun:
             table = source.load()
             table_uuid = parse_metadata(path, table.metadata, experimental=True).table_uuid
             head.open(path, table_uuid)
+        self._check_options(head, plans)
+        head.protect([canonical(path) for path in self.purge.protect])
         self.attempt = MemoryAttempt(_TASK, head=head)
         return PurgeContext(
             attempt=self.attempt,
@@ -200,6 +219,28 @@ class DirectRun:
                 "options": asdict(self.purge.options),
             },
         )
+
+    def _check_options(self, head: DirectHead, plans: PlanStore) -> None:
+        """Raise PlanNotAllowed if the place's plan was made under other options.
+
+        A dry run replaces such a plan instead, unless its execution has begun.
+        """
+        indexes = [load_index(plans, segment) for segment in head.read()]
+        try:
+            for index in indexes:
+                check_same_options(index, self.purge.options)
+                self._check_protected(head)
+        except PlanNotAllowed as error:
+            if any(Marks(plans, index.plan_id).begun() for index in indexes):
+                raise PlanNotAllowed(f"{error}; its execution has begun: repeat the command with its options") from None
+            if not self.purge.options.dry_run:
+                raise PlanNotAllowed(f"{error}; repeat the command with --dry-run first, which replaces it") from None
+            head.discard()
+
+    def _check_protected(self, head: DirectHead) -> None:
+        removed = head.protected - {canonical(path) for path in self.purge.protect}
+        if removed:
+            raise PlanNotAllowed(f"the plan protects {shown(sorted(removed))}, this command does not")
 
     def _protected(self) -> Sequence[Neighbour]:
         found = []

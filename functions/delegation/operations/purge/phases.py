@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableGone
+from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
@@ -84,6 +84,7 @@ class Execution:
         self._segments: tuple[PlanSegment, ...] = ()
         self._deleting = False
         self._planned_here = False
+        self._extensions = 0
         self._reported = (0, 0)  # files and bytes deleted by all attempts
 
     def run(self) -> PurgeResult:
@@ -114,6 +115,7 @@ class Execution:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_index(ctx.plans, segment)
             self._check_table(index)
+            guards.check_same_options(index, ctx.options)
             guards.check_plan(index, ctx.options)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
@@ -183,9 +185,9 @@ class Execution:
             table = ctx.tables.load()
         except (*_DROPPED, TableMetadataMissing) as error:
             if not self._marks(last).root_is_next():
-                raise TableGone(
-                    f"the catalog answered {error.code} before the current metadata file was deleted"
-                ) from error
+                root = last.metadata_location
+                lost = isinstance(error, TableMetadataMissing)
+                raise (root_lost(root, last.plan_id) if lost else dropped(root)) from error
             if isinstance(error, TableMetadataMissing):
                 self._mark_root()
             else:
@@ -216,6 +218,9 @@ class Execution:
         ctx = self._ctx
         if ctx.options.execute_plan is not None:
             raise PlanOutdated(ctx.options.execute_plan)
+        if self._extensions >= ctx.settings.most_extensions:
+            raise TableIsWrittenTo(self._extensions)
+        self._extensions += 1
         index, segment = self._engine.plan(ctx, table, self._indexes)
         planned = sum(one.files_planned for one in (*self._indexes, index))
         self._read_plan(ctx.attempt.publish(segment, files_planned=planned))
@@ -265,8 +270,7 @@ class Execution:
         try:
             self._delete(Phase.ROOT)
         except _DROPPED as error:
-            root = self._indexes[-1].metadata_location
-            raise TableGone(f"the table was dropped, so the catalog vends no credentials to delete {root}") from error
+            raise dropped(self._indexes[-1].metadata_location) from error
 
     def _check_root_is_deleted(self) -> None:
         """Check the store for the metadata file, because the catalog may answer from a cache after its delete."""

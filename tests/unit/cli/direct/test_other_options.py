@@ -11,8 +11,6 @@ from delegation.cli.main import build
 from delegation.storage.file_system import FileObjectStore
 from tests.unit.cli.test_purge_files import Disk
 
-LINE = "issue 12, line 6: a plan made under other options is executed silently"
-
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
@@ -30,7 +28,6 @@ def with_stranger(disk: Disk) -> tuple[str, Path]:
     return str(table.metadata_location), stranger
 
 
-@pytest.mark.xfail(strict=True, reason=LINE)
 def test_outside_delete_after_a_dry_run_without_it_is_refused(disk: Disk) -> None:
     doomed, _ = with_stranger(disk)
     assert disk.purge(doomed, "--dry-run")[1]["files_outside"] == 1
@@ -41,7 +38,6 @@ def test_outside_delete_after_a_dry_run_without_it_is_refused(disk: Disk) -> Non
     assert "--dry-run" in report["message"]
 
 
-@pytest.mark.xfail(strict=True, reason=LINE)
 def test_a_dry_run_with_other_options_makes_another_plan(disk: Disk) -> None:
     doomed, stranger = with_stranger(disk)
     disk.purge(doomed, "--dry-run")
@@ -52,7 +48,6 @@ def test_a_dry_run_with_other_options_makes_another_plan(disk: Disk) -> None:
     assert disk.files() == set()
 
 
-@pytest.mark.xfail(strict=True, reason=LINE)
 def test_a_table_that_is_no_longer_protected_needs_another_plan(disk: Disk) -> None:
     doomed = disk.table("doomed").metadata_location
     stays = disk.table("stays").metadata_location
@@ -62,7 +57,6 @@ def test_a_table_that_is_no_longer_protected_needs_another_plan(disk: Disk) -> N
     assert disk.purge(doomed, "--protect", stays)[0] == 0
 
 
-@pytest.mark.xfail(strict=True, reason=LINE)
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 def test_a_purge_that_began_continues_with_its_own_options(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]

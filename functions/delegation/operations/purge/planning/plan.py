@@ -217,6 +217,7 @@ def finish_plan(
         roots=found.guard.roots.uris,
         covered=None if covered is None else covered.uris,
         outside=ctx.options.outside,
+        directory_markers=ctx.options.remove_directory_markers,
         chunks=tuple(chunks),
         counts=totals,
         findings=findings,

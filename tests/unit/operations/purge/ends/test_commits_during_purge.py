@@ -87,7 +87,6 @@ def committing(bench: Bench, commits: int) -> PurgeContext:
     return ctx
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 13: a writer that commits at every load keeps a purge going")
 def test_a_purge_of_a_table_that_is_written_to_all_the_time_ends(bench: Bench) -> None:
     ctx = committing(bench, 40)
     with pytest.raises(DelegationError) as ended:
@@ -97,7 +96,6 @@ def test_a_purge_of_a_table_that_is_written_to_all_the_time_ends(bench: Bench) -
     assert "stop" in str(ended.value)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 13: a writer that commits at every load keeps a purge going")
 def test_such_a_purge_is_finished_once_its_writers_have_stopped(bench: Bench) -> None:
     with pytest.raises(DelegationError, match="commit"):
         purge_table(committing(bench, 40))
@@ -114,7 +112,6 @@ def drop(bench: Bench) -> Callable[[], object]:
     return lambda: bench.lake.pointers.pop("t")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 23: TABLE_GONE names no file and no next step")
 @pytest.mark.parametrize("load", [2, 3, 4])
 def test_a_dropped_tables_error_has_its_metadata_file_and_the_next_step(bench: Bench, load: int) -> None:
     root = bench.lake.pointers["t"]
@@ -125,7 +122,6 @@ def test_a_dropped_tables_error_has_its_metadata_file_and_the_next_step(bench: B
     assert f"delegation purge {root}" in str(gone.value)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 23: TABLE_GONE names no file and no next step")
 def test_a_table_whose_metadata_file_somebody_deleted_names_it_and_the_plan(bench: Bench) -> None:
     root = bench.lake.pointers["t"]
     ctx = bench.context("t")

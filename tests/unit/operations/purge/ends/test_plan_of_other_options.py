@@ -13,7 +13,6 @@ from tests.unit.operations.purge.lake import Bench, busy_table
 
 STRANGER = "s3://lake/elsewhere/stats.puffin"
 ALL = ("s3://lake/",)
-LINE = "issue 12, line 6: a plan made under other options is executed silently"
 
 
 @pytest.fixture
@@ -34,7 +33,6 @@ def planned(bench: Bench, options: PurgeOptions) -> str:
     return purge_table(dry).plan_ids[0]
 
 
-@pytest.mark.xfail(strict=True, reason=LINE)
 @pytest.mark.parametrize(
     ("made", "asked"),
     [
