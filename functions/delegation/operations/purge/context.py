@@ -85,7 +85,8 @@ class PurgeContext:
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `now` (a
     monotonic clock) and `sleep` count in seconds; `clock` returns the UTC time for records. `find_plan` returns the
     published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt.
-    `stated` is compared with the table when no plan exists yet.
+    `stated` is compared with the table when no plan exists yet. `loaded` is the table as it was loaded to choose the
+    engine: a plan may be made from it, because the table is loaded and compared again before the first delete.
     """
 
     attempt: Attempt
@@ -104,6 +105,7 @@ class PurgeContext:
     find_plan: Callable[[str], PlanSegment] | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
     stated: StatedTable | None = None
+    loaded: LoadedTable | None = None
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""

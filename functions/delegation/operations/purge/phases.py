@@ -120,7 +120,7 @@ class Execution:
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
         if not segments:
-            table = ctx.tables.load()
+            table = ctx.loaded or ctx.tables.load()
             self._check_stated(table)
             index, segment = self._engine.plan(ctx, table, ())
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)

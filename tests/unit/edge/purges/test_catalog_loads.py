@@ -66,7 +66,6 @@ def left(world: World) -> set[str]:
     return kept.keys_left()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 24: a small purge loads the table 8 times")
 @pytest.mark.parametrize("background", [False, True])
 def test_a_small_purge_loads_its_table_at_most_five_times(world: World, background: bool) -> None:
     body = world.body("orders")

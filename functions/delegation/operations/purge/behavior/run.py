@@ -12,12 +12,13 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable
+from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
 from delegation.storage.base import ObjectStore, PlanStore
@@ -35,7 +36,8 @@ PurgeFunction = Callable[[PurgeContext], PurgeResult]
 class PurgeBehavior:
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
 
-    `store_of` opens a table's storage with vended credentials; `plans` is the service's plan bucket.
+    `store_of` opens a table's storage with vended credentials; `plans` is the service's plan bucket. `open_table` opens
+    the purged table's source and storage together, so that one load serves both; by default they are opened apart.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -48,18 +50,21 @@ class PurgeBehavior:
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     limits: Limits = field(default_factory=Limits)
+    open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
         """Return what an engine needs to purge for a leased task."""
         purge = TablePurge.of(task)
+        table = self._last.take(task) or self._open(purge.identifier)
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         return PurgeContext(
             attempt=attempt,
             identifier=purge.identifier,
             table_uuid=purge.table.table_uuid,
-            tables=OneTable(self.catalog, purge.identifier),
-            store=self.store_of(purge.identifier),
+            tables=table.source,
+            store=table.store,
             plans=self.plans,
             options=options,
             settings=self.settings,
@@ -76,8 +81,14 @@ class PurgeBehavior:
             sleep=self.sleep,
             find_plan=self._published_segment,
             request=json.loads(purge.to_payload()),
+            loaded=table.loaded,
             stated=StatedTable(purge.table.metadata_location, purge.table.location, purge.table.format_version),
         )
+
+    def _open(self, identifier: TableIdentifier) -> OpenTable:
+        if self.open_table is None:
+            return OpenTable(OneTable(self.catalog, identifier), self.store_of(identifier))
+        return OpenTable(*self.open_table(identifier))
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         """See TaskBehavior.prepare: the engine is chosen by the counts in manifest lists; no manifest is read.
@@ -85,7 +96,8 @@ class PurgeBehavior:
         At `hand_over_at` no further list is read, and the attempt is handed over.
         """
         try:
-            engine: str = estimate(self.context(task, hand_over_at=hand_over_at)).engine
+            ctx = self.context(task, hand_over_at=hand_over_at)
+            found = estimate(ctx)
         except (LeaseLost, AttemptLost):
             return None
         except TaskError:
@@ -93,7 +105,9 @@ class PurgeBehavior:
         except DelegationError as error:
             self._record(task, error)
             return None
-        return engine
+        if found.engine == "inline":
+            self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
+        return found.engine
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""

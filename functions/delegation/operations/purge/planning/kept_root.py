@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Sequence
 
+from delegation.errors import GuardRefused
 from delegation.operations.purge import guards
 from delegation.operations.purge.errors import CredentialsDoNotCover, PathsOutsideTable, RootKept
 from delegation.storage.base import PlanStore
@@ -38,7 +39,7 @@ def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanI
     raise _refusal(found.get(code), index, [index.metadata_location, *sample])
 
 
-def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -> RootKept | PathsOutsideTable:
+def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -> GuardRefused:
     distinct = tuple(dict.fromkeys(sample))[:SAMPLE]
     match finding:
         case Finding(code=guards.OUTSIDE):
