@@ -18,7 +18,6 @@ from tests.paths import ROOT
 from tests.unit.operations.purge.lake import Lake, busy_table
 
 COMMAND = "import sys; from delegation.cli.main import build; build(())(sys.argv[1:])"
-LINE = "issue 12, line 21: Ctrl-C waits for the object store and does not say how to resume"
 
 
 class SilentStore(ThreadingHTTPServer):
@@ -77,7 +76,6 @@ def store(request: pytest.FixtureRequest) -> Iterator[SilentStore]:
     server.server_close()
 
 
-@pytest.mark.xfail(strict=True, reason=LINE)
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_ctrl_c_ends_within_two_seconds_and_says_how_to_resume(
     store: SilentStore, tmp_path: Path, flags: tuple[str, ...]
