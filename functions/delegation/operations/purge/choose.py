@@ -8,7 +8,7 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots
 from delegation.operations.purge.options import EngineChoice
-from delegation.operations.purge.planning.stated import check_stated
+from delegation.operations.purge.planning.succession import check_stated
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment

@@ -19,8 +19,7 @@ from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated,
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
-from delegation.operations.purge.planning.stated import check_stated
-from delegation.operations.purge.planning.succession import check_not_replaced, metadata_files
+from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
 from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import PurgePropertyNotAllowed, options_of
@@ -77,3 +79,20 @@ def test_a_table_without_files_outside_is_purged_as_before(world: World) -> None
     accepted = world.submit(world.identity("orders"))
     world.drive()
     assert world.tasks.get(accepted.task_id).status is Status.SUCCESS
+
+
+VALUES = st.sampled_from(["refuse", "keep", "delete"])
+
+
+@given(VALUES, VALUES, VALUES)
+def test_no_request_gets_a_looser_value_than_the_loosest(silent: str, loosest: str, asked: str) -> None:
+    order = ["refuse", "keep", "delete"]
+    properties = {"delegation.purge.outside": silent, "delegation.purge.outside-loosest": loosest}
+    if order.index(silent) > order.index(loosest):
+        with pytest.raises(InvalidProperty):
+            Limits.from_properties(properties)
+        return
+    limits = Limits.from_properties(properties)
+    assert options_of({}, limits).outside == silent
+    got = options_of({"outside": asked}, limits, accepted=True).outside
+    assert got == min(asked, loosest, key=order.index)

@@ -1,8 +1,9 @@
 """The fields that a purge adds to its task's record."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -10,6 +11,10 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
 from delegation.worksets.attempt import PlanSegment
+
+_S3_ALIASES: Final = ("s3a://", "s3n://")
+MOST_STATES: Final = 500
+"""The newest ones are kept, to bound a task's record; Iceberg keeps 100 former metadata files by default."""
 
 
 class FindingCount(BaseModel):
@@ -82,3 +87,15 @@ class PurgeDetailRules:
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
         """See DetailRules.restarted."""
         return {name: value for name, value in details.items() if name not in PurgeDetails.model_fields}
+
+
+def state_of(metadata_location: str) -> str:
+    """Return the digest of a metadata file's URI, the same for the schemes s3, s3a and s3n."""
+    path = "s3" + metadata_location[3:] if metadata_location.startswith(_S3_ALIASES) else metadata_location
+    return hashlib.sha256(path.encode()).hexdigest()[:16]
+
+
+def states_of(metadata_files: Sequence[str]) -> tuple[str, ...]:
+    """Return the digests of the newest MOST_STATES files; their names begin with a version number."""
+    newest = sorted(metadata_files, key=lambda path: path.rpartition("/")[2])[-MOST_STATES:]
+    return tuple(state_of(path) for path in newest)

@@ -3,9 +3,8 @@
 from typing import Any
 
 from delegation.errors import DelegationError
-from delegation.operations.purge.behavior.details import changed
+from delegation.operations.purge.behavior.details import changed, states_of
 from delegation.operations.purge.behavior.parameters import identifier_text
-from delegation.operations.purge.behavior.states import states_of
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass

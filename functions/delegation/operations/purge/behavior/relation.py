@@ -1,8 +1,7 @@
 """Whether a requested purge replays, joins or conflicts with the task that has its id."""
 
-from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.details import PurgeDetails, state_of
 from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
-from delegation.operations.purge.behavior.states import state_of
 from delegation.operations.purge.errors import PlanOutdated
 from delegation.tasks.life.model import Status, Task
 

@@ -1,4 +1,8 @@
-"""Whether the metadata that the catalog names now came after what a purge was planned from."""
+"""The catalog's metadata, compared with what a caller states and with what a purge was planned from.
+
+A caller may have loaded the table before the last commits. That is merely stale: the purge continues with the
+catalog's state. Any other difference means another table, or a state that the table never had.
+"""
 
 from collections.abc import Sequence, Set
 from typing import Final
@@ -6,7 +10,8 @@ from typing import Final
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import RANK, FileType
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.operations.purge.errors import MetadataReplaced
+from delegation.operations.purge.context import StatedTable
+from delegation.operations.purge.errors import MetadataReplaced, TableStateMismatch
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import canonical
 from delegation.worksets.chunks import Phase, read_chunk
@@ -14,6 +19,22 @@ from delegation.worksets.index import PlanIndex, planned_paths
 
 _METADATA: Final = (Phase.META, Phase.ROOT, Phase.KEPT)
 _RANKS: Final = frozenset({RANK[FileType.ROOT], RANK[FileType.FORMER_METADATA]})
+
+
+def check_stated(stated: StatedTable | None, metadata: ParsedMetadata) -> None:
+    """Raise TableStateMismatch, which has both values, unless the table has or had what the caller states.
+
+    The location has to be the present one, the metadata file the present one or one of the metadata log, and the format
+    version at most the present one, because a table is never set back to an older version.
+    """
+    if stated is None:
+        return
+    if _place(stated.location) != _place(metadata.location):
+        raise TableStateMismatch("location", stated.location, metadata.location)
+    if _place(stated.metadata_location) not in {_place(path) for path in (metadata.path, *metadata.former)}:
+        raise TableStateMismatch("metadata_location", stated.metadata_location, metadata.path)
+    if stated.format_version > metadata.format_version:
+        raise TableStateMismatch("format-version", str(stated.format_version), str(metadata.format_version))
 
 
 def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
@@ -62,8 +83,10 @@ def _is_older(metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> bool:
     return metadata.last_updated_ms < max(index.last_updated_ms for index in earlier)
 
 
-def _place(path: str) -> str:
+def _place(location: str) -> str:
+    """Return one spelling of a location; one that cannot be read is compared by its letters."""
+    text = location.rstrip("/")
     try:
-        return canonical(path)
+        return canonical(text)
     except GuardRefused:
-        return path
+        return text
