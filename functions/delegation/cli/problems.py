@@ -9,6 +9,7 @@ from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
 from delegation.tasks.life import policy
+from delegation.worksets.attempt import AttemptEnded
 from delegation.worksets.errors import FilesNotDeleted
 
 _LIST: Final = "`delegation tasks list` shows all tasks."
@@ -50,6 +51,7 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
     (purge.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
     (GuardRefused, "Nothing was deleted; docs/architecture.md, Purging, has the setting of each guard."),
+    (AttemptEnded, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),
     (tasks.TaskNotFound, f"Check the id. {_LIST}"),
     (policy.InvalidProperty, "Correct the property that the message names."),

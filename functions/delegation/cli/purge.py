@@ -1,12 +1,13 @@
 """`delegation purge`: purge a table in this process from its metadata file, without service and catalog."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from delegation.cli.errors import CommandUnavailable
+from delegation.cli.interruption import INTERRUPTED, Interrupted, Interruption
 from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
 from delegation.errors import DelegationError, GuardRefused
@@ -77,26 +78,39 @@ def purge_command(
 
     For a table that is no longer in its catalog. Safe to interrupt: rerun the
     same command to resume. Exit status: 0 done, 3 refused by a guard, 4 some
-    keys could not be deleted, 5 corrupt metadata, 1 any other error.
+    keys could not be deleted, 5 corrupt metadata, 130 interrupted, 1 any other error.
     """
     if not (yes or dry_run):
         confirm_deletion(f"that {metadata_location} reaches")
     options = PurgeOptions(outside=outside, dry_run=dry_run, experimental_format=experimental_format)
     purge = DirectPurge(metadata_location, engine, options, tuple(protect or ()))
-    report = _run(purge, plan, S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None))
+    report = _run(ctx, purge, plan, S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None), as_json)
     report.show(ctx, as_json=as_json)
     raise typer.Exit(_status(report.problem)[1])
 
 
-def _run(purge: DirectPurge, plan: str | None, settings: S3Settings) -> "_Report":
+def _run(ctx: typer.Context, purge: DirectPurge, plan: str | None, settings: S3Settings, as_json: bool) -> "_Report":
     report = _Report(purge.engine, plan)
+
+    def interrupted(error: DelegationError) -> None:
+        report.problem = error
+        report.show(ctx, as_json=as_json)
+
     started = time.monotonic()
+    pressed = Interruption(_resume_text(purge, plan), interrupted)
     try:
         report.plan = plan or default_place(purge.metadata_location)
-        report.run = DirectRun(purge, DirectResources(report.plan, settings))
-        report.result = report.run()
+        report.run = DirectRun(
+            purge, DirectResources(report.plan, settings), checkpoint=pressed.checkpoint, warn=report.warn
+        )
+        with pressed.watched():
+            report.result = report.run()
     except DelegationError as error:
+        pressed.claim()
         report.problem = error
+    except KeyboardInterrupt:  # Spark's session has its own handler
+        pressed.claim()
+        report.problem = pressed.error
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"pyspark", "pyarrow", "py4j"}:
             raise
@@ -105,10 +119,21 @@ def _run(purge: DirectPurge, plan: str | None, settings: S3Settings) -> "_Report
     return report
 
 
+def _resume_text(purge: DirectPurge, plan: str | None) -> str:
+    """Return how to resume after Ctrl-C: the same command, which continues with the plan's marks."""
+    place = f" --plan {plan}" if plan else ""
+    return (
+        "interrupted; what is marked as done stays done. To resume, repeat the command with its other options, from "
+        f"the same directory: delegation purge {purge.metadata_location}{place}"
+    )
+
+
 def _status(problem: DelegationError | None) -> tuple[str, int]:
     match problem:
         case None:
             return "", 0
+        case Interrupted():
+            return "INTERRUPTED", INTERRUPTED
         case GuardRefused():
             return "REFUSED", REFUSED
         case FilesNotDeleted():
@@ -129,17 +154,33 @@ class _Report:
     result: PurgeResult | None = None
     problem: DelegationError | None = None
     seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        """Print a warning at once, before anything is deleted."""
+        self.warnings.append(text)
+        typer.echo(f"Warning: {text}", err=True)
+
+    def marked(self) -> tuple[int | None, int, int]:
+        """Return the files planned, files deleted and bytes deleted by the plan's marks; 0 if unreadable."""
+        if self.run is None:
+            return None, 0, 0
+        try:
+            planned, files, size = self.run.marked()
+        except DelegationError:
+            return None, 0, 0
+        return planned or None, files, size
 
     def document(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
-        run, result, problem = self.run, self.result, self.problem
-        done = result or (run.attempt.reported if run and run.attempt else None)
+        result, problem = self.result, self.problem
+        planned, deleted, size = self.marked() if result is None else (None, result.files_deleted, result.bytes_deleted)
         counts = {finding.code: finding.count for finding in result.findings} if result else {}
         document: dict[str, Any] = {
             "status": result.status if result else _status(problem)[0],
-            "files_planned": result.files_planned if result else None,
-            "files_deleted": done.files_deleted if done else 0,
-            "bytes_deleted": done.bytes_deleted if done else 0,
+            "files_planned": result.files_planned if result else planned,
+            "files_deleted": deleted,
+            "bytes_deleted": size,
             "files_failed": problem.count if isinstance(problem, FilesNotDeleted) else 0,
             "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(guards.OUTSIDE, 0),
             "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(guards.SHARED, 0),
@@ -149,6 +190,8 @@ class _Report:
         if result and result.forecast:
             document["estimate"] = result.forecast.model_dump(mode="json")
         document |= {"engine": self.engine, "plan": self.plan}
+        if self.warnings:
+            document["warnings"] = self.warnings
         return document | {"message": str(problem)} if problem else document
 
     def show(self, ctx: typer.Context, *, as_json: bool) -> None:
@@ -156,6 +199,8 @@ class _Report:
         document = self.document()
         if as_json:
             print_json(document)
+            if isinstance(self.problem, Interrupted):
+                typer.echo(str(self.problem), err=True)
         elif self.problem is not None:
             output_of(ctx).problem(self.problem)
         elif document["status"] == "PLANNED":

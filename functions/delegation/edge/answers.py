@@ -8,7 +8,14 @@ from delegation.errors import DelegationError
 from delegation.idempotency.record import StoredAnswer
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.life.model import Status, Task
-from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse, render
+from delegation.wire.responses import (
+    ErrorResponse,
+    ExecutionResult,
+    KeptFiles,
+    TaskAccepted,
+    TaskSuccessResponse,
+    render,
+)
 
 BASE_PATH: Final = "/delegation-service/api"
 
@@ -28,6 +35,8 @@ CONFLICT: Final = frozenset({
     "REFUSED",
     "RESTORED",
     "TABLE_METADATA_MISSING",
+    "ROOT_KEPT",
+    "TABLE_STATE_MISMATCH",
     "TABLE_UUID_MISMATCH",
     "TOO_LARGE_FOR_INLINE",
     "UNSUPPORTED_FORMAT_VERSION",
@@ -69,7 +78,12 @@ def outcome(task: Task) -> StoredAnswer:
     """Return the answer to a synchronous request, given the first terminal version of its task."""
     if task.status is Status.SUCCESS:
         details = PurgeDetails.of(task)
-        result = ExecutionResult(files_deleted=details.files_deleted, bytes_deleted=details.bytes_deleted)
+        result = ExecutionResult(
+            files_deleted=details.files_deleted,
+            bytes_deleted=details.bytes_deleted,
+            files_kept=details.files_kept,
+            findings=tuple(KeptFiles(code=one.code, count=one.count) for one in details.findings),
+        )
         return _answer(
             200,
             TaskSuccessResponse(

@@ -107,7 +107,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(Rule(500), "WorksetError", "PlanTampered", "EngineFailed"),
         **_all(Rule(500), "FilesNotDeleted", "FilesNotDeletedYet", "FilesThrottled"),
     },
-    "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "NeighbourChanged"),
+    "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
     # Not raised while a request is answered.
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
     "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused"),

@@ -114,6 +114,13 @@ class VendedCredentials:
                 self._refresh(None)
         return self._checked(uri)
 
+    def load(self) -> LoadedTable:
+        """Load the table now and return it; its credentials are used from then on."""
+        with self._lock:
+            table = self._load()
+            self._cached = _CachedTable(table, refresh_at(table, self._clock(), self._margin))
+        return table
+
     def table(self) -> LoadedTable:
         """Return the table as last loaded; loads it the first time."""
         if self._cached is None:

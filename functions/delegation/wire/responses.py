@@ -21,11 +21,20 @@ class TaskAccepted(Answer):
     status_query_url: str
 
 
+class KeptFiles(Answer):
+    """How many files a purge kept for one reason; `code` is that of the guard."""
+
+    code: str
+    count: int = Field(ge=0)
+
+
 class ExecutionResult(Answer):
-    """The totals of a purge."""
+    """The totals of a purge, and why it kept files that the table reaches."""
 
     files_deleted: int = Field(ge=0)
     bytes_deleted: int = Field(ge=0)
+    files_kept: int = Field(default=0, ge=0)
+    findings: tuple[KeptFiles, ...] = ()
 
 
 class TaskSuccessResponse(Answer):

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from delegation.wire.responses import KeptFiles
+
 
 class PublishedSegment(BaseModel):
     """A segment of a plan: its folder in the plan bucket, and the hex SHA-256 of its index."""
@@ -64,6 +66,8 @@ class TaskRecord(BaseModel):
     files_deleted: int = 0
     files_failed: int = 0
     bytes_deleted: int = 0
+    files_kept: int = 0
+    findings: tuple[KeptFiles, ...] = ()
     files_per_second: int | None = None
     progress_ts: AwareDatetime | None = None
     eta_ts: AwareDatetime | None = None

@@ -48,6 +48,7 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
         tasks=tasks,
         catalog=tables,
         store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, timeouts=timeouts),
+        open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now, timeouts=timeouts),
         plans=S3PlanStore(aws("s3", timeouts.config() if timeouts else PATIENT), settings.plan_bucket),
         settings=PurgeSettings(inline_max_files=settings.inline_max_files),
         limits=limits,
@@ -77,5 +78,17 @@ def vended_store(
     loaded: LoadedTable | None = None,
 ) -> S3ObjectStore:
     """Return a table's files with credentials vended by Polaris, which are renewed before they expire."""
+    return vended_table(catalog, identifier, clock=clock, timeouts=timeouts, loaded=loaded)[1]
+
+
+def vended_table(
+    catalog: Catalog,
+    identifier: TableIdentifier,
+    *,
+    clock: Callable[[], datetime],
+    timeouts: S3Timeouts | None = None,
+    loaded: LoadedTable | None = None,
+) -> tuple[VendedCredentials, S3ObjectStore]:
+    """Return a table's source and its files; each load of the source also renews the credentials of the files."""
     credentials = VendedCredentials(lambda: catalog.load_table(identifier), clock=clock, loaded=loaded)
-    return S3ObjectStore(credentials, timeouts=timeouts)
+    return credentials, S3ObjectStore(credentials, timeouts=timeouts)

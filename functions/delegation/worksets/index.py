@@ -62,6 +62,7 @@ class PlanIndex(Stored):
     roots: tuple[str, ...]
     covered: tuple[str, ...] | None
     outside: str
+    directory_markers: bool | None = None
     chunks: tuple[Chunk, ...]
     counts: dict[str, Total]
     findings: tuple[Finding, ...]

@@ -29,6 +29,11 @@ class Marks:
     def mark_done(self, chunk: Chunk) -> None:
         self._store.put(f"{self._plan_id}/done/{chunk.name}", b"{}\n")
 
+    def begun(self) -> bool:
+        """Return whether the execution of the plan left any mark or failure."""
+        prefixes = (f"{self._plan_id}/{name}/" for name in ("done", "failed"))
+        return any(True for prefix in prefixes for _ in self._store.keys(prefix))
+
     def root_is_next(self) -> bool:
         """Return whether some attempt began the ROOT phase, after everything else was deleted."""
         return self._has(f"done/{_ROOT_NEXT}")

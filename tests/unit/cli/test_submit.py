@@ -59,7 +59,8 @@ def test_synchronous_purge_loads_the_table_and_sends_no_credential(run, service,
     result = run("submit", TABLE, "--sync", "--stack", str(stack), "--json")
     assert result.exit_code == 0
     (document,) = lines(result.stdout)
-    assert document["execution_result"] == {"files_deleted": 7, "bytes_deleted": 9007199254740993}
+    counts = {"files_deleted": 7, "bytes_deleted": 9007199254740993, "files_kept": 0, "findings": []}
+    assert document["execution_result"] == counts
     (body,) = bodies(service, SYNCHRONOUS)
     assert body["common_payload"]["operation_type"] == "SYNCHRONOUS_TABLE_PURGE"
     assert body["operation_parameters"]["metadata"]["table-uuid"] == "9c12d441-03fe-4693-9a96-a0705ddf69c1"

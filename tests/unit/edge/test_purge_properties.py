@@ -110,7 +110,7 @@ def test_the_operators_settings_decide_which_values_are_allowed(world: World) ->
         with pytest.raises(DelegationError) as refused:
             strict.submit(strict.body("orders", **properties))
         assert problem_of(refused.value).status == 403
-    lax = World(properties={"delegation.purge.outside": "delete"})
+    lax = World(properties={"delegation.purge.outside-loosest": "delete"})
     busy_table(lax.lake, "orders")
     assert run(lax, outside="delete").status is Status.SUCCESS
 
@@ -186,7 +186,7 @@ def test_a_plan_that_no_task_published_is_refused(world: World) -> None:
     plan = plan_of(world)
     unpublished = plan.rpartition("/")[0] + "/0123456789ab"
     for key in [key for key in world.plans.objects if key.startswith(plan)]:
-        world.plans.objects[key.replace(plan, unpublished)] = world.plans.objects[key].replace(b"keep", b"delete")
+        world.plans.objects[key.replace(plan, unpublished)] = world.plans.objects[key].replace(b"refuse", b"delete")
     before = set(world.lake.uris())
     task = run(world, plan=unpublished)
     assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
@@ -199,7 +199,7 @@ def test_a_plan_altered_between_dry_run_and_execution_is_refused(world: World, p
     key = f"{plan}/{part}"
     victims = world.lake.below("s3://lake/wh/customers/")
     if part == "index.json":
-        world.plans.objects[key] = world.plans.objects[key].replace(b'"keep"', b'"delete"')
+        world.plans.objects[key] = world.plans.objects[key].replace(b'"refuse"', b'"delete"')
     else:
         lines = gzip.decompress(world.plans.objects[key]).splitlines()
         lines[0] = json.dumps({**json.loads(lines[0]), "path": min(victims)}).encode()

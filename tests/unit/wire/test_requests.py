@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from delegation.edge.errors import BadRequest
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.wire.requests import MAX_NAME_LENGTH, OperationType, TaskPayload
-from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse, render
+from delegation.wire.responses import (
+    ErrorResponse,
+    ExecutionResult,
+    KeptFiles,
+    TaskAccepted,
+    TaskSuccessResponse,
+    render,
+)
 from tests.unit.edge.requests import ABSENT, SECRET, changed, identity_only, loaded
 
 COMMON = "common_payload"
@@ -315,13 +322,20 @@ def test_responses_have_the_members_of_the_proposal() -> None:
         delegation_task_id=task,
         status="COMPLETED_SUCCESS",
         message="done",
-        execution_result=ExecutionResult(files_deleted=3, bytes_deleted=2**60),
+        execution_result=ExecutionResult(
+            files_deleted=3, bytes_deleted=2**60, files_kept=1, findings=(KeptFiles(code="X", count=1),)
+        ),
     )
     assert json.loads(render(done)) == {
         "delegation_task_id": task,
         "status": "COMPLETED_SUCCESS",
         "message": "done",
-        "execution_result": {"files_deleted": 3, "bytes_deleted": 2**60},
+        "execution_result": {
+            "files_deleted": 3,
+            "bytes_deleted": 2**60,
+            "files_kept": 1,
+            "findings": [{"code": "X", "count": 1}],
+        },
     }
     failed = ErrorResponse(error_code="X", message="é", delegation_task_id=task, status="FAILED_TERMINAL")
     assert render(failed) == (

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
-from delegation.iceberg.metadata import parse_metadata
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import Fetcher, Manifests, read_manifest_lists
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots
 from delegation.operations.purge.options import EngineChoice
+from delegation.operations.purge.planning.succession import check_stated
+from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
@@ -23,13 +25,14 @@ class Estimate:
     """The number of files to delete and of distinct manifests, and the engine.
 
     `files` is a lower bound, because counting stops once the engine is known. With `planned` it is exactly what is
-    left of the plan.
+    left of the plan; without it `table` is what was loaded to count them.
     """
 
     files: int
     manifests: int
     engine: EngineChoice
     planned: bool
+    table: LoadedTable | None = None
 
 
 def estimate(ctx: PurgeContext) -> Estimate:
@@ -49,9 +52,10 @@ def estimate(ctx: PurgeContext) -> Estimate:
             left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
         return Estimate(left, manifests, _engine(ctx, left), planned=True)
-    found = _manifests(ctx, most)
+    table = ctx.tables.load()
+    found = _manifests(ctx, table, most)
     files = _entries(found)
-    return Estimate(files, len(found.manifests), _engine(ctx, files), planned=False)
+    return Estimate(files, len(found.manifests), _engine(ctx, files), planned=False, table=table)
 
 
 def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
@@ -60,9 +64,15 @@ def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
         return ()
     segment = ctx.named_plan(ctx.options.execute_plan)
     index = load_index(ctx.plans, segment)
-    if canonical(ctx.tables.load().metadata_location) != canonical(index.metadata_location):
+    table = ctx.tables.load()
+    if canonical(table.metadata_location) != canonical(index.metadata_location):
         raise PlanOutdated(index.plan_id)
+    check_stated(ctx.stated, _metadata_of(ctx, table))
     return (segment,)
+
+
+def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
+    return parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
 
 
 def _engine(ctx: PurgeContext, files: int) -> EngineChoice:
@@ -72,11 +82,11 @@ def _engine(ctx: PurgeContext, files: int) -> EngineChoice:
     return ctx.options.engine or ("inline" if small else "spark")
 
 
-def _manifests(ctx: PurgeContext, most: int) -> Manifests:
+def _manifests(ctx: PurgeContext, table: LoadedTable, most: int) -> Manifests:
     """Return the table's distinct manifests, or enough of them to have more than `most` entries."""
-    table = ctx.tables.load()
-    metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+    metadata = _metadata_of(ctx, table)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+    check_stated(ctx.stated, metadata)
     covered = covered_roots(table) if ctx.settings.vended else None
     return read_manifest_lists(
         metadata,

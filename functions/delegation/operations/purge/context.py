@@ -58,7 +58,8 @@ def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
 class PurgeSettings:
     """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file.
 
-    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition).
+    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition). A plan is
+    extended by at most `most_extensions` segments per attempt, each for the commits since the look before.
     """
 
     inline_max_files: int = 1_000
@@ -69,11 +70,21 @@ class PurgeSettings:
     vended: bool = True
     neighbours_per_second: float = 50.0
     store_keys_per_second: float = 3_500.0
+    most_extensions: int = 10
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 
 
 def random_nonce() -> str:
     return secrets.token_hex(6)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedTable:
+    """The table's state as its caller loaded it, which may be older than the catalog's."""
+
+    metadata_location: str
+    location: str
+    format_version: int
 
 
 def nobody() -> Mapping[str, Any]:
@@ -89,6 +100,8 @@ class PurgeContext:
     monotonic clock) and `sleep` count in seconds; `clock` returns the UTC time for records. `find_plan` returns the
     published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt, and
     `asked_by` returns its members `requested_by` and `cancelled_by`.
+    `stated` is compared with the table when no plan exists yet. `loaded` is the table as it was loaded to choose the
+    engine: a plan may be made from it, because the table is loaded and compared again before the first delete.
     """
 
     attempt: Attempt
@@ -108,6 +121,8 @@ class PurgeContext:
     find_plan: Callable[[str], PlanSegment] | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = nobody
+    stated: StatedTable | None = None
+    loaded: LoadedTable | None = None
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""
@@ -120,7 +135,8 @@ class PurgeResult:
 
     `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. `bytes_freed` is None
     for a versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
-    the reasons. INCOMPLETE means that some keys could not be deleted; the receipt lists them.
+    the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
+    history. INCOMPLETE means that some keys could not be deleted; the receipt lists them.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
@@ -139,4 +155,5 @@ class PurgeResult:
     receipt: str | None
     seconds: float
     root_kept: bool = False
+    metadata_files: tuple[str, ...] = ()
     forecast: "Forecast | None" = None

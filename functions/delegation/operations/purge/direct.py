@@ -12,24 +12,31 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from delegation.errors import shown
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.operations.purge.context import Neighbour, PurgeContext, PurgeResult, PurgeSettings
-from delegation.operations.purge.errors import PlanOfAnotherTable
+from delegation.operations.purge.errors import PlanNotAllowed, PlanOfAnotherTable
+from delegation.operations.purge.guards import check_same_options
 from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.newest import newer_metadata
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.file_system import FileObjectStore, FilePlanStore
-from delegation.storage.locations import LOCAL, Roots, canonical, parse
+from delegation.storage.locations import LOCAL, Roots, canonical, parse, uri_of
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
 from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
 from delegation.worksets.engines.resources import no_checkpoint
 from delegation.worksets.errors import PlanTampered
+from delegation.worksets.index import load_index
+from delegation.worksets.marks import Marks
 
 HEAD = "head.json"
 FORMAT = 1
@@ -51,6 +58,20 @@ class DirectResources:
         if identifier.name.startswith("file:"):
             return FileObjectStore()
         return S3ObjectStore(settings=self.settings)
+
+    def names(self, directory: str, after: str) -> list[str]:
+        """Return the canonical URIs of files directly below a directory's URI, which ends with a slash.
+
+        In S3 they are the first page of the names after `after`, where newer metadata files are.
+        """
+        where = parse(directory + HEAD)
+        below = where.key.removesuffix(HEAD)
+        if where.bucket == LOCAL:
+            return [f"{directory}{path.name}" for path in Path("/", below).iterdir() if path.is_file()]
+        found = s3_client(self.settings).list_objects_v2(
+            Bucket=where.bucket, Prefix=below, Delimiter="/", StartAfter=f"{below}{after}"
+        )
+        return [uri_of(where.bucket, one["Key"]) for one in found.get("Contents", ())]
 
     def plans(self) -> PlanStore:
         if "://" not in self.place:
@@ -123,6 +144,19 @@ class DirectHead(PlanHead):
             self._write({**(self.stored or {}), "segments": [asdict(one) for one in (*seen, segment)]})
         return self.read()
 
+    def protect(self, paths: Sequence[str]) -> None:
+        """Record which tables the place's plan protects."""
+        if self.stored is not None and not self.read() and self.protected != set(paths):
+            self._write({**self.stored, "protect": sorted(paths)})
+
+    @property
+    def protected(self) -> frozenset[str]:
+        return frozenset((self.stored or {}).get("protect", ()))
+
+    def discard(self) -> None:
+        """Forget the plan, so that the next run makes another."""
+        self._write({**(self.stored or {}), "segments": []})
+
     def table_uuid(self, metadata_location: str) -> str | None:
         """Return the uuid of the place's table, None for an unused place; raise PlanOfAnotherTable."""
         if self.stored is None:
@@ -159,6 +193,8 @@ class DirectRun:
     purge: DirectPurge
     resources: DirectResources
     attempt: MemoryAttempt | None = None
+    checkpoint: Callable[[], None] = no_checkpoint
+    warn: Callable[[str], None] = field(default=lambda _text: None)
 
     def __call__(self) -> PurgeResult:
         """Make a plan unless there is one, then execute it; raise what `inline.purge_table` raises."""
@@ -182,7 +218,10 @@ class DirectRun:
             table = source.load()
             table_uuid = parse_metadata(path, table.metadata, experimental=True).table_uuid
             head.open(path, table_uuid)
-        self.attempt = MemoryAttempt(_TASK, head=head)
+        self._check_options(head, plans)
+        head.protect([canonical(path) for path in self.purge.protect])
+        self._warn_of_newer(path, table_uuid, store)
+        self.attempt = MemoryAttempt(_TASK, head=head, on_checkpoint=self.checkpoint)
         return PurgeContext(
             attempt=self.attempt,
             identifier=_identifier(path),
@@ -200,6 +239,53 @@ class DirectRun:
                 "options": {k: v for k, v in asdict(self.purge.options).items() if k != "references"},
             },
         )
+
+    def _warn_of_newer(self, path: str, table_uuid: str, store: ObjectStore) -> None:
+        try:
+            newest = newer_metadata(path, table_uuid, store, self.resources.names)
+        except (OSError, ClientError, BotoCoreError):
+            return  # a directory that may not be listed says nothing
+        if newest is not None:
+            self.warn(
+                f"{path} is not the table's newest metadata file: {newest} is, and files that only it reaches stay; "
+                "purge that one instead"
+            )
+
+    def marked(self) -> tuple[int, int, int]:
+        """Return the files planned, and the files and bytes deleted by every run at this place, by the chunks' marks.
+
+        Raises PlanTampered and the errors of the plan's store.
+        """
+        plans = self.resources.plans()
+        planned = files = size = 0
+        for index in (load_index(plans, segment) for segment in DirectHead(plans).read()):
+            done = Marks(plans, index.plan_id).done()
+            planned += index.files_planned
+            files += sum(chunk.count for chunk in index.chunks if chunk.name in done)
+            size += sum(chunk.bytes for chunk in index.chunks if chunk.name in done)
+        return planned, files, size
+
+    def _check_options(self, head: DirectHead, plans: PlanStore) -> None:
+        """Raise PlanNotAllowed if the place's plan was made under other options.
+
+        A dry run replaces such a plan instead, unless its execution has begun.
+        """
+        indexes = [load_index(plans, segment) for segment in head.read()]
+        try:
+            for index in indexes:
+                check_same_options(index, self.purge.options)
+                self._check_protected(head)
+        except PlanNotAllowed as error:
+            if any(Marks(plans, index.plan_id).begun() for index in indexes):
+                raise PlanNotAllowed(f"{error}; its execution has begun: repeat the command with its options") from None
+            if not self.purge.options.dry_run:
+                raise PlanNotAllowed(f"{error}; repeat the command with --dry-run first, which replaces it") from None
+            head.discard()
+
+    def _check_protected(self, head: DirectHead) -> None:
+        removed = head.protected - {canonical(path) for path in self.purge.protect}
+        if removed:
+            raise PlanNotAllowed(f"the plan protects {shown(sorted(removed))}, this command does not")
 
     def _protected(self, _roots: Roots | None) -> Sequence[Neighbour]:
         found = []

@@ -29,8 +29,23 @@ class TableUuidMismatch(GuardRefused):
         self.found = found
 
 
+class TableStateMismatch(GuardRefused):
+    """The request states something of the table that the catalog's table does not have and never had."""
+
+    code = "TABLE_STATE_MISMATCH"
+
+    def __init__(self, name: str, stated: str, found: str) -> None:
+        super().__init__(
+            f"the request states {name} {printable(stated)}, the catalog's table has {printable(found)}; "
+            "load the table again, and send a new purge if it is the one to delete"
+        )
+        self.name = name
+        self.stated = stated
+        self.found = found
+
+
 class MetadataReplaced(GuardRefused):
-    """The catalog names older metadata than the plan was made from."""
+    """The catalog names metadata that is not a later state of what the plan was made from."""
 
     code = "METADATA_REPLACED"
 
@@ -40,14 +55,14 @@ class _FilesRefused(GuardRefused):
 
     problem: ClassVar[str]
 
-    def __init__(self, count: int, sample: Sequence[str]) -> None:
-        super().__init__(f"{self.problem.format(count)}, such as {shown(sample)}")
+    def __init__(self, count: int, sample: Sequence[str], *, note: str = "") -> None:
+        super().__init__(f"{self.problem.format(count)}, such as {shown(sample)}{note}")
         self.count = count
         self.sample = tuple(sample)
 
 
 class PathsOutsideTable(_FilesRefused):
-    """The table reaches files outside its locations, and `outside=refuse` is set."""
+    """The table reaches files outside its locations and `outside=refuse` is set, or its metadata file is outside."""
 
     code = "PATHS_OUTSIDE_TABLE"
     problem = "{} files of the table are outside its locations"
@@ -61,10 +76,16 @@ class FilesShared(_FilesRefused):
 
 
 class CredentialsDoNotCover(_FilesRefused):
-    """No vended credential covers some files, which are often at former locations."""
+    """No vended credential covers some files, which are often at former locations, or the metadata file itself."""
 
     code = "CREDENTIALS_DO_NOT_COVER"
     problem = "the vended credentials do not cover {} files"
+
+
+class RootKept(GuardRefused):
+    """The plan would keep the table's current metadata file, for another reason than a live table that needs it."""
+
+    code = "ROOT_KEPT"
 
 
 class CredentialsCannotDelete(GuardRefused):
@@ -132,7 +153,7 @@ class PlanOutdated(GuardRefused):
 
 
 class PlanNotAllowed(GuardRefused):
-    """The requested plan deletes files outside the table's locations or directory markers; the request does not."""
+    """The plan was made under other options than the request's, so it deletes more or less than that asks for."""
 
     code = "PLAN_NOT_ALLOWED"
 
@@ -147,10 +168,43 @@ class VersionedBucket(GuardRefused):
         self.buckets = tuple(buckets)
 
 
-class TableGone(PurgeError):
-    """The catalog dropped the table before its current metadata file was deleted: files may remain.
+class TableIsWrittenTo(PurgeError):
+    """The table received a commit at so many of the purge's looks that the purge stopped following them."""
 
-    `delegation purge METADATA_LOCATION --plan` finishes with the operator's credentials.
-    """
+    code = "TABLE_IS_WRITTEN_TO"
+
+    def __init__(self, commits: int) -> None:
+        super().__init__(
+            f"the table received new commits while it was purged, at {commits} looks of this attempt: "
+            "stop what writes to it, then send the same purge again, which deletes the rest"
+        )
+        self.commits = commits
+
+
+class TableGone(PurgeError):
+    """The table was dropped, or lost its metadata file `root`, before the purge deleted that: files may remain."""
 
     code = "TABLE_GONE"
+
+    def __init__(self, root: str, why: str, *, next_step: str) -> None:
+        super().__init__(f"{why}: files of the table may remain. {next_step}")
+        self.root = root
+
+
+def dropped(root: str) -> TableGone:
+    """Return the error of a table whose entry is gone while its metadata file may still exist."""
+    return TableGone(
+        root,
+        "the catalog has no such table any more and vends no credentials for it, and the purge had not yet deleted "
+        f"its current metadata file {root}",
+        next_step=f"Run `delegation purge {root}` with credentials of your own; it deletes what is left",
+    )
+
+
+def root_lost(root: str, plan_id: str) -> TableGone:
+    """Return the error of a table whose current metadata file was deleted by another process."""
+    return TableGone(
+        root,
+        f"the table's current metadata file {root} was deleted by another process before the purge came to it",
+        next_step=f"The files are listed in the plan {plan_id}; delete what is left of them, then drop the table",
+    )

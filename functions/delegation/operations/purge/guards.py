@@ -24,6 +24,7 @@ SHARED = "FILES_SHARED"
 FOREIGN_METADATA = "FOREIGN_METADATA"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
 
+_ANOTHER = "make a new plan, with a dry run that has the same options"
 GuardVerdict = Literal["", "outside", "uncovered", "shared", "foreign"]
 
 
@@ -156,6 +157,22 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
             f"plan {index.plan_id} was made with deleteMarkerFiles=true, the request has false; make a new plan"
         )
     refuse_findings(index.findings, options)
+
+
+def check_same_options(index: PlanIndex, options: PurgeOptions) -> None:
+    """Raise PlanNotAllowed for a plan that other options would have made; the rest is decided by `check_plan`."""
+    deletes = "delete" if options.outside == "delete" else "keep or refuse"
+    made = "delete" if index.outside == "delete" else "keep or refuse"
+    if made != deletes:
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with outside={index.outside}, the request has {options.outside}; {_ANOTHER}"
+        )
+    markers = index.directory_markers
+    if markers is not None and markers != options.remove_directory_markers:
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with deleteMarkerFiles={str(markers).lower()}, the request has "
+            f"{str(options.remove_directory_markers).lower()}; {_ANOTHER}"
+        )
 
 
 def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:

@@ -12,14 +12,14 @@ from dataclasses import replace
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
-from delegation.iceberg.metadata import parse_metadata
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableGone
+from delegation.operations.purge.errors import PlanOfAnotherTable, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.estimate import document, forecast
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
-from delegation.operations.purge.planning.plan import check_not_replaced
+from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
 from delegation.operations.purge.receipt import merge_findings, receipt_key, store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
@@ -83,6 +83,7 @@ class Execution:
         self._segments: tuple[PlanSegment, ...] = ()
         self._deleting = False
         self._planned_here = False
+        self._extensions = 0
         self._reported = (0, 0)  # files and bytes deleted by all attempts
 
     def run(self) -> PurgeResult:
@@ -117,11 +118,13 @@ class Execution:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_index(ctx.plans, segment)
             self._check_table(index)
+            guards.check_same_options(index, ctx.options)
             guards.check_plan(index, ctx.options)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
         if not segments:
-            table = ctx.tables.load()
+            table = ctx.loaded or ctx.tables.load()
+            self._check_stated(table)
             index, segment = self._engine.plan(ctx, table, ())
             segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
             self._planned_here = segments == (segment,)
@@ -129,6 +132,16 @@ class Execution:
         if not self._planned_here and not self._chunks(*_PHASES, done=True):
             for index in self._indexes:
                 guards.check_plan(index, ctx.options)
+
+    def _check_stated(self, table: LoadedTable) -> None:
+        """Compare the table with what the caller states; a plan that exists decides alone, for the purge has begun."""
+        metadata = self._metadata_of(table)
+        guards.check_table(metadata, self._ctx.options, table_uuid=self._ctx.table_uuid)
+        check_stated(self._ctx.stated, metadata)
+
+    def _metadata_of(self, table: LoadedTable) -> ParsedMetadata:
+        experimental = self._ctx.options.experimental_format
+        return parse_metadata(table.metadata_location, table.metadata, experimental=experimental)
 
     def _read_plan(self, segments: tuple[PlanSegment, ...]) -> None:
         """Read the published segments, which another attempt may have written."""
@@ -175,9 +188,9 @@ class Execution:
             table = ctx.tables.load()
         except (*_DROPPED, TableMetadataMissing) as error:
             if not self._marks(last).root_is_next():
-                raise TableGone(
-                    f"the catalog answered {error.code} before the current metadata file was deleted"
-                ) from error
+                root = last.metadata_location
+                lost = isinstance(error, TableMetadataMissing)
+                raise (root_lost(root, last.plan_id) if lost else dropped(root)) from error
             if isinstance(error, TableMetadataMissing):
                 self._mark_root()
             else:
@@ -186,10 +199,10 @@ class Execution:
         left = self._chunks(*_PHASES)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
-        metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+        metadata = self._metadata_of(table)
         guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         if canonical(metadata.path) != canonical(last.metadata_location):
-            check_not_replaced(metadata, self._indexes)
+            check_not_replaced(ctx.plans, metadata, self._indexes)
             self._extend(table)
             return _Comparison(_State.EXTENDED)
         return _Comparison(_State.UNCHANGED, table, left)
@@ -208,6 +221,9 @@ class Execution:
         ctx = self._ctx
         if ctx.options.execute_plan is not None:
             raise PlanOutdated(ctx.options.execute_plan)
+        if self._extensions >= ctx.settings.most_extensions:
+            raise TableIsWrittenTo(self._extensions)
+        self._extensions += 1
         index, segment = self._engine.plan(ctx, table, self._indexes)
         planned = sum(one.files_planned for one in (*self._indexes, index))
         self._read_plan(ctx.attempt.publish(segment, files_planned=planned))
@@ -257,8 +273,7 @@ class Execution:
         try:
             self._delete(Phase.ROOT)
         except _DROPPED as error:
-            root = self._indexes[-1].metadata_location
-            raise TableGone(f"the table was dropped, so the catalog vends no credentials to delete {root}") from error
+            raise dropped(self._indexes[-1].metadata_location) from error
 
     def _check_root_is_deleted(self) -> None:
         """Check the store for the metadata file, because the catalog may answer from a cache after its delete."""
@@ -294,6 +309,7 @@ class Execution:
         versioned = any(finding.code == guards.VERSIONED_BUCKET for finding in findings) or any(
             self._marks(index).versioned() for index in indexes
         )
+        root_kept = all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks)
         return PurgeResult(
             status=status,
             engine=self._engine.name,
@@ -310,5 +326,6 @@ class Execution:
             findings=findings,
             receipt=None if status == "PLANNED" else receipt_key(indexes),
             seconds=ctx.now() - self._started,
-            root_kept=all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks),
+            root_kept=root_kept,
+            metadata_files=() if root_kept or status != "PURGED" else metadata_files(ctx.plans, indexes),
         )

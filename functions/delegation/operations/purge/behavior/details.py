@@ -1,8 +1,9 @@
 """The fields that a purge adds to its task's record."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,11 +12,25 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
 from delegation.worksets.attempt import PlanSegment
 
+_S3_ALIASES: Final = ("s3a://", "s3n://")
+MOST_STATES: Final = 500
+"""The newest ones are kept, to bound a task's record; Iceberg keeps 100 former metadata files by default."""
+
+
+class FindingCount(BaseModel):
+    """A finding of a guard without its sample, which the plan's index has."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    code: str
+    count: int = Field(ge=0)
+
 
 class PurgeDetails(BaseModel):
     """The published plan, its progress, and which table and metadata a finished purge deleted.
 
-    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them.
+    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. `purged_states`
+    are digests of the purged metadata files: a request that states one of them asks for what is done.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -25,9 +40,12 @@ class PurgeDetails(BaseModel):
     files_deleted: int = Field(default=0, ge=0)
     files_failed: int = Field(default=0, ge=0)
     bytes_deleted: int = Field(default=0, ge=0)
+    files_kept: int = Field(default=0, ge=0)
+    findings: tuple[FindingCount, ...] = ()
     files_per_second: int | None = Field(default=None, ge=0)
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
+    purged_states: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -69,3 +87,15 @@ class PurgeDetailRules:
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
         """See DetailRules.restarted."""
         return {name: value for name, value in details.items() if name not in PurgeDetails.model_fields}
+
+
+def state_of(metadata_location: str) -> str:
+    """Return the digest of a metadata file's URI, the same for the schemes s3, s3a and s3n."""
+    path = "s3" + metadata_location[3:] if metadata_location.startswith(_S3_ALIASES) else metadata_location
+    return hashlib.sha256(path.encode()).hexdigest()[:16]
+
+
+def states_of(metadata_files: Sequence[str]) -> tuple[str, ...]:
+    """Return the digests of the newest MOST_STATES files; their names begin with a version number."""
+    newest = sorted(metadata_files, key=lambda path: path.rpartition("/")[2])[-MOST_STATES:]
+    return tuple(state_of(path) for path in newest)

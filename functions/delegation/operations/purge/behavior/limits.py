@@ -21,7 +21,7 @@ STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
 """Choices of both the operator and a request. Deleting more is looser, and so is checking fewer tables."""
 
 _SETTING_OF: Final = {"deleteMarkerFiles": "delete-marker-files"}
-# Directory markers are deleted only when a request chooses it; by default every request may choose it.
+# The loosest values that a request may choose; directory markers are deleted only when it chooses that.
 _DEFAULTS: Final = {
     "outside": "keep",
     "uncovered": "refuse",
@@ -30,6 +30,9 @@ _DEFAULTS: Final = {
     "versioned": "report",
     "deleteMarkerFiles": "true",
 }
+# Where the value for a silent request is a setting of its own, stricter than the loosest one that may be chosen.
+_SILENT: Final = {"outside": "refuse"}
+_LOOSEST: Final = "-loosest"
 # Set by the operator alone, because each protects other tables. The default comes first.
 _OPERATOR_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
     "gc-disabled": ("refuse", "ignore"),
@@ -41,22 +44,28 @@ _OPERATOR_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The loosest allowed value of each choice, by the request's names; `base` holds what only the operator sets."""
+    """The loosest allowed value of each choice, by the request's names; `base` holds what only the operator sets.
+
+    `silent` has the values for a request that does not choose, where they differ from the loosest ones.
+    """
 
     choices: Mapping[str, str] = field(default_factory=lambda: dict(_DEFAULTS))
+    silent: Mapping[str, str] = field(default_factory=lambda: dict(_SILENT))
     base: PurgeOptions = field(default_factory=PurgeOptions)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
-        choices = dict(_DEFAULTS)
+        choices, silent = dict(_DEFAULTS), dict(_SILENT)
         operator_only = {name: values[0] for name, values in _OPERATOR_ONLY.items()}
-        requests = {_SETTING_OF.get(name, name): name for name in STRICTEST_FIRST}
+        requests = {_setting_of(name): name for name in STRICTEST_FIRST}
         for full, value in properties.items():
             if not full.startswith(PREFIX):
                 continue
             name = full.removeprefix(PREFIX)
-            if name in requests:
+            if name in _SILENT:
+                silent[name] = _one_of(full, value, STRICTEST_FIRST[name])
+            elif name in requests:
                 choices[requests[name]] = _one_of(full, value, STRICTEST_FIRST[requests[name]])
             elif name in operator_only:
                 operator_only[name] = _one_of(full, value, _OPERATOR_ONLY[name])
@@ -68,22 +77,42 @@ class Limits:
             experimental_format=operator_only["experimental-format"] == "true",
             references=cast("ReferenceMode", operator_only["references"]),
         )
-        return cls(choices, base)
+        _check_silent(silent, choices)
+        return cls(choices, silent, base)
 
     def allows(self, name: str, value: str) -> bool:
         """Return whether a request may choose this value: the operator's or a stricter one."""
-        order = STRICTEST_FIRST[name]
-        return order.index(value) <= order.index(self.choices[name])
+        return not _is_looser(name, value, self.choices[name])
 
     def default(self, name: str) -> str:
         """Return the value for a request that does not choose one."""
-        return "false" if name == "deleteMarkerFiles" else self.choices[name]
+        return "false" if name == "deleteMarkerFiles" else self.silent.get(name, self.choices[name])
 
 
 def policies_of(properties: Mapping[str, str]) -> tuple[Policies, Limits]:
     """Read the service's properties for tasks and for purges; raise InvalidProperty for an unknown or wrong one."""
     tasks = {name: value for name, value in properties.items() if not name.startswith(PREFIX)}
     return Policies.from_properties(tasks), Limits.from_properties(properties)
+
+
+def _setting_of(name: str) -> str:
+    """Return the property, without its prefix, that has the loosest value which a request may choose."""
+    return name + _LOOSEST if name in _SILENT else _SETTING_OF.get(name, name)
+
+
+def _is_looser(name: str, value: str, than: str) -> bool:
+    order = STRICTEST_FIRST[name]
+    return order.index(value) > order.index(than)
+
+
+def _check_silent(silent: Mapping[str, str], choices: Mapping[str, str]) -> None:
+    """Raise InvalidProperty for a value that a silent request would get and an explicit one could not choose."""
+    for name, value in silent.items():
+        if _is_looser(name, value, choices[name]):
+            raise InvalidProperty(
+                PREFIX + name,
+                f"{value!r} is looser than {PREFIX}{_setting_of(name)}, which is {choices[name]!r}; set that as well",
+            )
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from delegation.errors import DelegationError
-from delegation.operations.purge.behavior.details import changed
+from delegation.operations.purge.behavior.details import changed, states_of
 from delegation.operations.purge.behavior.parameters import identifier_text
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.estimate import Forecast
@@ -33,7 +33,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         if result.forecast is not None:
             summary += f"; executing the plan takes {result.forecast.text()}"
             fields["result_extended"] = _without_samples(result.forecast)
-        return summary, changed(files_planned=result.files_planned), fields
+        return summary, changed(files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
     freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
     summary = (
@@ -44,11 +44,19 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         files_deleted=result.files_deleted,
         files_failed=0,
         bytes_deleted=result.bytes_deleted,
+        **_kept(result),
         purged_identifier=identifier_text(result.identifier),
         # Another purge of a table that kept its metadata file may find more to delete, so it is no replay.
         purged_metadata_location=None if result.root_kept else result.metadata_location,
+        purged_states=states_of(result.metadata_files),
     )
     return summary, details, {"engine": result.engine}
+
+
+def _kept(result: PurgeResult) -> dict[str, Any]:
+    """Return the details of what was kept; samples are in the plan, to bound a task's record."""
+    findings = [{"code": finding.code, "count": finding.count} for finding in result.findings]
+    return {"files_kept": result.files_kept, "findings": findings or ()}
 
 
 def _without_samples(forecast: Forecast) -> str:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from delegation.errors import printable
-from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.operations.purge.behavior.details import PurgeDetails, state_of
 from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
 from delegation.operations.purge.errors import PlanOutdated
 from delegation.tasks.errors import MalformedRecord
@@ -14,14 +14,18 @@ _LONGEST_NAME: Final = 64
 
 
 def replays(task: Task, wanted: TablePurge) -> bool:
-    """Return whether a task already succeeded in purging this identifier at this metadata file, or in planning that."""
+    """Return whether a task already succeeded in purging this identifier at this metadata file or a later one, or in
+    planning that.
+    """
     if task.status is not Status.SUCCESS:
         return False
     if wanted.is_dry_run:
         return True  # its id names the identifier, the metadata file and the options
     details = PurgeDetails.of(task)
-    purged = (details.purged_identifier, details.purged_metadata_location)
-    return purged == (identifier_text(wanted.identifier), wanted.table.metadata_location)
+    if details.purged_identifier != identifier_text(wanted.identifier):
+        return False
+    location = wanted.table.metadata_location
+    return details.purged_metadata_location == location or state_of(location) in details.purged_states
 
 
 def obstacle(task: Task, wanted: TablePurge) -> str | None:

@@ -12,13 +12,14 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -49,7 +50,8 @@ class PurgeBehavior:
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN.
 
     `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
-    is the service's plan bucket. Without `references` only tables found by a scan are checked.
+    is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
+    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked.
     """
 
     kinds: ClassVar[frozenset[str]] = KINDS
@@ -65,10 +67,13 @@ class PurgeBehavior:
     references: ReferenceStore | None = None
     reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
     store_with: Callable[[LoadedTable], ObjectStore] | None = None
+    open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]] | None = None
+    _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
     def context(self, task: Task, *, hand_over_at: datetime | None = None) -> PurgeContext:
         """Return what an engine needs to purge for a leased task."""
         purge = TablePurge.of(task)
+        table = self._last.take(task) or self._open(purge.identifier)
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         referencing = self._referencing(purge.identifier, options, attempt)
@@ -76,8 +81,8 @@ class PurgeBehavior:
             attempt=attempt,
             identifier=purge.identifier,
             table_uuid=purge.table.table_uuid,
-            tables=OneTable(self.catalog, purge.identifier),
-            store=self.store_of(purge.identifier),
+            tables=table.source,
+            store=table.store,
             plans=self.plans,
             options=options,
             settings=self.settings,
@@ -89,6 +94,8 @@ class PurgeBehavior:
             find_plan=self._published_segment,
             request=json.loads(purge.to_payload()),
             asked_by=attempt.asked_by,
+            loaded=table.loaded,
+            stated=StatedTable(purge.table.metadata_location, purge.table.location, purge.table.format_version),
         )
 
     def _neighbourhood(self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt) -> Neighbourhood:
@@ -139,6 +146,11 @@ class PurgeBehavior:
             checkpoint=checkpoint,
         )
 
+    def _open(self, identifier: TableIdentifier) -> OpenTable:
+        if self.open_table is None:
+            return OpenTable(OneTable(self.catalog, identifier), self.store_of(identifier))
+        return OpenTable(*self.open_table(identifier))
+
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         """See TaskBehavior.prepare: the engine is chosen by the counts in manifest lists; no manifest is read.
 
@@ -147,7 +159,7 @@ class PurgeBehavior:
         try:
             ctx = self.context(task, hand_over_at=hand_over_at)
             self._ensure_indexed(ctx)
-            engine: str = estimate(ctx).engine
+            found = estimate(ctx)
         except (LeaseLost, AttemptLost):
             return None
         except TaskError:
@@ -155,7 +167,9 @@ class PurgeBehavior:
         except DelegationError as error:
             self._record(task, error)
             return None
-        return engine
+        if found.engine == "inline":
+            self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
+        return found.engine
 
     def _ensure_indexed(self, ctx: PurgeContext) -> None:
         """Have the index of each checked catalog refreshed, now and from time to time; see Refresher.ensure_fresh."""

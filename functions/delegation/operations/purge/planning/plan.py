@@ -15,11 +15,13 @@ from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import Fetcher, all_entries, read_history, read_limit, read_manifest_lists
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import CredentialsDoNotCover, MetadataReplaced
+from delegation.operations.purge.errors import CredentialsDoNotCover
 from delegation.operations.purge.guards import GuardVerdict, PathGuard
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
+from delegation.operations.purge.planning.kept_root import refuse_kept_root
 from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour, small_files
+from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import uri_of
@@ -66,7 +68,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     """
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
-    check_not_replaced(metadata, earlier)
+    check_not_replaced(ctx.plans, metadata, earlier)
     covered = guards.covered_roots(table) if ctx.settings.vended else None
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
@@ -95,13 +97,6 @@ def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str])
     unread = [path for path in maps if not guard.covers(path) and not guard.roots.contains(path)]
     if unread and options.uncovered == "refuse":
         raise CredentialsDoNotCover(len(unread), sorted(unread)[:SAMPLE])
-
-
-def check_not_replaced(metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
-    """Raise MetadataReplaced if the metadata is older than what a segment was planned from."""
-    newest = max((index.last_updated_ms for index in earlier), default=None)
-    if newest is not None and metadata.last_updated_ms < newest:
-        raise MetadataReplaced(f"the catalog names metadata older than the plan's: {metadata.path}")
 
 
 class DeletedManifests:
@@ -222,11 +217,13 @@ def finish_plan(
         roots=found.guard.roots.uris,
         covered=None if covered is None else covered.uris,
         outside=ctx.options.outside,
+        directory_markers=ctx.options.remove_directory_markers,
         chunks=tuple(chunks),
         counts=totals,
         findings=findings,
         neighbours=tuple(found.checked),
     )
+    refuse_kept_root(ctx.plans, index, earlier)
     if ctx.options.remove_directory_markers:
         index = with_markers(ctx, index, earlier)
     return index, store_index(ctx.plans, index)

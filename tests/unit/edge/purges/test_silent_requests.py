@@ -1,0 +1,98 @@
+"""What holds for files outside the table when a request is silent, and what a request may ask for."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.options import PurgePropertyNotAllowed, options_of
+from delegation.tasks.life.model import Status
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.wire.tasks import TaskRecord
+from tests.paths import ROOT
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+
+STRANGER = "s3://lake/wh/strange/stats.puffin"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    busy_table(world.lake, "orders")
+    world.lake.objects["lake", STRANGER.removeprefix("s3://lake/")] = b"x"
+    world.lake.rewrite_metadata("orders", {"statistics": [{"statistics-path": STRANGER, "file-size-in-bytes": 1}]})
+    return world
+
+
+def test_a_silent_request_for_a_table_with_files_outside_is_refused(world: World) -> None:
+    before = set(world.lake.uris())
+    answer = world.execute(world.body("orders"))
+    assert (answer.status, json.loads(answer.body)["error_code"]) == (409, "PATHS_OUTSIDE_TABLE")
+    assert set(world.lake.uris()) == before
+
+
+def test_files_kept_and_findings_are_in_the_answer_and_in_the_task(world: World) -> None:
+    answer = world.execute(world.body("orders", outside="keep"))
+    result = json.loads(answer.body)["execution_result"]
+    finding = {"code": "PATHS_OUTSIDE_TABLE", "count": 1}
+    assert (result["files_kept"], result["findings"]) == (1, [finding])
+    record = TaskRecord.of(world.tasks.get(answer.task_id).public()).model_dump()
+    assert record["files_kept"] == 1
+    assert [dict(one) for one in record["findings"]] == [finding]
+
+
+def test_the_silent_value_and_the_loosest_one_are_two_settings() -> None:
+    assert options_of({}).outside == "refuse"
+    assert options_of({"outside": "keep"}).outside == "keep"
+    with pytest.raises(PurgePropertyNotAllowed):
+        options_of({"outside": "delete"})
+    lax = Limits.from_properties({"delegation.purge.outside-loosest": "delete"})
+    assert options_of({}, lax).outside == "refuse"
+    assert options_of({"outside": "delete"}, lax).outside == "delete"
+    firm = Limits.from_properties({"delegation.purge.outside-loosest": "refuse"})
+    with pytest.raises(PurgePropertyNotAllowed, match="refuse"):
+        options_of({"outside": "keep"}, firm)
+    assert options_of({"outside": "keep"}, firm, accepted=True).outside == "refuse"
+    assert options_of({}, Limits.from_properties({"delegation.purge.outside": "keep"})).outside == "keep"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"outside": "delete"}, {"outside": "keep", "outside-loosest": "refuse"}],
+)
+def test_a_silent_value_that_is_looser_than_the_loosest_is_a_wrong_setting(settings: dict[str, str]) -> None:
+    with pytest.raises(InvalidProperty, match="outside-loosest"):
+        Limits.from_properties({f"delegation.purge.{name}": value for name, value in settings.items()})
+
+
+def test_both_settings_are_in_cdk_json() -> None:
+    properties = json.loads((ROOT / "cdk.json").read_text())["context"]["delegation:properties"]
+    assert properties["delegation.purge.outside"] == "refuse"
+    assert properties["delegation.purge.outside-loosest"] == "keep"
+
+
+def test_a_table_without_files_outside_is_purged_as_before(world: World) -> None:
+    world.lake.rewrite_metadata("orders", {"statistics": []})
+    accepted = world.submit(world.identity("orders"))
+    world.drive()
+    assert world.tasks.get(accepted.task_id).status is Status.SUCCESS
+
+
+VALUES = st.sampled_from(["refuse", "keep", "delete"])
+
+
+@given(VALUES, VALUES, VALUES)
+def test_no_request_gets_a_looser_value_than_the_loosest(silent: str, loosest: str, asked: str) -> None:
+    order = ["refuse", "keep", "delete"]
+    properties = {"delegation.purge.outside": silent, "delegation.purge.outside-loosest": loosest}
+    if order.index(silent) > order.index(loosest):
+        with pytest.raises(InvalidProperty):
+            Limits.from_properties(properties)
+        return
+    limits = Limits.from_properties(properties)
+    assert options_of({}, limits).outside == silent
+    got = options_of({"outside": asked}, limits, accepted=True).outside
+    assert got == min(asked, loosest, key=order.index)
