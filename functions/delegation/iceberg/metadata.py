@@ -60,8 +60,11 @@ class ParsedMetadata:
 
     @property
     def gc_enabled(self) -> bool:
-        """The property `gc.enabled`, true by default (Iceberg documentation, Configuration)."""
-        return self.properties.get("gc.enabled", "true").strip().lower() != "false"
+        """The property `gc.enabled`, true by default (Iceberg documentation, Configuration).
+
+        As Iceberg's `PropertyUtil.propertyAsBoolean` reads it, every text but "true" in any case is false.
+        """
+        return self.properties.get("gc.enabled", "true").lower() == "true"
 
     @property
     def locations(self) -> tuple[str, ...]:
