@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
-from delegation.iceberg.errors import CorruptManifestError
+from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, ParsedMetadata, parse_former_metadata
 from delegation.storage.base import ObjectNotFound, ObjectStore
@@ -167,13 +167,17 @@ def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile) -> None:
 def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row]]:
     """Yield the files of all entries of a manifest in batches, in order, and compare it with its manifest list.
 
-    Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath or UnsupportedLocation, the second only at the
-    end: nothing may be deleted before the last entry of the last manifest is read.
+    Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath or UnsupportedLocation, the second often only at
+    the end: nothing may be deleted before the last entry of the last manifest is read. No entry beyond the list's
+    count is returned, and reading stops there: a small hostile manifest may hold millions.
     """
     counted = 0
-    verify(manifest, len(data), manifest.entries or 0)
+    most = manifest.entries
+    verify(manifest, len(data), most or 0)
     for batch in read_paths(data, path):
         counted += len(batch)
+        if most is not None and counted > most:
+            raise ManifestMismatchError(path, "entries or more", most, counted)
         paths = canonical_all([entry[2] for entry in batch])
         yield [
             (file_path, _CONTENT_RANK[content], size)
