@@ -21,10 +21,11 @@ COVERED_WRITE_PATHS = ("write.data.path", "write.metadata.path")
 OUTSIDE = "PATHS_OUTSIDE_TABLE"
 UNCOVERED = "CREDENTIALS_DO_NOT_COVER"
 SHARED = "FILES_SHARED"
+AT_ANOTHER_TABLE = "FILES_AT_ANOTHER_TABLE"
 FOREIGN_METADATA = "FOREIGN_METADATA"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
 
-GuardVerdict = Literal["", "outside", "uncovered", "shared", "foreign"]
+GuardVerdict = Literal["", "outside", "uncovered", "shared", "foreign", "at-another-table"]
 
 
 def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
@@ -77,11 +78,26 @@ class _Tally:
 
 
 class PathGuard:
-    """Decides which canonical paths are deleted and counts the others; `covered` None means every path is covered."""
+    """Decides which canonical paths are deleted and counts the others; `covered` None means every path is covered.
 
-    def __init__(self, roots: Roots, covered: Roots | None, options: PurgeOptions) -> None:
+    `own` is the table's present location and `others` are those of neighbour tables. A file at another table's location
+    that is not at `own` is kept: a write path or a former location, which anyone who writes metadata can choose, claims
+    nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's.
+    """
+
+    def __init__(
+        self,
+        roots: Roots,
+        covered: Roots | None,
+        options: PurgeOptions,
+        *,
+        own: Roots | None = None,
+        others: Roots | None = None,
+    ) -> None:
         self.roots = roots
         self.covered = covered
+        self.own = roots if own is None else own
+        self.others = Roots(()) if others is None else others
         self._storage = "file:///" if roots.roots[0].bucket == LOCAL else "s3://"
         self._options = options
         self._tallies: dict[str, _Tally] = {}
@@ -106,7 +122,8 @@ class PathGuard:
         in_storage = first.startswith(self._storage) and last.startswith(self._storage)
         inside = (self._options.outside == "delete" and in_storage) or self.roots.contain_range(first, last)
         covered = self.covered is None or self.covered.contain_range(first, last)
-        if inside and covered and not shared and not any(first <= path <= last for path in foreign):
+        kept = shared or any(first <= path <= last for path in foreign) or self._disputed(first, last)
+        if inside and covered and not kept:
             yield "", rows
             return
         for verdict, group in groupby(
@@ -114,11 +131,17 @@ class PathGuard:
         ):
             yield verdict, list(group)
 
+    def _disputed(self, first: str, last: str) -> bool:
+        """Return whether a path from `first` to `last`, in text order, may be at another table's location only."""
+        return self.others.meet_range(first, last) and not self.own.contain_range(first, last)
+
     def _verdict(self, path: str, *, shared: bool, foreign: bool) -> GuardVerdict:
         if foreign:
             return "foreign"
         if shared:
             return "shared"
+        if self.others.contains(path) and not self.own.contains(path):
+            return "at-another-table"
         if self._options.outside != "delete" and not self.roots.contains(path):
             return "outside"
         return "" if self.covers(path) else "uncovered"
@@ -136,6 +159,7 @@ class PathGuard:
             "outside": OUTSIDE,
             "uncovered": UNCOVERED,
             "shared": SHARED,
+            "at-another-table": AT_ANOTHER_TABLE,
             "foreign": FOREIGN_METADATA,
         }
         return [
@@ -167,6 +191,8 @@ def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
             raise errors.CredentialsDoNotCover(finding.count, finding.sample)
         if finding.code == SHARED and options.shared == "refuse":
             raise errors.FilesShared(finding.count, finding.sample)
+        if finding.code == AT_ANOTHER_TABLE and options.shared == "refuse":
+            raise errors.FilesAtAnotherTable(finding.count, finding.sample)
         if finding.code == VERSIONED_BUCKET and options.versioned == "refuse":
             raise errors.VersionedBucket(finding.sample)
 

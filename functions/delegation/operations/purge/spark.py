@@ -18,7 +18,7 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.guards import GuardVerdict
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
-from delegation.operations.purge.planning.neighbours import neighbours_of, survey_neighbour
+from delegation.operations.purge.planning.neighbours import locations_of, neighbours_of, survey_neighbour
 from delegation.operations.purge.planning.plan import DeletedManifests, Survey, finish_plan, new_plan_id, survey
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
 from delegation.polaris.model import LoadedTable
@@ -78,6 +78,8 @@ class SparkEngine:
             chunk_paths=ctx.settings.chunk_paths,
             roots=found.guard.roots.uris,
             covered=None if found.guard.covered is None else found.guard.covered.uris,
+            own=found.guard.own.uris,
+            others=found.guard.others.uris,
             foreign=found.foreign,
             options=ctx.options,
         )
@@ -109,6 +111,7 @@ class SparkEngine:
         rows = [(TABLE, *record) for record in found.small]
         identifiers = [ctx.identifier]
         near, found.checked = neighbours_of(ctx, found.guard.roots, earlier)
+        found.guard.others = locations_of(near)
         for neighbour in near:
             identifiers.append(neighbour.table.identifier)
             small, manifests = survey_neighbour(ctx, neighbour)

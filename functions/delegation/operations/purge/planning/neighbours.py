@@ -60,6 +60,19 @@ def neighbours_of(
     return near, checked
 
 
+def locations_of(near: Sequence[Neighbour]) -> Roots:
+    """Return the present locations of neighbours, without those that can contain no file of this kind of storage."""
+    usable = []
+    for neighbour in near:
+        location = _metadata(neighbour).location
+        try:
+            Roots([location])
+        except GuardRefused:
+            continue
+        usable.append(location)
+    return Roots(usable)
+
+
 def _is_itself(ctx: PurgeContext, neighbour: Neighbour) -> bool:
     """Return whether this is the purged table; a `certain` neighbour never is, even with the same metadata file."""
     return not neighbour.certain and neighbour.table.identifier == ctx.identifier

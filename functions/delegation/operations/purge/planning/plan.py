@@ -19,10 +19,10 @@ from delegation.operations.purge.errors import CredentialsDoNotCover, MetadataRe
 from delegation.operations.purge.guards import GuardVerdict, PathGuard
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
-from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour, small_files
+from delegation.operations.purge.planning.neighbours import locations_of, neighbours_of, reach_of_neighbour, small_files
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
-from delegation.storage.locations import uri_of
+from delegation.storage.locations import Roots, uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, phase_of, read_chunk
 from delegation.worksets.index import (
@@ -72,7 +72,8 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     history = read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
     former_roots = [root for index in earlier for root in index.roots]
-    guard = PathGuard(guards.table_roots(metadata, [*history.locations, *former_roots]), covered, ctx.options)
+    roots = guards.table_roots(metadata, [*history.locations, *former_roots])
+    guard = PathGuard(roots, covered, ctx.options, own=Roots([metadata.location]))
     deleted_manifests = DeletedManifests(ctx)
     reached = read_manifest_lists(
         metadata,
@@ -181,6 +182,7 @@ def make_plan(
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
         table_files.extend(all_entries(fetcher, found.manifests, wanted, DeletedManifests(ctx).check))
         near, found.checked = neighbours_of(ctx, found.guard.roots, earlier)
+        found.guard.others = locations_of(near)
         for neighbour in near:
             shared_files.extend(reach_of_neighbour(ctx, neighbour))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)

@@ -119,6 +119,8 @@ class WriteChunks:
     chunk_paths: int
     roots: tuple[str, ...]
     covered: tuple[str, ...] | None
+    own: tuple[str, ...]
+    others: tuple[str, ...]
     foreign: frozenset[str]
     options: PurgeOptions
 
@@ -135,7 +137,13 @@ class WriteChunks:
         failed = next(runs.paths(key, ERROR), None)
         if failed is not None:
             return {"error": failed}
-        guard = PathGuard(Roots(self.roots), None if self.covered is None else Roots(self.covered), self.options)
+        guard = PathGuard(
+            Roots(self.roots),
+            None if self.covered is None else Roots(self.covered),
+            self.options,
+            own=Roots(self.own),
+            others=Roots(self.others),
+        )
         part = f"p{self.keys.index(key):05d}-"
         writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=part)
         fresh = without(runs.rows(key, TABLE), runs.paths(key, EARLIER))

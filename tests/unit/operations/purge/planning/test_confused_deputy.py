@@ -54,7 +54,6 @@ def name_the_files_of_the_victim(bench: Bench) -> set[str]:
     return victims
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 9: files at another table's location are deleted")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: " ".join(*claim.items()))
 def test_a_table_whose_write_path_is_another_tables_location_deletes_none_of_its_files(
@@ -75,7 +74,6 @@ def test_a_table_whose_write_path_is_another_tables_location_deletes_none_of_its
     assert findings["FILES_SHARED"]["count"] == len(victims) - 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 9: a former location is claimed as well")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_forged_former_location_claims_nothing_at_another_tables_location(bench: Bench, engine: str) -> None:
     forged = {**bench.lake.metadata("t"), "location": VICTIM, "metadata-log": []}
@@ -86,7 +84,6 @@ def test_a_forged_former_location_claims_nothing_at_another_tables_location(benc
     assert victims <= set(bench.lake.uris())
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 9: files at another table's location are deleted")
 def test_shared_refuse_refuses_files_at_another_tables_location(bench: Bench) -> None:
     meta(properties={"write.data.path": VICTIM})(bench.lake)
     meta(statistics=[{"statistics-path": UNCOMMITTED, "file-size-in-bytes": 1}])(bench.lake)
