@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
@@ -74,6 +75,7 @@ class PurgeContext:
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `now` (a
     monotonic clock) and `sleep` count in seconds; `clock` returns the UTC time for records. `find_plan` returns the
     published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt.
+    `neighbours` yields an error for a table or list that cannot be loaded.
     """
 
     attempt: Attempt
@@ -84,7 +86,7 @@ class PurgeContext:
     plans: PlanStore
     options: PurgeOptions = field(default_factory=PurgeOptions)
     settings: PurgeSettings = field(default_factory=PurgeSettings)
-    neighbours: Callable[[], Iterable[Neighbour]] = no_neighbours
+    neighbours: Callable[[], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

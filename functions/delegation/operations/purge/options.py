@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 EngineChoice = Literal["inline", "spark"]
 OverlapScan = Literal["namespace", "catalog"]
+_KEEPING = ("damaged", "unsupported", "ambiguous", "neighbour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +15,10 @@ class PurgeOptions:
     `outside`: files outside the table's locations. `uncovered`: files that the credentials do not cover. `shared`:
     files that a neighbour table references. `overlap_scan`: where to search for neighbour tables. `versioned`: buckets
     where a delete frees nothing. `execute_plan`: the id of an existing plan. `engine`: None lets the estimate choose.
-    The last three are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, and read
-    format versions that this release may not read completely.
+    The others are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, and read
+    format versions that this release may not read completely. The last four keep what cannot be purged and purge the
+    rest: manifests and lists that are lost or corrupt, files elsewhere than in the table's storage or encrypted,
+    ambiguous paths, and what is not known of a neighbour table that cannot be read.
     """
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
@@ -30,8 +33,16 @@ class PurgeOptions:
     gc_disabled: Literal["refuse", "ignore"] = "refuse"
     probe: bool = True
     experimental_format: bool = False
+    damaged: Literal["refuse", "keep"] = "refuse"
+    unsupported: Literal["refuse", "keep"] = "refuse"
+    ambiguous: Literal["refuse", "keep"] = "refuse"
+    neighbour: Literal["refuse", "report"] = "refuse"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`."""
+        """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`.
+
+        Those that keep what cannot be purged are recorded if they are set.
+        """
         names = {"remove_directory_markers": "delete_markers"}
-        return {names.get(name, name): value for name, value in asdict(self).items()}
+        unset = {name for name in _KEEPING if getattr(self, name) == "refuse"}
+        return {names.get(name, name): value for name, value in asdict(self).items() if name not in unset}

@@ -29,11 +29,15 @@ _DEFAULTS: Final = {
     "versioned": "report",
     "deleteMarkerFiles": "true",
 }
-# Set by the operator alone, because each protects other tables. The default comes first.
+# Set by the operator alone: each protects other tables, or leaves files that nothing names. The default comes first.
 _OPERATOR_ONLY: Final[Mapping[str, tuple[str, str]]] = {
     "gc-disabled": ("refuse", "ignore"),
     "delete-probe": ("true", "false"),
     "experimental-format": ("false", "true"),
+    "damaged": ("refuse", "keep"),
+    "unsupported": ("refuse", "keep"),
+    "ambiguous": ("refuse", "keep"),
+    "neighbour": ("refuse", "report"),
 }
 
 
@@ -64,6 +68,10 @@ class Limits:
             gc_disabled=cast("Literal['refuse', 'ignore']", operator_only["gc-disabled"]),
             probe=operator_only["delete-probe"] == "true",
             experimental_format=operator_only["experimental-format"] == "true",
+            damaged=cast("Literal['refuse', 'keep']", operator_only["damaged"]),
+            unsupported=cast("Literal['refuse', 'keep']", operator_only["unsupported"]),
+            ambiguous=cast("Literal['refuse', 'keep']", operator_only["ambiguous"]),
+            neighbour=cast("Literal['refuse', 'report']", operator_only["neighbour"]),
         )
         return cls(choices, base)
 

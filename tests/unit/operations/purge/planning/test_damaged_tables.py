@@ -225,7 +225,6 @@ def refused(bench: Bench, ctx: PurgeContext, engine: str) -> DelegationError:
     return raised.value
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 11: one damaged file makes a purge impossible for ever")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CASES)
 def test_a_damaged_table_is_refused_by_default_and_finished_with_the_operators_setting(
@@ -254,7 +253,6 @@ def test_a_damaged_table_is_refused_by_default_and_finished_with_the_operators_s
 FORMER: Final = f"{OURS}metadata/former.metadata.json"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 11: an empty former metadata.json refuses the purge for ever")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "data",
@@ -309,9 +307,6 @@ BESIDE = [
 ]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 12, line 11: one neighbour that cannot be read refuses the purge for ever"
-)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("beside", "by_default", "why"), BESIDE)
 def test_a_neighbour_that_cannot_be_read_refuses_by_default_and_is_reported_with_the_operators_setting(
@@ -329,7 +324,6 @@ def test_a_neighbour_that_cannot_be_read_refuses_by_default_and_is_reported_with
     assert findings["FILES_SHARED"]["count"] == len(known)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 11: one neighbour that may not be loaded refuses the purge")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_neighbour_that_may_not_be_loaded_is_reported_and_the_next_one_is_still_read(
     bench: Bench, engine: str
@@ -358,7 +352,6 @@ def test_a_neighbour_that_may_not_be_loaded_is_reported_and_the_next_one_is_stil
     assert findings["NEIGHBOUR_UNREADABLE"]["sample"] == [f"cat.ns.denied: {PolarisForbidden.code}"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 11: there is no such setting")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_neighbour_that_commits_while_it_is_read_is_not_reported_but_read_again_later(
     bench: Bench, engine: str
@@ -372,7 +365,6 @@ def test_a_neighbour_that_commits_while_it_is_read_is_not_reported_but_read_agai
     assert (error.code, error.retryable) == ("NEIGHBOUR_CHANGED", True)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 11: a write path on another scheme refuses the purge for ever")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("path", "code", "setting"),
@@ -389,7 +381,6 @@ def test_a_write_path_that_names_no_location_is_left_out_with_the_operators_sett
     assert set(bench.lake.uris()) == others
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 11: there is no such setting")
 @pytest.mark.parametrize("setting", ["damaged=keep", "unsupported=keep", "ambiguous=keep"])
 def test_a_plan_made_under_a_looser_setting_is_not_executed_after_it_became_stricter(
     bench: Bench, setting: str
