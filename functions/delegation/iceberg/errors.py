@@ -82,5 +82,8 @@ class ManifestMissing(IcebergError):
     code = "MANIFEST_MISSING"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{printable(path)} is missing, and no earlier purge of this table deleted it")
+        super().__init__(
+            f"{printable(path)} is missing, and no earlier purge of this table deleted it; restore it, or have the "
+            "operator set delegation.purge.damaged=keep to purge the rest"
+        )
         self.path = path

@@ -1,6 +1,5 @@
 """The two engines for tests without a Spark session: inline, and the functions of executors run in this process."""
 
-import random
 from collections.abc import Callable, Sequence
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
@@ -16,7 +15,7 @@ class ExecutorsHere(SparklessEngine):
     """Plans with the executors' functions in three parts, and deletes in this process."""
 
     def __init__(self, ctx: PurgeContext) -> None:
-        super().__init__(ThisProcess(ctx.store, ctx.plans), random.randrange(99))
+        super().__init__(ThisProcess(ctx.store, ctx.plans), 7)
 
     def _parts(self, found: object) -> int:
         return 3
