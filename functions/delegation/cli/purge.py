@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -60,6 +61,24 @@ ExperimentalOption = Annotated[
 ]
 
 
+class Kept(StrEnum):
+    """What `--keep` leaves out of a purge."""
+
+    DAMAGED = "damaged"
+    UNSUPPORTED = "unsupported"
+    AMBIGUOUS = "ambiguous"
+
+
+KeepOption = Annotated[
+    list[Kept] | None,
+    typer.Option(
+        "--keep",
+        help="Purge the rest of a table: keep lost or corrupt manifests, what is in another storage or encrypted, "
+        "ambiguous paths; may be repeated. Refused otherwise.",
+    ),
+]
+
+
 def purge_command(
     ctx: typer.Context,
     metadata_location: MetadataArgument,
@@ -70,6 +89,7 @@ def purge_command(
     s3_endpoint: S3EndpointOption = None,
     outside: OutsideOption = "keep",
     protect: ProtectOption = None,
+    keep: KeepOption = None,
     experimental_format: ExperimentalOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -82,7 +102,14 @@ def purge_command(
     """
     if not (yes or dry_run):
         confirm_deletion(f"that {metadata_location} reaches")
-    options = PurgeOptions(outside=outside, dry_run=dry_run, experimental_format=experimental_format)
+    options = PurgeOptions(
+        outside=outside,
+        dry_run=dry_run,
+        experimental_format=experimental_format,
+        damaged="keep" if Kept.DAMAGED in (keep or ()) else "refuse",
+        unsupported="keep" if Kept.UNSUPPORTED in (keep or ()) else "refuse",
+        ambiguous="keep" if Kept.AMBIGUOUS in (keep or ()) else "refuse",
+    )
     purge = DirectPurge(metadata_location, engine, options, tuple(protect or ()))
     report = _run(ctx, purge, plan, S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None), as_json)
     report.show(ctx, as_json=as_json)

@@ -51,6 +51,19 @@ class UnsupportedFormat(GuardRefused):
     code = "UNSUPPORTED_FORMAT_VERSION"
 
 
+class EncryptedMetadataFile(GuardRefused):
+    """A manifest list or manifest is encrypted (Iceberg Table Spec, version 3), so the files it names are unknown."""
+
+    code = "UNSUPPORTED"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{printable(path)} is encrypted, and this release cannot read which files it names; "
+            "the operator's setting delegation.purge.unsupported=keep purges the table without them"
+        )
+        self.path = path
+
+
 class CorruptMetadata(IcebergError):
     """Table metadata does not follow the Iceberg Table Spec, Table Metadata."""
 
@@ -69,5 +82,8 @@ class ManifestMissing(IcebergError):
     code = "MANIFEST_MISSING"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{printable(path)} is missing, and no earlier purge of this table deleted it")
+        super().__init__(
+            f"{printable(path)} is missing, and no earlier purge of this table deleted it; restore it, or have the "
+            "operator set delegation.purge.damaged=keep to purge the rest"
+        )
         self.path = path

@@ -28,11 +28,12 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot: its manifest list, or in version 1 its manifests listed inline."""
+    """A snapshot: its manifest list, which may be `encrypted`, or in version 1 its manifests listed inline."""
 
     snapshot_id: int
     manifest_list: str | None
     manifests: tuple[str, ...] = ()
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,11 @@ class ParsedMetadata:
 
     @property
     def gc_enabled(self) -> bool:
-        """The property `gc.enabled`, true by default (Iceberg documentation, Configuration)."""
-        return self.properties.get("gc.enabled", "true").strip().lower() != "false"
+        """The property `gc.enabled`, true by default (Iceberg documentation, Configuration).
+
+        As Iceberg's `PropertyUtil.propertyAsBoolean` reads it, every text but "true" in any case is false.
+        """
+        return self.properties.get("gc.enabled", "true").lower() == "true"
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -150,7 +154,8 @@ def _inflate(path: str, data: bytes) -> bytes:
 def _snapshot(fields: "_Fields") -> Snapshot:
     snapshot_id = fields.integer("snapshot-id")
     if fields.source.get("manifest-list") is not None:
-        return Snapshot(snapshot_id, fields.text("manifest-list"))
+        # `key-id` names the key that encrypts the list's own key (Iceberg Table Spec, Snapshots, version 3).
+        return Snapshot(snapshot_id, fields.text("manifest-list"), encrypted=fields.source.get("key-id") is not None)
     manifests = fields.source.get("manifests")
     if not isinstance(manifests, list) or not all(isinstance(one, str) and one for one in manifests):
         raise CorruptMetadata(fields.path, f"snapshot {snapshot_id}", "it has neither manifest-list nor manifests")

@@ -10,17 +10,50 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
-from delegation.iceberg.errors import CorruptManifestError
+from delegation.iceberg.errors import (
+    CorruptManifestError,
+    EncryptedMetadataFile,
+    ManifestMismatchError,
+    ManifestMissing,
+)
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
-from delegation.iceberg.metadata import MAX_METADATA_BYTES, ParsedMetadata, parse_former_metadata
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
+from delegation.iceberg.paths import CANONICAL, Spelling
 from delegation.storage.base import ObjectNotFound, ObjectStore
-from delegation.storage.locations import canonical, canonical_all, parse
+from delegation.storage.locations import parse
 
 # By the field `content` (134) of a data file (Iceberg Table Spec, Manifests).
 _CONTENT_RANK = (RANK[FileType.DATA], RANK[FileType.POSITION_DELETES], RANK[FileType.EQUALITY_DELETES])
 
 _MIN_LIMIT = 16 * 1024 * 1024
+_ENCRYPTED = b"AGS1"  # Iceberg Table Spec, AES GCM Stream
+
+# An object: its content, None if it does not exist, or an error that a repeat would not change.
+Content = bytes | None | DelegationError
+Unreadable = Callable[[str, DelegationError], None]
+
+
+def refuse(_path: str, error: DelegationError) -> None:
+    """Raise the error."""
+    raise error
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What happens to files that cannot be read: `unreadable` is called with the path and the error, and may raise.
+
+    With `whole`, no entry of a manifest is returned before all of them are decoded, so that a damaged manifest returns
+    none. A path that `spelling` marks is returned and not read.
+    """
+
+    unreadable: Unreadable = refuse
+    spelling: Spelling = CANONICAL
+    whole: bool = False
+
+
+STRICT = Tolerance()
 
 
 class Fetcher:
@@ -31,13 +64,13 @@ class Fetcher:
         self._threads = threads
         self._checkpoint = checkpoint
 
-    def fetch(self, paths: Iterable[tuple[str, int]]) -> Iterator[tuple[str, bytes | None]]:
-        """Read (path, limit in bytes) pairs; yield (path, content) in their order, with None for a missing object.
+    def fetch(self, paths: Iterable[tuple[str, int]]) -> Iterator[tuple[str, Content]]:
+        """Read (path, limit in bytes) pairs; yield (path, content) in their order.
 
-        Raises the store's errors and those of `checkpoint`, which is called before each read.
+        Raises the store's retryable errors and those of `checkpoint`, which is called before each read.
         """
         with ThreadPoolExecutor(self._threads, thread_name_prefix="read") as pool:
-            ahead: deque[Future[tuple[str, bytes | None]]] = deque()
+            ahead: deque[Future[tuple[str, Content]]] = deque()
             try:
                 for path, limit in paths:
                     self._checkpoint()
@@ -50,11 +83,26 @@ class Fetcher:
                 for future in ahead:
                     future.cancel()
 
-    def _read(self, path: str, limit: int) -> tuple[str, bytes | None]:
+    def _read(self, path: str, limit: int) -> tuple[str, Content]:
         try:
             return path, self._store.read(parse(path), limit=limit)
         except ObjectNotFound:
             return path, None
+        except DelegationError as error:
+            if error.retryable:
+                raise
+            return path, error
+
+
+def _content_of(path: str, found: Content) -> bytes:
+    """Return the content of a manifest list or manifest; raise ManifestMissing, EncryptedMetadataFile or its error."""
+    if found is None:
+        raise ManifestMissing(path)
+    if not isinstance(found, bytes):
+        raise found
+    if found.startswith(_ENCRYPTED):
+        raise EncryptedMetadataFile(path)
+    return found
 
 
 @dataclass(slots=True)
@@ -66,51 +114,64 @@ class History:
     locations: list[str] = field(default_factory=list)
 
 
-def read_history(metadata: ParsedMetadata, fetcher: Fetcher, covers: Callable[[str], bool]) -> History:
-    """Follow the metadata log back to its oldest file; each file is read once, so cycles end. Raises CorruptMetadata.
+def read_history(
+    metadata: ParsedMetadata, fetcher: Fetcher, covers: Callable[[str], bool], tolerance: Tolerance = STRICT
+) -> History:
+    """Follow the metadata log back to its oldest file; each file is read once, so cycles end.
 
-    Files may be missing, and files that the credentials do not cover are not read. The locations of a file with
-    another table's uuid are ignored: they must not extend what may be deleted.
+    Files may be missing, and files that the credentials do not cover are not read. A file that cannot be read is
+    returned without what it names, if `tolerance` accepts it. The locations of a file with another table's uuid are
+    ignored: they must not extend what may be deleted.
     """
     history = History()
     rank = RANK[FileType.FORMER_METADATA]
-    seen = {canonical(metadata.path)}
-    level = _unseen(metadata.former, seen)
+    spelling = tolerance.spelling
+    seen = {spelling.one(metadata.path)}
+    level = _unseen(metadata.former, seen, spelling)
     while level:
         further: list[str] = []
         readable = [path for path in level if covers(path)]
         history.files.extend(TableFile(path, rank, 0) for path in level if not covers(path))
-        for path, data in fetcher.fetch((path, MAX_METADATA_BYTES) for path in readable):
-            if data is None:
-                history.files.append(TableFile(path, rank, 0))
+        for path, found in fetcher.fetch((path, MAX_METADATA_BYTES) for path in readable):
+            history.files.append(TableFile(path, rank, len(found) if isinstance(found, bytes) else 0))
+            former = None if found is None else _former(path, found, tolerance.unreadable)
+            if former is None:
                 continue
-            former = parse_former_metadata(path, data)
-            history.files.append(TableFile(path, rank, len(data)))
             if former.table_uuid not in (None, metadata.table_uuid):
                 history.foreign.add(path)
                 continue
             history.locations.extend(former.locations)
             further.extend(former.former)
-        level = _unseen(further, seen)
+        level = _unseen(further, seen, spelling)
     return history
 
 
-def _unseen(paths: Iterable[str], seen: set[str]) -> list[str]:
+def _former(path: str, found: bytes | DelegationError, unreadable: Unreadable) -> FormerMetadata | None:
+    try:
+        if not isinstance(found, bytes):
+            raise found
+        return parse_former_metadata(path, found)
+    except DelegationError as error:
+        unreadable(path, error)
+        return None
+
+
+def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[str]:
     fresh = []
-    for path in map(canonical, paths):
+    for path in map(spelling.one, paths):
         if path not in seen:
             seen.add(path)
             fresh.append(path)
     return fresh
 
 
-def named_by_metadata(metadata: ParsedMetadata) -> Iterator[TableFile]:
+def named_by_metadata(metadata: ParsedMetadata, spelling: Spelling = CANONICAL) -> Iterator[TableFile]:
     """Yield the current metadata.json, statistics and partition statistics."""
-    yield TableFile(canonical(metadata.path), RANK[FileType.ROOT], 0)
+    yield TableFile(spelling.one(metadata.path), RANK[FileType.ROOT], 0)
     for one in metadata.statistics:
-        yield TableFile(canonical(one.path), RANK[FileType.STATISTICS], one.size)
+        yield TableFile(spelling.one(one.path), RANK[FileType.STATISTICS], one.size)
     for one in metadata.partition_statistics:
-        yield TableFile(canonical(one.path), RANK[FileType.PARTITION_STATISTICS], one.size)
+        yield TableFile(spelling.one(one.path), RANK[FileType.PARTITION_STATISTICS], one.size)
 
 
 @dataclass(slots=True)
@@ -127,54 +188,71 @@ def read_manifest_lists(
     *,
     limit: int,
     readable: Callable[[str], bool],
-    missing: Callable[[str], None],
+    tolerance: Tolerance = STRICT,
     enough: Callable[["Manifests"], bool] = lambda _found: False,
 ) -> Manifests:
-    """Read the manifest lists of all snapshots. Raises CorruptManifestError.
+    """Read the manifest lists of all snapshots; raise what `tolerance` does not accept.
 
-    Lists that are not `readable` are returned without being read. `missing` is called for each missing list and may
-    raise; `enough` may end the reading after any list.
+    Lists that are not `readable` are returned without being read, and so are encrypted and damaged ones. `enough` may
+    end the reading after any list.
     """
     found = Manifests()
     rank = RANK[FileType.MANIFEST_LIST]
-    lists = {canonical(one.manifest_list): None for one in metadata.snapshots if one.manifest_list is not None}
-    found.lists.extend(TableFile(path, rank, 0) for path in lists if not readable(path))
-    for path, data in fetcher.fetch((path, limit) for path in lists if readable(path)):
-        if data is None:
-            missing(path)
-            found.lists.append(TableFile(path, rank, 0))
-            continue
-        found.lists.append(TableFile(path, rank, len(data)))
-        for manifest in read_manifest_list(data, path):
-            _add(found.manifests, manifest)
+    lists: dict[str, bool] = {}
+    for snapshot in metadata.snapshots:
+        if snapshot.manifest_list is not None:
+            path = tolerance.spelling.one(snapshot.manifest_list)
+            lists[path] = snapshot.encrypted or lists.get(path, False)
+    for path in (path for path, encrypted in lists.items() if encrypted and readable(path)):
+        tolerance.unreadable(path, EncryptedMetadataFile(path))
+    unread = {path for path, encrypted in lists.items() if encrypted or not readable(path)}
+    found.lists.extend(TableFile(path, rank, 0) for path in lists if path in unread)
+    for path, content in fetcher.fetch((path, limit) for path in lists if path not in unread):
+        found.lists.append(TableFile(path, rank, len(content) if isinstance(content, bytes) else 0))
+        for manifest in _listed(path, content, tolerance.unreadable):
+            _add(found.manifests, manifest, tolerance)
         if enough(found):
             break
     for snapshot in metadata.snapshots:
         for manifest_path in snapshot.manifests:
-            _add(found.manifests, ManifestFile(manifest_path, None))
+            _add(found.manifests, ManifestFile(manifest_path, None), tolerance)
     return found
 
 
-def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile) -> None:
-    path = canonical(manifest.manifest_path)
+def _listed(path: str, content: Content, unreadable: Unreadable) -> list[ManifestFile]:
+    """Return the manifests of a list, none of a damaged one."""
+    try:
+        return list(read_manifest_list(_content_of(path, content), path))
+    except DelegationError as error:
+        unreadable(path, error)
+        return []
+
+
+def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile, tolerance: Tolerance) -> None:
+    path = tolerance.spelling.one(manifest.manifest_path)
     known = manifests.get(path)
     if known is None or known.manifest_length is None:
         manifests[path] = manifest
     elif manifest.manifest_length not in (None, known.manifest_length):
-        raise CorruptManifestError(path, 0, "two manifest lists record different lengths for it")
+        error = CorruptManifestError(path, 0, "two manifest lists record different lengths for it")
+        tolerance.unreadable(path, error)
 
 
-def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row]]:
+def entries(path: str, manifest: ManifestFile, data: bytes, spelling: Spelling = CANONICAL) -> Iterator[list[Row]]:
     """Yield the files of all entries of a manifest in batches, in order, and compare it with its manifest list.
 
-    Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath or UnsupportedLocation, the second only at the
-    end: nothing may be deleted before the last entry of the last manifest is read.
+    Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath or UnsupportedLocation, the second often only at
+    the end: nothing may be deleted before the last entry of the last manifest is read. No entry beyond the list's
+    count is returned, and reading stops there: a small hostile manifest may hold millions.
     """
     counted = 0
-    verify(manifest, len(data), manifest.entries or 0)
+    most = manifest.entries
+    verify(manifest, len(data), most or 0)
     for batch in read_paths(data, path):
         counted += len(batch)
-        paths = canonical_all([entry[2] for entry in batch])
+        if most is not None and counted > most:
+            raise ManifestMismatchError(path, "entries or more", most, counted)
+        paths = spelling.all([entry[2] for entry in batch])
         yield [
             (file_path, _CONTENT_RANK[content], size)
             for file_path, (_, content, _, size) in zip(paths, batch, strict=True)
@@ -182,19 +260,28 @@ def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row
     verify(manifest, len(data), counted)
 
 
+def tolerated_entries(path: str, manifest: ManifestFile, content: Content, tolerance: Tolerance) -> Iterator[list[Row]]:
+    """Yield what `entries` does, for a manifest that cannot be read until `tolerance` accepts or raises its error."""
+    try:
+        data = _content_of(path, content)
+        if tolerance.whole:
+            for _ in entries(path, manifest, data, tolerance.spelling):
+                pass
+        yield from entries(path, manifest, data, tolerance.spelling)
+    except DelegationError as error:
+        tolerance.unreadable(path, error)
+
+
 def all_entries(
     fetcher: Fetcher,
     manifests: dict[str, ManifestFile],
     wanted: Iterable[tuple[str, int]],
-    missing: Callable[[str], None],
+    tolerance: Tolerance = STRICT,
 ) -> Iterator[Row]:
     """Yield the files of all entries of the wanted manifests, unsorted and with duplicates."""
-    for path, data in fetcher.fetch(wanted):
-        if data is None:
-            missing(path)
-        else:
-            for rows in entries(path, manifests[path], data):
-                yield from rows
+    for path, content in fetcher.fetch(wanted):
+        for rows in tolerated_entries(path, manifests[path], content, tolerance):
+            yield from rows
 
 
 def manifest_record(path: str, manifest: ManifestFile) -> TableFile:

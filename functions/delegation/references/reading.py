@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.reach import (
+    STRICT,
     Fetcher,
-    entries,
     named_by_metadata,
     read_history,
     read_limit,
     read_manifest_lists,
+    tolerated_entries,
 )
 from delegation.polaris.model import LoadedTable
 from delegation.references.dynamodb import DIGEST_BYTES
@@ -56,9 +56,7 @@ def read_references(
         known = None
     fetcher = Fetcher(store, threads=limits.threads, checkpoint=checkpoint)
     roots = _usable(metadata.locations)
-    found = read_manifest_lists(
-        metadata, fetcher, limit=limits.max_file_bytes, readable=lambda _path: True, missing=_missing
-    )
+    found = read_manifest_lists(metadata, fetcher, limit=limits.max_file_bytes, readable=lambda _path: True)
     history = read_history(metadata, fetcher, lambda _path: False)
     named = [*named_by_metadata(metadata), *history.files, *found.lists]
     outside = {directory_of(one.path) for one in named if not roots.contains(one.path)}
@@ -88,11 +86,8 @@ def _outside_of_entries(
     """The directories, outside the roots, of the files that these manifests name."""
     outside: set[str] = set()
     wanted = [(path, read_limit(manifests[path], limits.max_file_bytes)) for path in unread]
-    for path, data in fetcher.fetch(wanted):
-        if data is None:
-            _missing(path)
-            continue
-        for rows in entries(path, manifests[path], data):
+    for path, content in fetcher.fetch(wanted):
+        for rows in tolerated_entries(path, manifests[path], content, STRICT):
             outside.update(directory_of(row[0]) for row in rows if not roots.contains(row[0]))
         if len(outside) > _FOLD_AT:
             outside = set(fold(outside))
@@ -113,7 +108,3 @@ def _usable(locations: Iterable[str]) -> Roots:
             continue
         usable.append(location)
     return Roots(usable)
-
-
-def _missing(path: str) -> None:
-    raise ManifestMissing(path)

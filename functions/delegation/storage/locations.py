@@ -155,6 +155,10 @@ class Roots:
         """Return whether all canonical paths from `first` to `last`, in text order, are below one location."""
         return any(first.startswith(uri) and last.startswith(uri) and first != uri for uri in self._uris)
 
+    def meet_range(self, first: str, last: str) -> bool:
+        """Return whether a path from `first` to `last`, in text order, may be below a location."""
+        return any(uri <= last and (first <= uri or first.startswith(uri)) for uri in self._uris)
+
     def overlaps(self, other: "Roots") -> bool:
         return any(mine.overlaps(theirs) for mine in self.roots for theirs in other.roots)
 

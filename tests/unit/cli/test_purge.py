@@ -170,6 +170,20 @@ def test_a_refused_or_corrupt_table_keeps_its_files(
     assert bucket.left() == before
 
 
+def test_the_rest_of_a_damaged_table_is_purged_on_request(bucket: Bucket) -> None:
+    corrupt(bucket)
+    before = bucket.fill().left()
+    assert bucket.purge()[1]["error_code"] == "CORRUPT_MANIFEST"
+    status, report = bucket.purge("--dry-run", "--keep", "damaged")
+    assert (status, report["status"]) == (0, "PLANNED")
+    status, refused = bucket.purge()
+    assert (status, refused["error_code"]) == (3, "PLAN_NOT_ALLOWED")
+    assert bucket.left() == before
+    status, done = bucket.purge("--keep", "damaged", "--keep", "ambiguous")
+    assert (status, done["files_deleted"]) == (0, report["files_planned"])
+    assert len(bucket.left()) == len(before) - done["files_deleted"]
+
+
 def test_experimental_format_purges_an_unknown_format_version(bucket: Bucket) -> None:
     bucket.lake.rewrite_metadata("t", {"format-version": 4})
     bucket.fill()

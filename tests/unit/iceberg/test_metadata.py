@@ -58,6 +58,17 @@ def test_gc_can_be_disabled(value: str) -> None:
     assert not parse_metadata(PATH, metadata(properties={"gc.enabled": value})).gc_enabled
 
 
+@pytest.mark.parametrize("value", ["no", "0", "off", "", "f", " true", "true ", "yes", "1", "on", "truе"])
+def test_gc_is_disabled_by_every_value_that_does_not_read_true(value: str) -> None:
+    """As in Iceberg's PropertyUtil.propertyAsBoolean, which is Java's Boolean.parseBoolean."""
+    assert not parse_metadata(PATH, metadata(properties={"gc.enabled": value})).gc_enabled
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE", "tRuE"])
+def test_gc_is_enabled_by_true_in_any_case(value: str) -> None:
+    assert parse_metadata(PATH, metadata(properties={"gc.enabled": value})).gc_enabled
+
+
 @pytest.mark.parametrize(
     ("field", "changes"),
     [

@@ -53,18 +53,28 @@ def test_canonical_uris_of_many_paths_equal_those_of_each(paths: list[str]) -> N
     st.sets(PATHS, max_size=2),
     st.sampled_from([PurgeOptions(), PurgeOptions(outside="delete")]),
     st.sampled_from([None, Roots(["s3://b/t"]), Roots(["s3://b/t/sub", "s3://b/t2"])]),
+    st.sampled_from([Roots(["s3://b/t"]), Roots(["s3://b/t/sub"]), Roots(["s3://c"])]),
+    st.sampled_from([Roots([]), Roots(["s3://b/t/sub"]), Roots(["s3://b"]), Roots(["s3://b/t2", "s3://c"])]),
 )
 def test_guards_decide_for_many_paths_as_for_each(
-    paths: list[str], shared: set[str], foreign: set[str], options: PurgeOptions, covered: Roots | None
+    paths: list[str],
+    shared: set[str],
+    foreign: set[str],
+    options: PurgeOptions,
+    covered: Roots | None,
+    own: Roots,
+    others: Roots,
 ) -> None:
     rows = [(path, 8, 1) for path in sorted(paths)]
-    one_by_one, at_once = PathGuard(ROOTS, covered, options), PathGuard(ROOTS, covered, options)
+    one_by_one, at_once = (PathGuard(ROOTS, covered, options, own=own, others=others) for _ in range(2))
     expected = [
         (one_by_one.judge(path, shared=path in shared, foreign=path in foreign), (path, 8, 1)) for path in sorted(paths)
     ]
     groups = list(at_once.judge_all(rows, shared=shared, foreign=foreign))
     assert [(verdict, row) for verdict, group in groups for row in group] == expected
     assert at_once.counted() == one_by_one.counted()
+    deleted = [path for verdict, (path, _, _) in expected if not verdict]
+    assert not [path for path in deleted if others.contains(path) and not own.contains(path)]
 
 
 @given(st.lists(PATHS, min_size=1, max_size=8), st.booleans())

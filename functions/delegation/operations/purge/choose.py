@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from delegation.errors import DelegationError
+from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.reach import Fetcher, Manifests, read_manifest_lists
+from delegation.iceberg.paths import Spelling
+from delegation.iceberg.reach import Fetcher, Manifests, Tolerance, read_manifest_lists
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
-from delegation.operations.purge.guards import check_table, covered_roots
+from delegation.operations.purge.guards import check_table, covered_roots, kept_for, kept_spellings, reads
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.succession import check_stated
 from delegation.polaris.model import LoadedTable
@@ -87,13 +90,19 @@ def _manifests(ctx: PurgeContext, table: LoadedTable, most: int) -> Manifests:
     metadata = _metadata_of(ctx, table)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_stated(ctx.stated, metadata)
-    covered = covered_roots(table) if ctx.settings.vended else None
+    covered = covered_roots(table, ctx.options) if ctx.settings.vended else None
+
+    def unreadable(_path: str, error: DelegationError) -> None:
+        # Planning decides whether a missing list is an error.
+        if not isinstance(error, ManifestMissing):
+            kept_for(error, ctx.options)
+
     return read_manifest_lists(
         metadata,
         Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint),
         limit=ctx.settings.max_file_bytes,
-        readable=lambda path: covered is None or covered.contains(path),
-        missing=lambda _path: None,  # planning decides whether that is an error
+        readable=reads(metadata, covered),
+        tolerance=Tolerance(unreadable, Spelling(kept_spellings(ctx.options))),
         enough=lambda found: _entries(found) > most,
     )
 

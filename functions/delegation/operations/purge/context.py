@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
@@ -102,6 +103,7 @@ class PurgeContext:
     `asked_by` returns its members `requested_by` and `cancelled_by`.
     `stated` is compared with the table when no plan exists yet. `loaded` is the table as it was loaded to choose the
     engine: a plan may be made from it, because the table is loaded and compared again before the first delete.
+    `neighbours` yields an error for a table or list that cannot be loaded.
     """
 
     attempt: Attempt
@@ -112,7 +114,7 @@ class PurgeContext:
     plans: PlanStore
     options: PurgeOptions = field(default_factory=PurgeOptions)
     settings: PurgeSettings = field(default_factory=PurgeSettings)
-    neighbours: Callable[[Roots | None], Iterable[Neighbour]] = no_neighbours
+    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

@@ -75,6 +75,13 @@ class FilesShared(_FilesRefused):
     problem = "another live table references {} files"
 
 
+class FilesAtAnotherTable(_FilesRefused):
+    """Files are at another live table's location and not at this table's own, and `shared=refuse` is set."""
+
+    code = "FILES_AT_ANOTHER_TABLE"
+    problem = "{} files are at the location of another live table and not at this table's own"
+
+
 class CredentialsDoNotCover(_FilesRefused):
     """No vended credential covers some files, which are often at former locations, or the metadata file itself."""
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 EngineChoice = Literal["inline", "spark"]
 OverlapScan = Literal["namespace", "catalog"]
 ReferenceMode = Literal["index", "location", "namespace"]
+_KEEPING = ("damaged", "unsupported", "ambiguous", "neighbour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,10 @@ class PurgeOptions:
     `outside`: files outside the table's locations. `uncovered`: files that the credentials do not cover. `shared`:
     files that a neighbour table references. `overlap_scan`: where to search for neighbour tables. `versioned`: buckets
     where a delete frees nothing. `execute_plan`: the id of an existing plan. `engine`: None lets the estimate choose.
-    The last four are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, read format
-    versions that this release may not read completely, and how tables that reference the files are found.
+    The others are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, and read
+    format versions that this release may not read completely. The last four keep what cannot be purged and purge the
+    rest: manifests and lists that are lost or corrupt, files elsewhere than in the table's storage or encrypted,
+    ambiguous paths, and what is not known of a neighbour table that cannot be read.
     """
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
@@ -32,11 +35,17 @@ class PurgeOptions:
     probe: bool = True
     experimental_format: bool = False
     references: ReferenceMode = "index"
+    damaged: Literal["refuse", "keep"] = "refuse"
+    unsupported: Literal["refuse", "keep"] = "refuse"
+    ambiguous: Literal["refuse", "keep"] = "refuse"
+    neighbour: Literal["refuse", "report"] = "refuse"
 
     def recorded(self) -> dict[str, Any]:
         """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`.
 
-        `references` is left out: a receipt lists the catalogs that were really checked.
+        Those that keep what cannot be purged are recorded if they are set. `references` is left out: a receipt lists
+        the catalogs that were really checked.
         """
         names = {"remove_directory_markers": "delete_markers"}
-        return {names.get(name, name): value for name, value in asdict(self).items() if name != "references"}
+        unset = {"references", *(name for name in _KEEPING if getattr(self, name) == "refuse")}
+        return {names.get(name, name): value for name, value in asdict(self).items() if name not in unset}

@@ -211,7 +211,7 @@ class Execution:
         if not self._planned_here or self._ctx.references is not None:
             check_still_not_shared(self._ctx, self._indexes)
         if self._ctx.options.probe:
-            guards.check_can_delete(self._ctx.store, guards.covered_roots(table).uris)
+            guards.check_can_delete(self._ctx.store, guards.covered_roots(table, self._ctx.options).uris)
 
     def _begin_deleting(self) -> None:
         self._ctx.attempt.begin_deleting()

@@ -6,20 +6,22 @@ Deleting: chunks → `mapInArrow` (verify, delete, mark). Executors open their s
 is sent to them.
 """
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import read_limit
 from delegation.operations.purge.choose import UNCOUNTED_ENTRIES
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.guards import GuardVerdict
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.phases import Execution
-from delegation.operations.purge.planning.neighbours import neighbours_of, survey_neighbour
-from delegation.operations.purge.planning.plan import DeletedManifests, Survey, finish_plan, new_plan_id, survey
+from delegation.operations.purge.planning.neighbours import survey_neighbour
+from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
@@ -28,7 +30,7 @@ from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import RUNS, part_keys
 from delegation.worksets.engines.spark import SparkJobs
-from delegation.worksets.engines.spark_tasks import RESULTS
+from delegation.worksets.engines.spark_tasks import RESULTS, decode_error
 from delegation.worksets.index import Finding, PlanIndex
 
 # One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
@@ -78,17 +80,21 @@ class SparkEngine:
             chunk_paths=ctx.settings.chunk_paths,
             roots=found.guard.roots.uris,
             covered=None if found.guard.covered is None else found.guard.covered.uris,
+            own=found.guard.own.uris,
+            others=found.guard.others.uris,
             foreign=found.foreign,
+            damaged=dict(found.guard.damaged),
             options=ctx.options,
         )
         parted = runs.repartition(len(keys), "key")
         results = self._jobs.run(ctx.attempt, parted.mapInArrow(writing, RESULTS))
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
-        deleted_manifests = DeletedManifests(ctx)
         for result in results:
             for path in result["missing"]:
-                deleted_manifests.check(path)
+                found.tolerance.unreadable(path, ManifestMissing(path))
+            for number, path, error in map(json.loads, result["unread"]):
+                found.unread.of(found.near[number - 1])(path, decode_error(error))
             chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
             add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
             kept = ((cast("GuardVerdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])
@@ -108,10 +114,9 @@ class SparkEngine:
         reading = [(0, found.manifests[path], path, most) for path, most in found.readable_manifests(limit)]
         rows = [(TABLE, *record) for record in found.small]
         identifiers = [ctx.identifier]
-        near, found.checked = neighbours_of(ctx, found.guard.roots, earlier)
-        for neighbour in near:
+        for neighbour in found.check_neighbours(ctx, earlier):
             identifiers.append(neighbour.table.identifier)
-            small, manifests = survey_neighbour(ctx, neighbour)
+            small, manifests = survey_neighbour(ctx, neighbour, found.unread)
             rows.extend((SHARED, *record) for record in small)
             number = len(identifiers) - 1
             reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
@@ -124,7 +129,15 @@ class SparkEngine:
             Source(rows=rows),
         ]
         packed = tuple(source.packed() for source in sources)
-        task = ReadSources(self._jobs.resources, tuple(identifiers), ctx.settings.read_threads, keys, packed)
+        task = ReadSources(
+            self._jobs.resources,
+            tuple(identifiers),
+            ctx.settings.read_threads,
+            keys,
+            packed,
+            ctx.options,
+            TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
+        )
         return self._jobs.numbered(len(sources)).mapInArrow(task, RUNS)
 
     def _parts(self, found: Survey) -> int:

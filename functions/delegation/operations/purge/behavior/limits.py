@@ -33,12 +33,16 @@ _DEFAULTS: Final = {
 # Where the value for a silent request is a setting of its own, stricter than the loosest one that may be chosen.
 _SILENT: Final = {"outside": "refuse"}
 _LOOSEST: Final = "-loosest"
-# Set by the operator alone, because each protects other tables. The default comes first.
+# Set by the operator alone: each protects other tables, or leaves files that nothing names. The default comes first.
 _OPERATOR_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
     "gc-disabled": ("refuse", "ignore"),
     "delete-probe": ("true", "false"),
     "experimental-format": ("false", "true"),
     "references": ("index", "location", "namespace"),
+    "damaged": ("refuse", "keep"),
+    "unsupported": ("refuse", "keep"),
+    "ambiguous": ("refuse", "keep"),
+    "neighbour": ("refuse", "report"),
 }
 
 
@@ -76,6 +80,10 @@ class Limits:
             probe=operator_only["delete-probe"] == "true",
             experimental_format=operator_only["experimental-format"] == "true",
             references=cast("ReferenceMode", operator_only["references"]),
+            damaged=cast("Literal['refuse', 'keep']", operator_only["damaged"]),
+            unsupported=cast("Literal['refuse', 'keep']", operator_only["unsupported"]),
+            ambiguous=cast("Literal['refuse', 'keep']", operator_only["ambiguous"]),
+            neighbour=cast("Literal['refuse', 'report']", operator_only["neighbour"]),
         )
         _check_silent(silent, choices)
         return cls(choices, silent, base)

@@ -67,9 +67,9 @@ class Pace:
 class Neighbourhood:
     """`PurgeContext.neighbours`: the live tables except `identifier`, each loaded when it is needed.
 
-    A table that was dropped after it was listed, or without its metadata file, is skipped. Raises NeighbourUnreadable
-    where access is denied, because unknown shared files would be lost. PolarisUnavailable and the errors of
-    `checkpoint`, which is called before each load, are raised unchanged.
+    A table that was dropped after it was listed, or without its metadata file, is skipped. A table or list with access
+    denied is yielded as NeighbourUnreadable, because unknown shared files would be lost. PolarisUnavailable and the
+    errors of `checkpoint`, which is called before each load, are raised unchanged.
     """
 
     catalog: Catalog
@@ -79,49 +79,57 @@ class Neighbourhood:
     checkpoint: Callable[[], None]
     pace: Pace
 
-    def __call__(self, _roots: Roots | None) -> Iterator[Neighbour]:
+    def __call__(self, _roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield every table of the scan: no catalog lists locations, so which overlap is known once they are loaded."""
         for namespace in self._namespaces():
+            if isinstance(namespace, NeighbourUnreadable):
+                yield namespace
+                continue
             for identifier in self._listed("tables", self.catalog.list_tables, namespace):
-                if identifier == self.identifier:
-                    continue
-                self.checkpoint()
-                self.pace.wait()
-                table = load_neighbour(self.catalog, identifier)
-                if table is not None:
-                    yield Neighbour(table, self.store_of(identifier))
+                if isinstance(identifier, NeighbourUnreadable):
+                    yield identifier
+                elif identifier != self.identifier:
+                    self.checkpoint()
+                    self.pace.wait()
+                    yield from loaded_neighbour(self.catalog, identifier, self.store_of)
 
-    def _namespaces(self) -> Iterator[tuple[str, ...]]:
+    def _namespaces(self) -> Iterator[tuple[str, ...] | NeighbourUnreadable]:
         yield self.identifier.namespace
         if self.scan == "catalog":
             below = self._below(())
             yield from (namespace for namespace in below if namespace != self.identifier.namespace)
 
-    def _below(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    def _below(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...] | NeighbourUnreadable]:
         for namespace in self._listed("namespaces", self.catalog.list_namespaces, parent):
             yield namespace
-            yield from self._below(namespace)
+            if not isinstance(namespace, NeighbourUnreadable):
+                yield from self._below(namespace)
 
     def _listed(
         self, what: str, names: Callable[[str, tuple[str, ...]], Iterator[T]], namespace: tuple[str, ...]
-    ) -> Iterator[T]:
+    ) -> Iterator[T | NeighbourUnreadable]:
         try:
             yield from names(self.identifier.catalog, namespace)
         except polaris.NoSuchNamespace:
             return
         except (polaris.PolarisForbidden, polaris.PolarisUnexpectedAnswer) as error:
             parent = ".".join((self.identifier.catalog, *namespace))
-            raise NeighbourUnreadable(f"the list of {what} of {parent}", error) from error
+            yield NeighbourUnreadable(f"the list of {what} of {parent}", error)
 
 
-def load_neighbour(catalog: Catalog, identifier: TableIdentifier) -> LoadedTable | None:
-    """Load a table without credentials; None if it was dropped or its metadata is missing.
-
-    Raises NeighbourUnreadable where access is denied.
-    """
+def loaded_neighbour(
+    catalog: Catalog,
+    identifier: TableIdentifier,
+    store_of: Callable[[TableIdentifier], ObjectStore],
+    *,
+    certain: bool = False,
+) -> Iterator[Neighbour | NeighbourUnreadable]:
+    """Load a table without credentials and yield it, or why it cannot be read; nothing if it was dropped."""
     try:
-        return catalog.load_table(identifier, vend=False)
+        table = catalog.load_table(identifier, vend=False)
     except (polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.TableMetadataMissing):
-        return None
+        return
     except (polaris.PolarisForbidden, polaris.PolarisUnexpectedAnswer, polaris.CredentialVendingFailed) as error:
-        raise NeighbourUnreadable(str(identifier), error) from error
+        yield NeighbourUnreadable(str(identifier), error)
+    else:
+        yield Neighbour(table, store_of(identifier), certain=certain)

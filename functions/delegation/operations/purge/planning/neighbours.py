@@ -2,22 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
 
-from delegation.errors import GuardRefused
+from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
 from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import FilesShared, NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.guards import covered_roots
+from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
 from delegation.storage.base import FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import Phase
-from delegation.worksets.index import SAMPLE, CheckedNeighbour, PlanIndex, planned_paths
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, planned_paths
 from delegation.worksets.sorting import Sorter, common
+
+LENIENT: Final = PurgeOptions(unsupported="keep", ambiguous="keep")
 
 # Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
 _UNREADABLE = (
@@ -32,8 +38,58 @@ _UNREADABLE = (
 )
 
 
+class UnreadNeighbours:
+    """What cannot be read of neighbour tables: it refuses the purge, or with `neighbour=report` it is a finding.
+
+    What can be read of such a table still protects its files.
+    """
+
+    def __init__(self, ctx: PurgeContext) -> None:
+        self._ctx = ctx
+        self._found: dict[str, None] = {}
+        self._current: dict[str, bool] = {}
+
+    @property
+    def reported(self) -> bool:
+        """Whether the operator's setting accepts it."""
+        return self._ctx.options.neighbour == "report"
+
+    def note(self, error: NeighbourUnreadable) -> None:
+        """Record the error for the findings, or raise it."""
+        if not self.reported:
+            raise error
+        self._found[f"{error.who}: {error.why}"] = None
+
+    def of(self, neighbour: Neighbour) -> reach.Unreadable:
+        """Return a function for errors in a neighbour's files; it raises those that a repeat may change."""
+        who = str(neighbour.table.identifier)
+
+        def unreadable(path: str, error: DelegationError) -> None:
+            if isinstance(error, ManifestMissing) and not (self.reported and self._is_current(neighbour)):
+                raise NeighbourChanged(who, path) from error
+            if not isinstance(error, (ManifestMissing, *_UNREADABLE)):
+                raise error
+            self.note(NeighbourUnreadable(who, error))
+
+        return unreadable
+
+    def findings(self) -> list[Finding]:
+        """Return at most one finding, which names the tables and why they could not be read."""
+        found = tuple(self._found)
+        return [Finding(code=NeighbourUnreadable.code, count=len(found), sample=found[:SAMPLE])] if found else []
+
+    def _is_current(self, neighbour: Neighbour) -> bool:
+        """Return whether the table still has the metadata that names a missing file, so that the file is lost."""
+        name, location = str(neighbour.table.identifier), neighbour.table.metadata_location
+        if name not in self._current:
+            again = self._ctx.neighbours(locations_of([neighbour]))
+            now = (one.table for one in again if isinstance(one, Neighbour))
+            self._current[name] = any((str(one.identifier), one.metadata_location) == (name, location) for one in now)
+        return self._current[name]
+
+
 def neighbours_of(
-    ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex]
+    ctx: PurgeContext, roots: Roots, earlier: Sequence[PlanIndex], unread: UnreadNeighbours
 ) -> tuple[list[Neighbour], list[CheckedNeighbour]]:
     """Return the live tables that overlap `roots`, and all that were checked, for plan and receipt.
 
@@ -50,14 +106,34 @@ def neighbours_of(
     near: list[Neighbour] = []
     checked: list[CheckedNeighbour] = []
     for neighbour in ctx.neighbours(None if outside else roots):
+        if isinstance(neighbour, NeighbourUnreadable):
+            unread.note(neighbour)
+            continue
         if _is_itself(ctx, neighbour):
             continue
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
-        overlaps = name not in elsewhere and (outside or _overlaps(roots, neighbour))
+        try:
+            overlaps = name not in elsewhere and (outside or _overlaps(roots, neighbour))
+        except NeighbourUnreadable as error:
+            unread.note(error)
+            continue
         checked.append(CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps))
         if overlaps:
             near.append(neighbour)
     return near, checked
+
+
+def locations_of(near: Sequence[Neighbour]) -> Roots:
+    """Return the present locations of neighbours, without those that can contain no file of this kind of storage."""
+    usable = []
+    for neighbour in near:
+        location = _metadata(neighbour).location
+        try:
+            Roots([location])
+        except GuardRefused:
+            continue
+        usable.append(location)
+    return Roots(usable)
 
 
 def _is_itself(ctx: PurgeContext, neighbour: Neighbour) -> bool:
@@ -99,12 +175,16 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
+        unread = UnreadNeighbours(ctx)
         for neighbour in ctx.neighbours(None if outside else roots):
+            if isinstance(neighbour, NeighbourUnreadable):
+                unread.note(neighbour)
+                continue
             table = neighbour.table
             if _is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in checked:
                 continue
             if outside or _overlaps(roots, neighbour):
-                shared_files.extend(reach_of_neighbour(ctx, neighbour))
+                shared_files.extend(reach_of_neighbour(ctx, neighbour, unread))
         if shared_files.empty:
             return
         planned = planned_paths(ctx.plans, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
@@ -117,40 +197,69 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
         raise FilesShared(count, sample)
 
 
-def survey_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> tuple[list[TableFile], dict[str, ManifestFile]]:
-    """Return the files that a neighbour reaches except its manifests' entries, and the manifests.
+def survey_neighbour(
+    ctx: PurgeContext, neighbour: Neighbour, unread: UnreadNeighbours
+) -> tuple[list[TableFile], dict[str, ManifestFile]]:
+    """Return the files that a neighbour reaches except its manifests' entries, and the manifests to read.
 
-    Raises NeighbourUnreadable, and NeighbourChanged for a missing manifest, whose entries are unknown.
+    Raises NeighbourUnreadable unless it is reported, and NeighbourChanged for a missing manifest, whose entries are
+    unknown.
     """
     metadata = _metadata(neighbour)
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    tolerance = tolerance_of(unread.of(neighbour), reported=unread.reported)
     with reading(str(neighbour.table.identifier)):
         found = reach.read_manifest_lists(
             metadata,
             fetcher,
             limit=ctx.settings.max_file_bytes,
-            readable=lambda _path: True,
-            missing=_missing,
+            readable=lambda path: not is_marked(path),
+            tolerance=tolerance,
         )
-        covered = covered_roots(neighbour.table) if ctx.settings.vended else None
-        history = reach.read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
-    return small_files(metadata, history, found), found.manifests
+        covered = covered_roots(neighbour.table, LENIENT) if ctx.settings.vended else None
+        history = reach.read_history(
+            metadata,
+            fetcher,
+            lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
+            replace(tolerance, unreadable=_but_not_former_metadata(tolerance.unreadable)),
+        )
+    manifests = {path: one for path, one in found.manifests.items() if not is_marked(path)}
+    return small_files(metadata, history, found, tolerance.spelling), manifests
 
 
-def small_files(metadata: ParsedMetadata, history: reach.History, reached: reach.Manifests) -> list[TableFile]:
+def tolerance_of(unreadable: reach.Unreadable, *, reported: bool) -> reach.Tolerance:
+    """Return how a neighbour is read; without a report, an ambiguous or unsupported path is an error as well."""
+    spelling = Spelling(ALL_KINDS, unreadable) if reported else CANONICAL
+    return reach.Tolerance(unreadable, spelling)
+
+
+def _but_not_former_metadata(unreadable: reach.Unreadable) -> reach.Unreadable:
+    """Return the function without the errors of damaged former metadata, which no reader of the table reads."""
+
+    def accepted(path: str, error: DelegationError) -> None:
+        if not isinstance(error, (CorruptMetadata, FileTooLarge)):
+            unreadable(path, error)
+
+    return accepted
+
+
+def small_files(
+    metadata: ParsedMetadata, history: reach.History, reached: reach.Manifests, spelling: Spelling
+) -> list[TableFile]:
     """Return all files that a table reaches except its manifests' entries."""
     manifests = (reach.manifest_record(path, manifest) for path, manifest in reached.manifests.items())
-    return [*reach.named_by_metadata(metadata), *history.files, *reached.lists, *manifests]
+    return [*reach.named_by_metadata(metadata, spelling), *history.files, *reached.lists, *manifests]
 
 
-def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour) -> Iterator[Row]:
+def reach_of_neighbour(ctx: PurgeContext, neighbour: Neighbour, unread: UnreadNeighbours) -> Iterator[Row]:
     """Yield all files that a neighbour reaches; raise what `survey_neighbour` raises."""
-    small, manifests = survey_neighbour(ctx, neighbour)
+    small, manifests = survey_neighbour(ctx, neighbour, unread)
     yield from small
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     wanted = [(path, reach.read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
+    tolerance = tolerance_of(unread.of(neighbour), reported=unread.reported)
     with reading(str(neighbour.table.identifier)):
-        yield from reach.all_entries(fetcher, manifests, wanted, _missing)
+        yield from reach.all_entries(fetcher, manifests, wanted, tolerance)
 
 
 def _metadata(neighbour: Neighbour) -> ParsedMetadata:
@@ -163,11 +272,9 @@ def reading(who: str) -> Iterator[None]:
     """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files."""
     try:
         yield
+    except NeighbourUnreadable:
+        raise
     except ManifestMissing as error:
         raise NeighbourChanged(who, error.path) from error
     except _UNREADABLE as error:
         raise NeighbourUnreadable(who, error) from error
-
-
-def _missing(path: str) -> None:
-    raise ManifestMissing(path)

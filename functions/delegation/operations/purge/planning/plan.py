@@ -8,19 +8,27 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.reach import Fetcher, all_entries, read_history, read_limit, read_manifest_lists
+from delegation.iceberg.paths import Spelling
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_history, read_limit, read_manifest_lists
 from delegation.operations.purge import guards
-from delegation.operations.purge.context import PurgeContext
+from delegation.operations.purge.context import Neighbour, PurgeContext
 from delegation.operations.purge.errors import CredentialsDoNotCover
-from delegation.operations.purge.guards import GuardVerdict, PathGuard
+from delegation.operations.purge.guards import GuardVerdict, PathGuard, reads
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.operations.purge.planning.directory_markers import with_markers
 from delegation.operations.purge.planning.kept_root import refuse_kept_root
-from delegation.operations.purge.planning.neighbours import neighbours_of, reach_of_neighbour, small_files
+from delegation.operations.purge.planning.neighbours import (
+    UnreadNeighbours,
+    locations_of,
+    neighbours_of,
+    reach_of_neighbour,
+    small_files,
+)
 from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
@@ -50,15 +58,26 @@ class Survey:
     foreign: frozenset[str]
     manifests: dict[str, ManifestFile]
     known: frozenset[str]
+    tolerance: Tolerance
+    unread: UnreadNeighbours
+    former_unreadable: tuple[str, ...] = ()
+    near: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
 
     def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
-        """Return the manifests to read and their size limits, without those of earlier segments and uncovered ones."""
+        """Return the manifests to read and their size limits, without those of earlier segments and unreadable ones."""
+        readable = reads(self.metadata, self.guard.covered)
         return [
             (path, read_limit(manifest, limit))
             for path, manifest in self.manifests.items()
-            if path not in self.known and self.guard.covers(path)
+            if path not in self.known and path not in self.guard.damaged and readable(path)
         ]
+
+    def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> list[Neighbour]:
+        """Return the neighbours whose files have to be read, whose locations the guard then respects."""
+        self.near, self.checked = neighbours_of(ctx, self.guard.roots, earlier, self.unread)
+        self.guard.others = locations_of(self.near)
+        return self.near
 
 
 def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()) -> Survey:
@@ -69,53 +88,72 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(ctx.plans, metadata, earlier)
-    covered = guards.covered_roots(table) if ctx.settings.vended else None
+    covered = guards.covered_roots(table, ctx.options) if ctx.settings.vended else None
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    history = read_history(metadata, fetcher, lambda path: covered is None or covered.contains(path))
+    readable = reads(metadata, covered)
+    spelling = Spelling(guards.kept_spellings(ctx.options))
+    unread: list[str] = []
+    history = read_history(metadata, fetcher, readable, Tolerance(lambda path, _error: unread.append(path), spelling))
     former_roots = [root for index in earlier for root in index.roots]
-    guard = PathGuard(guards.table_roots(metadata, [*history.locations, *former_roots]), covered, ctx.options)
-    deleted_manifests = DeletedManifests(ctx)
+    roots = guards.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
+    guard = PathGuard(roots, covered, ctx.options, own=guards.own_root(metadata, ctx.options))
+    damage = TableDamage(ctx, guard.damaged)
+    tolerance = Tolerance(damage.keep, spelling, whole=ctx.options.damaged == "keep")
     reached = read_manifest_lists(
         metadata,
         fetcher,
         limit=ctx.settings.max_file_bytes,
-        readable=lambda path: path not in known and guard.covers(path),
-        missing=deleted_manifests.check,
+        readable=lambda path: path not in known and readable(path),
+        tolerance=tolerance,
     )
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
-    small = small_files(metadata, history, reached)
-    return Survey(metadata, guard, small, frozenset(history.foreign), reached.manifests, known)
+    return Survey(
+        metadata=metadata,
+        guard=guard,
+        small=small_files(metadata, history, reached, spelling),
+        foreign=frozenset(history.foreign),
+        manifests=reached.manifests,
+        known=known,
+        tolerance=tolerance,
+        unread=UnreadNeighbours(ctx),
+        former_unreadable=tuple(path for path in unread if path not in known),
+    )
 
 
 def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str]) -> None:
     """Raise CredentialsDoNotCover for manifest lists and manifests outside the table that cannot be read.
 
-    They are kept anyway, but files of the table that they name would remain.
+    They are kept anyway, but files of the table that they name would remain. The guard decides on those in another
+    kind of storage.
     """
-    unread = [path for path in maps if not guard.covers(path) and not guard.roots.contains(path)]
+    ours = [path for path in maps if path.startswith(guard.storage)]
+    unread = [path for path in ours if not guard.covers(path) and not guard.roots.contains(path)]
     if unread and options.uncovered == "refuse":
         raise CredentialsDoNotCover(len(unread), sorted(unread)[:SAMPLE])
 
 
-class DeletedManifests:
-    """Checks that a missing manifest was deleted by an earlier purge of the same task.
+class TableDamage:
+    """Decides on manifest lists and manifests of the table that cannot be read; `verdicts` gets those that are kept.
 
     A registered clone has its original's uuid and so its task: if the clone was purged first, manifests of the original
-    may be deleted. A manifest in a marked META chunk was deleted after all its files; for any other missing manifest
-    ManifestMissing is raised, because its entries are unknown.
+    may be deleted. A manifest in a marked META chunk was deleted after all its files, so its entries are not needed.
+    Any other error is raised, because entries would be unknown, unless the operator's setting keeps such files.
     """
 
-    def __init__(self, ctx: PurgeContext) -> None:
+    def __init__(self, ctx: PurgeContext, verdicts: dict[str, GuardVerdict]) -> None:
         self._ctx = ctx
+        self._verdicts = verdicts
 
-    def check(self, path: str) -> None:
-        if path not in self._deleted:
-            raise ManifestMissing(path)
+    def keep(self, path: str, error: DelegationError) -> None:
+        """Take a file out of the plan; raise its error unless it is explained or kept."""
+        if not (isinstance(error, ManifestMissing) and path in self.explained):
+            self._verdicts[path] = guards.kept_for(error, self._ctx.options)
 
     @cached_property
-    def _deleted(self) -> frozenset[str]:
+    def explained(self) -> frozenset[str]:
+        """The manifests and lists that an earlier purge of this task deleted after all files that they name."""
         plans = self._ctx.plans
         paths: set[str] = set()
         for plan_id in plan_ids(plans, self._ctx.attempt.task_id):
@@ -174,10 +212,9 @@ def make_plan(
     with Sorter(run_records=run_records) as table_files, Sorter(run_records=run_records) as shared_files:
         table_files.extend(found.small)
         wanted = found.readable_manifests(ctx.settings.max_file_bytes)
-        table_files.extend(all_entries(fetcher, found.manifests, wanted, DeletedManifests(ctx).check))
-        near, found.checked = neighbours_of(ctx, found.guard.roots, earlier)
-        for neighbour in near:
-            shared_files.extend(reach_of_neighbour(ctx, neighbour))
+        table_files.extend(all_entries(fetcher, found.manifests, wanted, found.tolerance))
+        for neighbour in found.check_neighbours(ctx, earlier):
+            shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         planned = planned_paths(ctx.plans, earlier, Phase)
         fresh = without(table_files.batches(), planned)
@@ -200,7 +237,7 @@ def finish_plan(
 ) -> tuple[PlanIndex, PlanSegment]:
     """Raise for findings that the options refuse, then write the index of the chunks."""
     metadata, covered = found.metadata, found.guard.covered
-    findings = _findings(ctx, found.guard)
+    findings = _findings(ctx, found)
     index = PlanIndex(
         plan_id=plan_id,
         task_id=ctx.attempt.task_id,
@@ -229,9 +266,12 @@ def finish_plan(
     return index, store_index(ctx.plans, index)
 
 
-def _findings(ctx: PurgeContext, guard: PathGuard) -> tuple[Finding, ...]:
-    findings = [finding for _, finding in guard.counted()]
-    buckets = sorted({root.bucket for root in guard.roots.roots})
+def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
+    findings = [*(finding for _, finding in found.guard.counted()), *found.unread.findings()]
+    former = found.former_unreadable
+    if former:
+        findings.append(Finding(code=guards.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
+    buckets = sorted({root.bucket for root in found.guard.roots.roots})
     versioned = tuple(uri_of(bucket, "") for bucket in buckets if ctx.store.versioned(bucket))
     if versioned:
         findings.append(Finding(code=guards.VERSIONED_BUCKET, count=len(versioned), sample=versioned))

@@ -7,7 +7,7 @@ from typing import Any
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.context import Neighbour
 from delegation.operations.purge.errors import NeighbourUnreadable
-from delegation.operations.purge.planning.catalog import Catalog, load_neighbour
+from delegation.operations.purge.planning.catalog import Catalog, loaded_neighbour
 from delegation.references.errors import RecordedProblem
 from delegation.references.model import CatalogPass
 from delegation.references.refresh import Refresher
@@ -36,19 +36,19 @@ class ReferencingTables:
         """Return the state of each catalog's index, complete and new enough; raise what Refresher.ensure_fresh does."""
         return [self.refresher.ensure_fresh(catalog) for catalog in self.catalogs]
 
-    def __call__(self, roots: Roots | None) -> Iterator[Neighbour]:
-        """Yield the tables with an area that overlaps `roots`, or all tables for None, which reach what they reach.
+    def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
 
-        Raises NeighbourUnreadable for a table whose references could not be read, and ReferencesNotKnown.
+        Raises what `ensure_known` does.
         """
         self.ensure_known()
         for catalog in self.catalogs:
-            self._check_readable(catalog)
+            for entry in self.index.unreadable(catalog):
+                if entry.identifier != self.identifier:
+                    yield NeighbourUnreadable(str(entry.identifier), RecordedProblem(str(entry.problem)))
             for identifier in sorted(self._candidates(catalog, roots), key=str):
                 self.checkpoint()
-                table = load_neighbour(self.catalog, identifier)
-                if table is not None:
-                    yield Neighbour(table, self.store_of(identifier), certain=True)
+                yield from loaded_neighbour(self.catalog, identifier, self.store_of, certain=True)
 
     def summary(self) -> list[dict[str, Any]]:
         """See ReferenceCheck.summary."""
@@ -65,8 +65,3 @@ class ReferencingTables:
         else:
             found = set(self.index.overlapping(catalog, roots.uris))
         return found - {self.identifier}
-
-    def _check_readable(self, catalog: str) -> None:
-        for entry in self.index.unreadable(catalog):
-            if entry.identifier != self.identifier:
-                raise NeighbourUnreadable(str(entry.identifier), RecordedProblem(str(entry.problem)))

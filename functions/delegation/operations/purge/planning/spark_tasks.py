@@ -3,10 +3,11 @@
 `worksets.engines.spark_tasks` describes what all such functions have in common.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -14,11 +15,12 @@ from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row
-from delegation.iceberg.reach import Fetcher, entries
+from delegation.iceberg.paths import Spelling
+from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.guards import PathGuard
+from delegation.operations.purge.guards import GuardVerdict, PathGuard, kept_for, kept_spellings
 from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.planning.neighbours import reading
+from delegation.operations.purge.planning.neighbours import reading, tolerance_of
 from delegation.operations.purge.planning.plan import PlanWriter
 from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Chunk, read_chunk
@@ -29,8 +31,11 @@ from delegation.worksets.sorting import common, without
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
 TABLE, SHARED, EARLIER = 0, 1, 2
-# Rows for the driver: the path of a missing manifest, an encoded error.
-MISSING, ERROR = 8, 9
+# A manifest that is kept because it cannot be read; the rank is the verdict's number in VERDICTS.
+DAMAGED = 3
+VERDICTS = get_args(GuardVerdict)
+# Rows for the driver: the path of a missing manifest, an encoded error in a neighbour's file, an encoded error.
+MISSING, UNREAD, ERROR = 7, 8, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +56,18 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """Read the `sources` with the given numbers and return sorted runs of their rows. Table 0 is the purged one."""
+    """Read the `sources` with the given numbers and return sorted runs of their rows. Table 0 is the purged one.
+
+    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones.
+    """
 
     resources: ExecutorResources
     identifiers: tuple[TableIdentifier, ...]
     threads: int
     keys: tuple[int, ...]
     sources: tuple[bytes, ...]
+    options: PurgeOptions = field(default_factory=PurgeOptions)
+    explained: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spread = Spread(self.keys)
@@ -80,30 +90,47 @@ class ReadSources:
             wanted = {path: (most, length, counted) for path, most, length, counted in listed}
             if not wanted:
                 continue
+            noted: dict[tuple[str, int], int] = {}
             # An error in a neighbour's files has another type, which may be retryable.
             with nullcontext() if number == 0 else reading(str(identifier)):
-                for path, rows in self._entries(identifier, wanted):
-                    if rows is not None:
-                        yield rows, TABLE if number == 0 else SHARED
-                    elif number == 0:
-                        yield [(path, 0, 0)], MISSING
-                    else:
-                        raise ManifestMissing(path)
+                for rows in self._entries(identifier, wanted, self._tolerance(number, noted)):
+                    yield rows, TABLE if number == 0 else SHARED
+            for (text, rank), origin in noted.items():
+                yield [(text, rank, 0)], origin
+
+    def _tolerance(self, number: int, noted: dict[tuple[str, int], int]) -> Tolerance:
+        """Return how a table's manifests are read; `noted` gets rows of what could not be read, with their origin."""
+
+        def ours(path: str, error: DelegationError) -> None:
+            if not isinstance(error, ManifestMissing):
+                noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
+            elif self.options.damaged == "refuse":
+                noted[path, 0] = MISSING
+            elif path not in self.explained:
+                noted[path, VERDICTS.index(kept_for(error, self.options))] = DAMAGED
+
+        def theirs(path: str, error: DelegationError) -> None:
+            if self.options.neighbour == "refuse":
+                raise error
+            noted[json.dumps([number, path, encode_error(error)]), 0] = UNREAD
+
+        if number:
+            return tolerance_of(theirs, reported=self.options.neighbour == "report")
+        return Tolerance(ours, Spelling(kept_spellings(self.options)), whole=self.options.damaged == "keep")
 
     def _entries(
-        self, identifier: TableIdentifier, wanted: Mapping[str, tuple[int, int | None, int | None]]
-    ) -> Iterator[tuple[str, Sequence[Row] | None]]:
-        """Yield the entries of a table's manifests, None for a missing manifest."""
+        self,
+        identifier: TableIdentifier,
+        wanted: Mapping[str, tuple[int, int | None, int | None]],
+        tolerance: Tolerance,
+    ) -> Iterator[Sequence[Row]]:
+        """Yield the entries of a table's manifests."""
         fetcher = Fetcher(store_of(self.resources, identifier), threads=self.threads, checkpoint=no_checkpoint)
-        for path, data in fetcher.fetch((path, most) for path, (most, _, _) in wanted.items()):
-            if data is None:
-                yield path, None
-                continue
+        for path, content in fetcher.fetch((path, most) for path, (most, _, _) in wanted.items()):
             _, length, counted = wanted[path]
             # Only the sum of the three counts is known and compared.
             counts = {} if counted is None else {"added_files_count": counted, **_NO_MORE}
-            for rows in entries(path, ManifestFile(path, length, **counts), data):
-                yield path, rows
+            yield from tolerated_entries(path, ManifestFile(path, length, **counts), content, tolerance)
 
 
 _NO_MORE = {"existing_files_count": 0, "deleted_files_count": 0}
@@ -119,7 +146,10 @@ class WriteChunks:
     chunk_paths: int
     roots: tuple[str, ...]
     covered: tuple[str, ...] | None
+    own: tuple[str, ...]
+    others: tuple[str, ...]
     foreign: frozenset[str]
+    damaged: Mapping[str, GuardVerdict]
     options: PurgeOptions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +165,14 @@ class WriteChunks:
         failed = next(runs.paths(key, ERROR), None)
         if failed is not None:
             return {"error": failed}
-        guard = PathGuard(Roots(self.roots), None if self.covered is None else Roots(self.covered), self.options)
+        guard = PathGuard(
+            Roots(self.roots),
+            None if self.covered is None else Roots(self.covered),
+            self.options,
+            own=Roots(self.own),
+            others=Roots(self.others),
+        )
+        guard.damaged = {**self.damaged, **_damaged(runs, key)}
         part = f"p{self.keys.index(key):05d}-"
         writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=part)
         fresh = without(runs.rows(key, TABLE), runs.paths(key, EARLIER))
@@ -148,4 +185,9 @@ class WriteChunks:
             "totals": {name: total.model_dump() for name, total in totals.items()},
             "kept": [(verdict, finding.model_dump()) for verdict, finding in guard.counted()],
             "missing": list(runs.paths(key, MISSING)),
+            "unread": list(runs.paths(key, UNREAD)),
         }
+
+
+def _damaged(runs: Gathered, key: int) -> dict[str, GuardVerdict]:
+    return {path: VERDICTS[rank] for rows in runs.rows(key, DAMAGED) for path, rank, _ in rows}

@@ -100,7 +100,7 @@ def test_some_guards_can_only_be_set_by_the_operator() -> None:
             "delegation.purge.experimental-format": "true",
         }
     )
-    requested = {"gc-disabled": "ignore", "delete-probe": "false", "experimental-format": "true"}
+    requested = {"gc-disabled": "ignore", "delete-probe": "false", "experimental-format": "true", "damaged": "keep"}
     assert options_of(requested) == SILENT
     assert options_of({}, limits) == replace(SILENT, gc_disabled="ignore", probe=False, experimental_format=True)
 

@@ -11,6 +11,7 @@ from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
 from delegation.iceberg.metadata import ParsedMetadata
+from delegation.iceberg.paths import Spelling
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning import plan as planning
 from delegation.storage.base import BatchResult
@@ -35,8 +36,8 @@ def paths_decoded(patch: Patch) -> None:
 
 def _entries(
     wanted: Callable[[Any], bool], spelled: Callable[[str], str] = str
-) -> Callable[[str, ManifestFile, bytes], Iterator[list[Row]]]:
-    def entries(path: str, manifest: ManifestFile, data: bytes) -> Iterator[list[Row]]:
+) -> Callable[[str, ManifestFile, bytes, Spelling], Iterator[list[Row]]]:
+    def entries(path: str, manifest: ManifestFile, data: bytes, _spelling: Spelling) -> Iterator[list[Row]]:
         for batch in reach.read_paths(data, path):
             yield [(spelled(entry[2]), reach._CONTENT_RANK[entry[1]], entry[3]) for entry in batch if wanted(entry)]
 

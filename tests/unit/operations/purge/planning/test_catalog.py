@@ -61,7 +61,12 @@ def catalog(**trouble: Exception) -> FakeCatalog:
 def neighbours(of: FakeCatalog, scan: Any = "namespace", checkpoint: Callable[[], None] = lambda: None) -> list[str]:
     pace = Pace(10.0, now=lambda: 0.0, sleep=lambda _seconds: None)
     neighbourhood = Neighbourhood(of, OURS, lambda _identifier: MemoryObjectStore(), scan, checkpoint, pace)
-    return [str(one.table.identifier) for one in neighbourhood(None)]
+    found = []
+    for one in neighbourhood(None):
+        if isinstance(one, NeighbourUnreadable):
+            raise one
+        found.append(str(one.table.identifier))
+    return found
 
 
 def test_the_other_tables_of_the_namespace_are_loaded_without_credentials() -> None:

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from delegation.iceberg.errors import CorruptManifestError
+from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.operations.purge.context import PurgeContext, PurgeSettings
 from delegation.operations.purge.direct import DirectResources
 from delegation.operations.purge.inline import purge_table
@@ -19,7 +19,7 @@ from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
-from delegation.storage.locations import parse
+from delegation.storage.locations import UnsupportedLocation, parse
 from delegation.worksets.attempt import AttemptCancelled, MemoryAttempt
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import read_index
@@ -162,6 +162,36 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
     assert not any(thread.name.startswith("purge-broken") for thread in threading.enumerate())
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert keys(s3, "wh/broken/") == whole
+
+
+def test_spark_purges_a_damaged_table_as_the_inline_engine_does(s3: Any, spark: Any) -> None:
+    """A lost manifest, statistics on another scheme and an empty former metadata file, with the operator's settings."""
+    from delegation.operations.purge.spark import purge_with_spark
+
+    bench = S3Bench()
+    busy_table(bench.lake, "damaged")
+    log = parse(bench.lake.metadata("damaged")["metadata-log"][0]["metadata-file"])
+    bench.lake.objects[log.bucket, log.key] = b""
+    statistics = [{"statistics-path": "gs://lake/x", "file-size-in-bytes": 1}]
+    bench.lake.rewrite_metadata("damaged", {"statistics": statistics})
+    del bench.lake.objects[min(where for where in bench.lake.objects if where[1].endswith("-m0.avro"))]
+    ctx, place = bench.on_s3(s3, "damaged", "damaged-task")
+    whole = keys(s3, "wh/damaged/")
+    with pytest.raises(UnsupportedLocation):
+        purge_with_spark(spark, ctx, place)
+    with pytest.raises(ManifestMissing):
+        purge_with_spark(spark, replace(ctx, options=PurgeOptions(unsupported="keep")), place)
+    assert keys(s3, "wh/damaged/") == whole
+
+    keeping = PurgeOptions(damaged="keep", unsupported="keep")
+    dry = replace(keeping, dry_run=True)
+    inline_plan = purge_table(replace(ctx, attempt=MemoryAttempt("damaged-inline"), options=dry))
+    result = purge_with_spark(spark, replace(ctx, options=keeping), place)
+    assert result.files_deleted == inline_plan.files_planned
+    assert result.findings == inline_plan.findings
+    codes = {"MANIFEST_MISSING", "UNSUPPORTED_LOCATION", "FORMER_METADATA_UNREADABLE"}
+    assert {one.code: one.count for one in result.findings} == dict.fromkeys(codes, 1)
+    assert len(keys(s3, "wh/damaged/")) == len(whole) - result.files_deleted
 
 
 def test_a_job_whose_executors_hang_makes_no_progress(

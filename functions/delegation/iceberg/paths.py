@@ -1,0 +1,55 @@
+"""The canonical paths of a table's files, and a spelling for paths that name no object and are kept by a setting."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, canonical, canonical_all
+
+# No canonical path begins with one of these, so that no location contains a path that is set aside.
+MARKS: Final[dict[type[GuardRefused], str]] = {AmbiguousPath: "ambiguous:", UnsupportedLocation: "unsupported:"}
+ALL_KINDS: Final = frozenset(MARKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """Canonical paths; a path with an error of a kind to `keep` gets its mark instead, and is passed to `noted`.
+
+    A lone surrogate in such a path is escaped, because the plan is stored as UTF-8.
+    """
+
+    keep: frozenset[type[GuardRefused]] = frozenset()
+    noted: Callable[[str, GuardRefused], None] = lambda _path, _error: None
+
+    def one(self, path: str) -> str:
+        """Return the canonical or marked path; raise AmbiguousPath or UnsupportedLocation."""
+        try:
+            return canonical(path)
+        except (AmbiguousPath, UnsupportedLocation) as error:
+            if type(error) not in self.keep:
+                raise
+            self.noted(path, error)
+            return MARKS[type(error)] + path.encode("utf-8", "backslashreplace").decode()
+
+    def all(self, paths: list[str]) -> list[str]:
+        """Return `one` of each path."""
+        try:
+            return canonical_all(paths)
+        except (AmbiguousPath, UnsupportedLocation):
+            return [self.one(path) for path in paths]
+
+
+CANONICAL: Final = Spelling()
+
+
+def is_marked(path: str) -> bool:
+    """Return whether a path was set aside, so that it names no object."""
+    return path.startswith(tuple(MARKS.values()))
+
+
+def as_written(path: str) -> str:
+    """Return a path without its mark."""
+    for mark in MARKS.values():
+        path = path.removeprefix(mark)
+    return path

@@ -1,0 +1,32 @@
+"""The two engines for tests without a Spark session: inline, and the functions of executors run in this process."""
+
+from collections.abc import Callable, Sequence
+
+from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.inline import purge_table
+from delegation.operations.purge.phases import Execution, delete_in_this_process
+from delegation.worksets.engines.inline import Tally, Work
+from tests.unit.operations.purge.spark.test_tasks import SparklessEngine, ThisProcess
+
+PurgeFunction = Callable[[PurgeContext], PurgeResult]
+
+
+class ExecutorsHere(SparklessEngine):
+    """Plans with the executors' functions in three parts, and deletes in this process."""
+
+    def __init__(self, ctx: PurgeContext) -> None:
+        super().__init__(ThisProcess(ctx.store, ctx.plans), 7)
+
+    def _parts(self, found: object) -> int:
+        return 3
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        delete_in_this_process(ctx, work, report)
+
+
+def by_executors(ctx: PurgeContext) -> PurgeResult:
+    """Purge a table like the Spark engine."""
+    return Execution(ctx, ExecutorsHere(ctx)).run()
+
+
+ENGINES: dict[str, PurgeFunction] = {"inline": purge_table, "spark": by_executors}
