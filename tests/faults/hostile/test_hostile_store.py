@@ -3,26 +3,29 @@
 import pytest
 
 from tests.faults.hostile import runs
-from tests.faults.hostile.runs import SIZES, Run, Worlds
+from tests.faults.hostile.runs import SIZES, Row, Run, Worlds, inline
+from tests.faults.hostile.table import failures, lines, play_spark
 from tests.faults.hostile.ways import WAYS
 
-SAMPLE = {
-    "NoSuchBucket once": 1,
-    "NoSuchBucket for one key": 1,
-    "code 404 for each key": 1,
-    "a wrong endpoint": 1,
-    "NoSuchBucket to the last look": 1,
-    "both lists": 1,
-    "an error without key": 1,
-    "another kind of answer": 1,
-    "all is confirmed and kept": 1,
-    "MissingContentMD5 in spite of one": 12,
-    "501 without a body": 12,
-    "deleted without key": 14,
-    "two keys in one entry": 14,
-    "byte by byte without end": 14,
-    "3 GB in a 200": 14,
-}
+SAMPLE = [
+    ("NoSuchBucket once", "small"),
+    ("NoSuchBucket for one key", "large"),
+    ("code 404 for each key", "small"),
+    ("a wrong endpoint", "resumed"),
+    ("NoSuchBucket to the last look", "small"),
+    ("both lists", "large"),
+    ("an error without key", "small"),
+    ("another kind of answer", "resumed"),
+    ("all is confirmed and kept", "small"),
+    ("MD5 demanded", "small"),
+    ("MissingContentMD5 in spite of one", "small"),
+    ("501 without a body", "resumed"),
+    ("deleted without key", "small"),
+    ("two keys in one entry", "small"),
+    ("byte by byte without end", "small"),
+    ("3 GB in a 200", "small"),
+    ("reads: a date that is none", "small"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +39,30 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-LATER = {"byte by byte without end", "3 GB in a 200", "NoSuchBucket to the last look"}
-FALLEN = [(name, line) for name, line in SAMPLE.items() if line != 12 and name not in LATER]
+@pytest.mark.parametrize(("name", "size"), SAMPLE)
+def test_a_store_that_is_wrong_leaves_no_file_of_a_purged_table(worlds: Worlds, name: str, size: str) -> None:
+    row = Run(worlds, size, inline).play(name, WAYS[name])
+    assert failures([row], runs=2, ways=1) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=f"issue 12, line {line}: {name}"))
-        for name, line in FALLEN
-    ],
-)
-def test_a_store_that_is_wrong_leaves_no_file_of_a_purged_table(worlds: Worlds, name: str) -> None:
-    row = Run(worlds, "small", runs.inline).play(name, WAYS[name])
-    assert row.problems == []
-    assert (row.runs, row.left, row.foreign) == (2, 0, 0)
+@pytest.mark.parametrize("name", ["MD5 demanded", "MissingContentMD5 in spite of one", "501 without a body"])
+def test_a_store_that_is_only_particular_is_purged_at_once(worlds: Worlds, name: str) -> None:
+    assert Run(worlds, "small", inline).play(name, WAYS[name]).purged == 2
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_spark_leaves_no_file_of_a_purged_table_either() -> None:
+    names = ["NoSuchBucket for each key", "both lists", "all is confirmed and kept", "NotImplemented"]
+    assert failures(play_spark(names), runs=2, ways=len(names)) == []
+
+
+def test_the_table_fails_for_runs_that_did_not_happen_and_for_what_they_left() -> None:
+    assert failures([Row("a", runs=2, purged=2)], runs=2, ways=1) == []
+    for wrong in (Row("a", runs=1), Row("a", runs=2, left=1), Row("a", runs=2, foreign=1)):
+        assert failures([wrong], runs=2, ways=1)
+    assert failures([], runs=2, ways=1)
+    assert lines("inline", [Row("a", runs=2, purged=1)])[1].split() == ["a", "2", "1", "0", "0"]
 
 
 def test_there_are_at_least_sixty_ways() -> None:

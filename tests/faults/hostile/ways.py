@@ -108,6 +108,11 @@ def keeps_the_root(call: Call, store: HostileStore) -> Reply | None:
     return Reply(body=result(deleted(*call.keys))) if call.kind == "delete" else Reply(204)
 
 
+def keeps_the_root_from(look: Reply) -> Way:
+    """Confirm the delete of the current metadata file, keep it, and answer so to the look at it."""
+    return lambda call, store: look if call.kind in {"look", "list"} else keeps_the_root(call, store)
+
+
 def confirms_and_keeps(call: Call, _store: HostileStore) -> Reply | None:
     if call.kind == "delete":
         return Reply(body=result(deleted(*call.keys)))
@@ -121,15 +126,14 @@ def truncated(call: Call) -> Reply:
 
 def torn_chunks(call: Call) -> Reply:
     half = result(deleted(*call.keys))[:200]
-    return Reply(
-        body=b"%x\r\n%b\r\nff" % (len(half), half), headers={"Transfer-Encoding": "chunked"}, then="close"
-    )
+    return Reply(body=b"%x\r\n%b\r\nff" % (len(half), half), headers={"Transfer-Encoding": "chunked"}, then="close")
 
 
 def bomb(call: Call) -> Reply:
     """Return XML whose entities stand for gigabytes, with the keys confirmed."""
     names = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 11))
-    text = f'<!DOCTYPE x [<!ENTITY e0 "lol">{names}]><DeleteResult {NAMESPACE}>&e10;{deleted(*call.keys)}</DeleteResult>'
+    inner = f"&e10;{deleted(*call.keys)}"
+    text = f'<!DOCTYPE x [<!ENTITY e0 "lol">{names}]><DeleteResult {NAMESPACE}>{inner}</DeleteResult>'
     return Reply(body=text.encode())
 
 
@@ -173,7 +177,8 @@ WRONG_BUCKET: dict[str, Way] = {
     "the keys in capitals": to_many(inside(lambda keys: deleted(*(key.upper() for key in keys)))),
     "the keys as in a URL": to_many(inside(lambda keys: deleted(*(key.replace("/", "%2F") for key in keys)))),
     "NoSuchBucket to the probe": to_kinds(error("NoSuchBucket", 404), "probe", "delete", "single"),
-    "NoSuchBucket to the last look": to_kinds(error("NoSuchBucket", 404), "look", "list"),
+    "NoSuchBucket to the last look": keeps_the_root_from(error("NoSuchBucket", 404)),
+    "404 without a code to the last look": keeps_the_root_from(Reply(404)),
 }
 
 WRONG_LISTS: dict[str, Way] = {
@@ -181,9 +186,7 @@ WRONG_LISTS: dict[str, Way] = {
     "both lists, errors first": to_many(inside(lambda keys: failed("InternalError", *keys) + deleted(*keys))),
     "both lists for one key": sound_but_one("AccessDenied", both=True),
     "both lists with an error of no code": to_many(inside(lambda keys: deleted(*keys) + failed("", *keys))),
-    "two errors for each key": to_many(
-        inside(lambda keys: failed("AccessDenied", *keys) + failed("NoSuchKey", *keys))
-    ),
+    "two errors for each key": to_many(inside(lambda keys: failed("AccessDenied", *keys) + failed("NoSuchKey", *keys))),
     "deleted without key": to_many(inside(lambda keys: "<Deleted/>" * len(keys))),
     "deleted with an empty key": to_many(inside(lambda keys: deleted(*[""] * len(keys)))),
     "deleted with a version and no key": to_many(
@@ -192,9 +195,7 @@ WRONG_LISTS: dict[str, Way] = {
     "two keys in one entry": to_many(
         inside(lambda keys: f"<Deleted>{''.join(f'<Key>{key}</Key>' for key in keys)}<Key>x</Key></Deleted>")
     ),
-    "an error without key": to_many(
-        inside(lambda keys: deleted(*keys) + "<Error><Code>InternalError</Code></Error>")
-    ),
+    "an error without key": to_many(inside(lambda keys: deleted(*keys) + "<Error><Code>InternalError</Code></Error>")),
     "an error with two codes": to_many(
         inside(
             lambda keys: "".join(
@@ -223,7 +224,9 @@ TORN: dict[str, Way] = {
     "half an answer": to_many(truncated),
     "half an answer in chunks": to_many(torn_chunks),
     "an answer in gzip": to_many(lambda call: Reply(body=gzip.compress(result(deleted(*call.keys))))),
-    "bytes that are no UTF-8": to_many(lambda call: Reply(body=result(deleted(*call.keys)).replace(b"wh", b"\xff\xfe"))),
+    "bytes that are no UTF-8": to_many(
+        lambda call: Reply(body=result(deleted(*call.keys)).replace(b"wh", b"\xff\xfe"))
+    ),
     "entities that grow": to_many(bomb),
     "a closed connection": to_deletes(Reply(raw=b"")),
     "a line that is no status": to_deletes(Reply(raw=b"220 smtp ready\r\n\r\n")),
@@ -294,3 +297,6 @@ WAYS: dict[str, Way] = {
     **LIARS,
     **READS,
 }
+
+# Ways of which a client that does what they demand notices nothing.
+MET = frozenset({"MD5 demanded"})

@@ -20,14 +20,12 @@ from tests.unit.storage.test_s3 import Client, refusal, store_with
 MISSING = refusal("NoSuchBucket", 404)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: a missing bucket counts as deleted keys")
 @pytest.mark.parametrize("key", ["k", "\x01"])
 def test_keys_of_a_missing_bucket_are_not_deleted(key: str) -> None:
     result = store_with({"key-0-0": Client(MISSING)}).delete("b", [key])
     assert (result.deleted, result.failed) == ((), (KeyFailure(key, "NoSuchBucket"),))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: every 404 counts as a deleted key")
 @pytest.mark.parametrize("code", ["NoSuchBucket", "404", "NotFound"])
 def test_only_a_missing_key_or_version_is_absent(code: str) -> None:
     errors = [{"Key": "k", "Code": code}, {"Key": "gone", "Code": "NoSuchKey"}, {"Key": "v", "Code": "NoSuchVersion"}]
@@ -36,7 +34,6 @@ def test_only_a_missing_key_or_version_is_absent(code: str) -> None:
     assert result.failed == (KeyFailure("k", code),)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: Deleted outweighs Error")
 @pytest.mark.parametrize("error", [{"Key": "k", "Code": "AccessDenied"}, {"Code": "AccessDenied"}])
 def test_a_key_under_both_lists_is_not_deleted(error: dict[str, str]) -> None:
     answer = {"Deleted": [{"Key": "k"}], "Errors": [error]}
@@ -44,28 +41,24 @@ def test_a_key_under_both_lists_is_not_deleted(error: dict[str, str]) -> None:
     assert (result.deleted, result.failed) == ((), (KeyFailure("k", "AccessDenied"),))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: the probe passes without a bucket")
 def test_a_probe_of_a_missing_bucket_is_an_error() -> None:
     with pytest.raises(ObjectStoreError) as raised:
         store_with({"key-0-0": Client(MISSING)}).probe_delete("s3://b/t/")
     assert raised.value.code == "BUCKET_NOT_FOUND"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: no file exists in a missing bucket")
 def test_a_look_at_a_missing_bucket_is_an_error() -> None:
     with pytest.raises(ObjectStoreError) as raised:
         store_with({"key-0-0": Client(MISSING)}).exists(ObjectLocation("b", "k"))
     assert raised.value.code == "BUCKET_NOT_FOUND"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 14: Deleted without Key ends in a KeyError")
 @pytest.mark.parametrize("one", [{}, {"Key": ["k", "l"]}, {"VersionId": "1"}])
 def test_an_entry_without_one_key_confirms_nothing(one: dict[str, Any]) -> None:
     result = store_with({"key-0-0": Client({"Deleted": [one]})}).delete("b", ["k"])
     assert (result.deleted, result.failed) == ((), (KeyFailure("k", "NoAnswer"),))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 12: a store without DeleteObjects deletes nothing")
 @pytest.mark.parametrize(("code", "status"), [("MissingContentMD5", 400), ("InvalidRequest", 400), ("501", 501)])
 def test_keys_are_deleted_one_by_one_if_the_store_refuses_deletes_of_many(code: str, status: int) -> None:
     answers = [refusal(code, status), {"ResponseMetadata": {"HTTPStatusCode": 204}}, refusal("AccessDenied", 403)]
@@ -131,7 +124,6 @@ DONE = b"<DeleteResult><Deleted><Key>k</Key></Deleted></DeleteResult>"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(DONE), DONE)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 14: an answer of 3 GB is read to its end")
 @pytest.mark.parametrize("wire", [(HUGE % b"200 OK",), (HUGE % b"500 Oh",)], indirect=True)
 def test_no_more_than_a_few_megabytes_of_an_answer_are_read(wire: Wire) -> None:
     wire._filler = SENT
@@ -143,7 +135,6 @@ def test_no_more_than_a_few_megabytes_of_an_answer_are_read(wire: Wire) -> None:
     assert wire.sent < SENT
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 12: DeleteObjects carries only CRC32")
 @pytest.mark.parametrize("wire", [(OK,)], indirect=True)
 def test_a_delete_of_many_carries_both_checksums(wire: Wire) -> None:
     assert on(wire).delete("b", ["k"]).deleted == ("k",)
@@ -154,7 +145,6 @@ def test_a_delete_of_many_carries_both_checksums(wire: Wire) -> None:
     assert b"content-md5" in headers[b"authorization"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 24: private hooks of botocore, answers read by an expression")
 def test_deletes_use_no_private_attribute_of_botocore_and_no_expression_to_read_answers() -> None:
     code = [Path(path).read_text(encoding="utf-8") for path in (ROOT / "functions/delegation/storage").glob("s3*.py")]
     assert not [text for text in code if "handlers._" in text or "events.unregister" in text or "<DeleteResult" in text]

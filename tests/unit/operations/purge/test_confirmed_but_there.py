@@ -41,7 +41,6 @@ def bench() -> Bench:
     return bench
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: the marks of a deceived purge stay, and no run ends")
 def test_a_purge_whose_root_is_still_there_deletes_again(bench: Bench) -> None:
     deceived(bench)
     result = purge_table(bench.context("t"))
@@ -49,7 +48,6 @@ def test_a_purge_whose_root_is_still_there_deletes_again(bench: Bench) -> None:
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: the mark before ROOT outlives a deceived purge")
 def test_a_table_that_is_dropped_after_a_deceived_purge_is_no_success(bench: Bench) -> None:
     deceived(bench)
     pointer = bench.lake.pointers.pop("t")
@@ -59,7 +57,6 @@ def test_a_table_that_is_dropped_after_a_deceived_purge_is_no_success(bench: Ben
     bench.lake.pointers["t"] = pointer
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: the marks of a deceived purge stay, and no run ends")
 def test_a_commit_after_a_deceived_purge_is_planned_although_manifests_are_gone(bench: Bench) -> None:
     deceived(bench, "-m0.avro")
     bench.lake.table("t").append(rows(9, part="z"))
@@ -67,7 +64,6 @@ def test_a_commit_after_a_deceived_purge_is_planned_although_manifests_are_gone(
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 1: marks cannot be made void")
 def test_void_marks_are_as_if_never_written_but_remembered(bench: Bench) -> None:
     result = purge_table(bench.context("t"))
     marks = Marks(bench.plans, result.plan_ids[0])
