@@ -16,7 +16,7 @@ MUTATION ?= none
 TASKS ?= 500
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix simulate drill fixtures clean
+.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=s
 
 crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
+
+hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints a table
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
 # make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on
 # for this goal alone, and + runs its recipe nevertheless. With other goals beside it, or with -n, make exits as usual.

@@ -31,7 +31,6 @@ from delegation.operations.purge.context import PurgeSettings
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import Deleter
 from delegation.storage.s3 import S3ObjectStore
-from delegation.storage.s3_delete import request_body
 from tests.bench.delete_store import Counts, DeleteStore, Rules
 
 BUCKET = "bench"
@@ -88,7 +87,8 @@ def boto(url: str, threads: int, count: int) -> None:
 
 def raw(url: str, threads: int, count: int) -> None:
     """Send prepared requests and ignore the answers, to find the store's maximum."""
-    body, address = request_body(keys(0, 0, 1_000)), urllib.parse.urlsplit(url)
+    objects = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys(0, 0, 1_000))
+    body, address = f"<Delete>{objects}</Delete>".encode(), urllib.parse.urlsplit(url)
 
     def post(calls: int) -> None:
         connection = http.client.HTTPConnection(address.hostname or "", address.port)

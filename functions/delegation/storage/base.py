@@ -18,9 +18,15 @@ class ObjectStoreError(DelegationError):
 
 
 class ObjectNotFound(ObjectStoreError):
-    """The object or its bucket does not exist."""
+    """The bucket does not have the object."""
 
     code = "OBJECT_NOT_FOUND"
+
+
+class BucketNotFound(ObjectStoreError):
+    """The store does not have the bucket, so it can say nothing about a key: the endpoint or the account is wrong."""
+
+    code = "BUCKET_NOT_FOUND"
 
 
 class FileTooLarge(ObjectStoreError):
@@ -42,9 +48,25 @@ class ObjectStoreUnavailable(ObjectStoreError):
     retryable = True
 
 
+class AnswerTooLarge(ObjectStoreUnavailable):
+    """The store's answer is larger than any that S3 sends for the call; the rest of it was not read."""
+
+    code = "STORAGE_ANSWER_TOO_LARGE"
+
+
+class StorageFull(ObjectStoreError):
+    """The disk has no space for an object; the same call may succeed once there is some."""
+
+    code = "STORAGE_FULL"
+    retryable = True
+
+
 @dataclass(frozen=True, slots=True)
 class KeyFailure:
-    """A key that was not deleted, and the store's error code for it (`NoAnswer` if there was none)."""
+    """A key that was not deleted, and the store's error code for it.
+
+    The code is `NoAnswer` if there was none, and `AnswerTooLarge` if the answer was not read to its end.
+    """
 
     key: str
     code: str
@@ -79,19 +101,23 @@ class ObjectStore(Protocol):
         """Return the whole object; raise FileTooLarge beyond `limit` bytes, ObjectNotFound or another store error."""
         ...
 
-    def exists(self, location: ObjectLocation) -> bool: ...
+    def exists(self, location: ObjectLocation) -> bool:
+        """Return whether the object exists; raise BucketNotFound or another store error if the store cannot say."""
+        ...
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         """Send one delete for up to 1,000 keys of one bucket; the caller retries.
 
-        An absent key counts as deleted. A call that fails as a whole is returned as a failure of each of its keys.
+        An absent key counts as deleted, a key of an absent bucket does not. A call that fails as a whole is returned
+        as a failure of each of its keys.
         """
         ...
 
     def probe_delete(self, prefix: str) -> str | None:
         """Test whether keys below a canonical prefix may be deleted: return None, or the store's error code.
 
-        Leaves nothing behind, not even a delete marker. Raises ObjectStoreUnavailable if the store did not decide.
+        Leaves nothing behind, not even a delete marker. Raises ObjectStoreUnavailable if the store did not decide, and
+        BucketNotFound.
         """
         ...
 

@@ -17,11 +17,13 @@ from delegation.storage.base import (
     ObjectStoreDenied,
     ObjectStoreError,
     ObjectStoreUnavailable,
+    StorageFull,
 )
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split
 
 # A name that no file can have counts as an absent file.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -116,13 +118,20 @@ class FilePlanStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(name).replace(path)
+            finally:
+                Path(name).unlink(missing_ok=True)
             self._sync_directories(path)
         except OSError as error:
+            if error.errno in _FULL:
+                raise StorageFull(
+                    f"cannot write {path}: {error.strerror}; free space there and run it again"
+                ) from error
             raise ObjectStoreError(f"cannot write {path}: {error.strerror}") from error
 
     def get(self, key: str) -> bytes:

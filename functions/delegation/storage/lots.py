@@ -16,7 +16,8 @@ THROTTLED: Final = frozenset(
 )
 # Codes of a store that is overloaded or failing; an expired token is for the service to renew.
 STORE_FAILURES: Final = THROTTLED | {
-    "InternalError", "OperationAborted", "RequestTimeout", "ConnectionFailed", "NoAnswer", "500",
+    "InternalError", "OperationAborted", "RequestTimeout", "ConnectionFailed", "NoAnswer", "AnswerTooLarge",
+    "500",
 }  # fmt: skip
 TRANSIENT: Final = STORE_FAILURES | {"ExpiredToken"}
 

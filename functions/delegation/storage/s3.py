@@ -16,6 +16,7 @@ from botocore.parsers import ResponseParserError
 
 from delegation.storage.base import (
     BatchResult,
+    BucketNotFound,
     FileTooLarge,
     KeyFailure,
     ObjectNotFound,
@@ -24,17 +25,8 @@ from delegation.storage.base import (
 )
 from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Credential, S3Settings
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
-from delegation.storage.s3_delete import fits_xml, quicken
-from delegation.storage.s3_errors import (
-    ABSENT,
-    EXPIRED,
-    EXPIRED_CODES,
-    FAILED,
-    cause_of,
-    code_of,
-    delete_code_of,
-    translate,
-)
+from delegation.storage.s3_delete import delete_keys, prepare_for_deletes
+from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, cause_of, code_of, fits_xml, translate
 from delegation.storage.sessions import s3_client
 
 if TYPE_CHECKING:
@@ -95,29 +87,22 @@ class S3ObjectStore:
         )
 
     def exists(self, location: ObjectLocation) -> bool:
-        try:
-            self._call(location.uri, lambda client: client.head_object(Bucket=location.bucket, Key=location.key))
-        except ObjectNotFound:
-            return False
-        return True
+        look = _listed if not fits_xml(location.key) else _first_byte
+        return self._call(location.uri, lambda client: look(client, location))
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         if bucket == LOCAL:
-            return _all_failed(keys, UnsupportedLocation.code)
+            return BatchResult((), tuple(KeyFailure(key, UnsupportedLocation.code) for key in keys))
         deleted: list[str] = []
         failed: list[KeyFailure] = []
         markers = False
         for credential, group in self._by_credential(bucket, keys):
-            client = self._client(credential, deleting=True)
-            plain, alone = _split_by_xml(group)
-            results = [_delete_many(client, bucket, plain)] if plain else []
-            results.extend(_delete_one(client, bucket, key) for key in alone)
-            for result in results:
-                deleted.extend(result.deleted)
-                failed.extend(result.failed)
-                markers = markers or result.delete_markers
-                if self._credentials and credential and any(failure.code == EXPIRED for failure in result.failed):
-                    self._credentials.replace(f"s3://{bucket}/{group[0]}", credential)
+            result = delete_keys(self._client(credential, deleting=True), bucket, group)
+            deleted.extend(result.deleted)
+            failed.extend(result.failed)
+            markers = markers or result.delete_markers
+            if self._credentials and credential and any(failure.code == EXPIRED for failure in result.failed):
+                self._credentials.replace(f"s3://{bucket}/{group[0]}", credential)
         return BatchResult(tuple(deleted), tuple(failed), markers)
 
     def probe_delete(self, prefix: str) -> str | None:
@@ -135,8 +120,10 @@ class S3ObjectStore:
         try:
             self._call(uri, delete)
         except ObjectNotFound:
+            if not fits_xml(uri):
+                self.exists(ObjectLocation(*split(uri)))  # the 404 could be of the bucket
             return None
-        except ObjectStoreUnavailable:
+        except (ObjectStoreUnavailable, BucketNotFound):
             raise
         except ObjectStoreError as error:
             code = cause_of(error)
@@ -168,7 +155,7 @@ class S3ObjectStore:
         except ClientError as error:
             if self._credentials is None or credential is None or code_of(error) not in EXPIRED_CODES:
                 translate(uri, error)
-        except (BotoCoreError, ResponseParserError) as error:
+        except (BotoCoreError, ResponseParserError, ValueError) as error:
             translate(uri, error)
         try:
             return action(self._client(self._credentials.replace(uri, credential)))
@@ -216,13 +203,14 @@ class S3ObjectStore:
         )
         client = s3_client(
             settings,
+            answer_seconds=2 * self._timeouts.read,
             aws_access_key_id=None if credential is None else credential.access_key_id,
             aws_secret_access_key=None if credential is None else credential.secret_access_key,
             aws_session_token=None if credential is None else credential.session_token,
             config=config,
         )
         if deleting:
-            quicken(client)
+            prepare_for_deletes(client)
         return client
 
 
@@ -245,44 +233,19 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
     raise broken
 
 
-def _split_by_xml(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split keys into those that XML can contain, and the rare others, which are sent one by one in the URL."""
-    if fits_xml("".join(keys)):
-        return keys, ()
-    return [key for key in keys if fits_xml(key)], [key for key in keys if not fits_xml(key)]
-
-
-def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
+def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:
+    """Return whether an object exists, from GET: the 404 of HEAD does not say whether its bucket exists."""
     try:
-        answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]})
-    except FAILED as error:
-        return _all_failed(keys, delete_code_of(error))
-    sent = set(keys)
-    confirmed = [one for one in answer.get("Deleted", []) if one["Key"] in sent]
-    markers = any(one.get("DeleteMarker") for one in confirmed)
-    deleted = {one["Key"] for one in confirmed}
-    if len(deleted) == len(sent) and not answer.get("Errors"):
-        return BatchResult(tuple(deleted), delete_markers=markers)
-    codes = {one["Key"]: one.get("Code", "Unknown") for one in answer.get("Errors", []) if one.get("Key") in sent}
-    deleted.update(key for key, code in codes.items() if code in ABSENT)
-    left = {key: codes.get(key, "NoAnswer") for key in keys if key not in deleted}
-    failed = tuple(_failure(key, code) for key, code in left.items())
-    return BatchResult(tuple(deleted), failed, delete_markers=markers)
+        client.get_object(Bucket=location.bucket, Key=location.key, Range="bytes=0-0")["Body"].close()
+    except ClientError as error:
+        if code_of(error) in ABSENT:
+            return False
+        if code_of(error) != "InvalidRange":  # of an empty object
+            raise
+    return True
 
 
-def _delete_one(client: "S3Client", bucket: str, key: str) -> BatchResult:
-    try:
-        answer = client.delete_object(Bucket=bucket, Key=key)
-    except FAILED as error:
-        return _all_failed([key], delete_code_of(error))
-    return BatchResult((key,), delete_markers=bool(answer.get("DeleteMarker")))
-
-
-def _all_failed(keys: Sequence[str], code: str) -> BatchResult:
-    if code in ABSENT:  # the keys, or their bucket
-        return BatchResult(tuple(keys))
-    return BatchResult((), tuple(_failure(key, code) for key in keys))
-
-
-def _failure(key: str, code: str) -> KeyFailure:
-    return KeyFailure(key, EXPIRED if code in EXPIRED_CODES else code)
+def _listed(client: "S3Client", location: ObjectLocation) -> bool:
+    """Return whether an object exists whose key XML cannot contain, so that an error about it cannot be parsed."""
+    answer = client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
+    return any(one.get("Key") == location.key for one in answer.get("Contents", ()))

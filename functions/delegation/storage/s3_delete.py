@@ -1,110 +1,139 @@
-"""A cheaper DeleteObjects for boto3 clients: write requests and read plain answers without XML trees.
+"""Delete keys with a boto3 client, and what the store's answers mean (Amazon S3 API Reference, DeleteObjects).
 
-botocore spends most of a delete of 1,000 keys on XML. Its events replace that part; signing, checksums, connections,
-errors and every unusual answer are left to botocore.
+A key is deleted only if the answer names it under `Deleted` and nowhere under `Error`, or if its only errors are
+NoSuchKey and NoSuchVersion. botocore parses the answers.
 """
 
-import re
-from collections.abc import Sequence
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape
+from xml.etree.ElementTree import XMLPullParser
 
-from botocore import handlers
-from botocore.model import OperationModel
+from delegation.storage.base import BatchResult, KeyFailure
+from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, NO_ANSWER, delete_code_of, fits_xml
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_KEYS = "delegation_keys"
-_START = '<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Object><Key>'
-_BETWEEN = "</Key></Object><Object><Key>"
-_END = "</Key></Object></Delete>"
-_NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
-
-# The start of an answer; its XML declaration may name no other encoding.
-_OPENED = re.compile(rb'(?:<\?xml version="1\.0"(?: encoding="[Uu][Tt][Ff]-8")? *\?>)?\s*<DeleteResult[^>]*>\s*')
-_CLOSED = b"</DeleteResult>"
-_FIRST, _LAST = b"<Deleted><Key>", b"</Key></Deleted>"
-_NEXT = (_LAST + _FIRST).decode()
-_EMPTY = b"<DeleteResult/>"
-# For all operations: botocore calls these handlers before those of one operation.
-_ANSWERS = "before-parse.s3.*"
+# An answer begins within so many bytes.
+_START = 4_096
+# A store that refuses DeleteObjects so may still delete key by key.
+_ONE_BY_ONE = frozenset({"MissingContentMD5", "InvalidRequest", "NotImplemented"})
+# After one of these, further calls of the same batch would only wait or add to the load.
+_ENDS_BATCH = frozenset({"ConnectionFailed", "AnswerTooLarge", "SlowDown", "ServiceUnavailable", EXPIRED})
 
 
-def fits_xml(text: str) -> bool:
-    """Return whether XML 1.0 can contain the text unchanged: it has no control characters."""
-    # Two fast checks decide for nearly every text; the pattern costs many times as much.
-    return (text.isascii() and text.isprintable()) or _NOT_IN_XML.search(text) is None
+def prepare_for_deletes(client: "S3Client") -> None:
+    """Send Content-MD5 beside CRC32 with DeleteObjects, and read only answers of its kind.
 
-
-def quicken(client: "S3Client") -> None:
-    """Make `delete_objects` of this client cheaper; its parameters, results and errors do not change."""
-    events = client.meta.events
-    events.register("provide-client-params.s3.DeleteObjects", _keep_keys)  # type: ignore[arg-type]
-    events.register_last("before-call.s3.DeleteObjects", _write_body)
-    # botocore parses each answer a second time to find an error that came with status 200. `_read_body` empties plain
-    # answers, so it must run first.
-    look_for_error = handlers._handle_200_error  # type: ignore[attr-defined]  # noqa: SLF001
-    events.unregister(_ANSWERS, look_for_error)
-    events.register(_ANSWERS, _read_body)
-    events.register(_ANSWERS, look_for_error)
-
-
-def _keep_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any] | None:
-    """Move the keys into the context if the request has nothing else, so that botocore serializes none."""
-    wanted = params.get("Delete", {})
-    objects = wanted.get("Objects", ())
-    if len(wanted) != 1 or set(map(len, objects)) != {1}:
-        return None
-    keys = [one["Key"] for one in objects]
-    if not fits_xml("".join(keys)):
-        return None
-    context[_KEYS] = keys
-    return params | {"Delete": {"Objects": []}}
-
-
-def _write_body(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-    keys = context.get(_KEYS)
-    if keys is not None:
-        params["body"] = request_body(keys)
-
-
-def request_body(keys: Sequence[str]) -> bytes:
-    """Return the XML of a DeleteObjects request for keys without control characters."""
-    text = escape("\x00".join(keys)).replace("\x00", _BETWEEN)
-    return f"{_START}{text}{_END}".encode()
-
-
-def _read_body(
-    operation_model: OperationModel,
-    response_dict: dict[str, Any],
-    customized_response_dict: dict[str, Any],
-    **_: Any,
-) -> None:
-    """Read an answer that only confirms deletes, and leave botocore an empty one; leave every other answer to it."""
-    if operation_model.name != "DeleteObjects" or response_dict["status_code"] != 200:
-        return
-    keys = confirmed_keys(response_dict["body"])
-    if keys:
-        customized_response_dict["Deleted"] = [{"Key": key} for key in keys]
-        response_dict["body"] = _EMPTY
-
-
-def confirmed_keys(body: bytes) -> list[str] | None:
-    """Return the keys of an answer that only confirms keys, in the form that S3 writes.
-
-    Returns None for any other answer: with an error, a version, an escape or white space between elements.
+    Many stores with S3's API accept only the older checksum. Both are documented events of botocore.
     """
-    opened = _OPENED.match(body)
-    whole = body.rstrip()
-    if opened is None or not whole.endswith(_CLOSED):
-        return None
-    inner = whole[opened.end() : -len(_CLOSED)]
-    if not (inner.startswith(_FIRST) and inner.endswith(_LAST)) or b"&" in inner or b"\r" in inner:
-        return None
+    client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
+    client.meta.events.register("after-call.s3.DeleteObjects", _check_kind)
+
+
+def _add_md5(params: dict[str, Any], **_: Any) -> None:
+    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
+
+
+def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
+    """Remove what botocore read from another document than a DeleteResult, whose root element it does not check."""
+    if "Deleted" not in parsed and "Errors" not in parsed:
+        return
+    parser: XMLPullParser[Any] = XMLPullParser(("start",))
+    parser.feed(http_response.content[:_START])
+    root = next((event[1].tag for event in parser.read_events()), "")
+    if root.rpartition("}")[2] != "DeleteResult":
+        parsed.pop("Deleted", None)
+        parsed.pop("Errors", None)
+
+
+def delete_keys(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
+    """Delete up to 1,000 keys; those that XML cannot contain, and all if the store demands it, one by one."""
+    plain, alone = _split_by_xml(keys)
+    deleted, codes, markers = _delete_many(client, bucket, plain) if plain else (set(), {}, False)
+    again = [key for key, code in codes.items() if code in _ONE_BY_ONE]
+    for key, code, marker in _each(client, bucket, [*again, *alone]):
+        codes.pop(key, None)
+        if code is None:
+            deleted.add(key)
+            markers = markers or marker
+        else:
+            codes[key] = code
+    return BatchResult(
+        tuple(key for key in keys if key in deleted),
+        tuple(KeyFailure(key, codes[key]) for key in keys if key in codes),
+        delete_markers=markers,
+    )
+
+
+def _split_by_xml(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    if fits_xml("".join(keys)):
+        return keys, ()
+    return [key for key in keys if fits_xml(key)], [key for key in keys if not fits_xml(key)]
+
+
+def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> tuple[set[str], dict[str, str], bool]:
+    """Return the keys deleted, the error code of each other key, and whether delete markers were written."""
     try:
-        keys = inner[len(_FIRST) : -len(_LAST)].decode().split(_NEXT)
-    except UnicodeDecodeError:
-        return None
-    # Each key has four tags around it; one more would be inside a key.
-    return keys if inner.count(b"<") == 4 * len(keys) else None
+        answer: Mapping[str, Any] = client.delete_objects(
+            Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]}
+        )
+    except FAILED as error:
+        return set(), dict.fromkeys(keys, delete_code_of(error)), False
+    sent = set(keys)
+    confirmed = {one["Key"]: one for one in answer.get("Deleted", ()) if _is_of(one, sent)}
+    deleted = set(confirmed)
+    codes: dict[str, str] = {}
+    for one in answer.get("Errors", ()):
+        if _is_of(one, sent):
+            _judge(one["Key"], _code(one), deleted, codes, both=one["Key"] in confirmed)
+        elif not isinstance(one.get("Key"), str):
+            # Some key was not deleted, and the store does not say which.
+            return set(), dict.fromkeys(keys, _code(one)), False
+    codes |= {key: NO_ANSWER for key in keys if key not in deleted and key not in codes}
+    return deleted, codes, any(confirmed[key].get("DeleteMarker") for key in deleted if key in confirmed)
+
+
+def _is_of(one: Mapping[str, Any], sent: set[str]) -> bool:
+    key = one.get("Key")
+    return isinstance(key, str) and key in sent
+
+
+def _code(one: Mapping[str, Any]) -> str:
+    """Return an error's code; an answer with none or with several says nothing about the key."""
+    code = one.get("Code")
+    return (EXPIRED if code in EXPIRED_CODES else code) if isinstance(code, str) and code else NO_ANSWER
+
+
+def _judge(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:
+    """Record one error of a key: it is absent if all its errors say so and it is not under `Deleted` as well."""
+    if code in ABSENT and not both:
+        if key not in codes:
+            deleted.add(key)
+        return
+    deleted.discard(key)
+    codes[key] = NO_ANSWER if code in ABSENT else code
+
+
+def _each(client: "S3Client", bucket: str, keys: Sequence[str]) -> Iterator[tuple[str, str | None, bool]]:
+    """Delete keys one by one; yield each with its error code, None if it is deleted, and whether it got a marker."""
+    ended: str | None = None
+    for key in keys:
+        code, marker = (ended, False) if ended else _delete_one(client, bucket, key)
+        yield key, code, marker
+        if code in _ENDS_BATCH:
+            ended = code
+
+
+def _delete_one(client: "S3Client", bucket: str, key: str) -> tuple[str | None, bool]:
+    try:
+        answer = client.delete_object(Bucket=bucket, Key=key)
+    except FAILED as error:
+        code = delete_code_of(error)
+        return (None if code in ABSENT else code), False
+    # S3 confirms with 204; a proxy may answer 200 for a store that it does not reach.
+    confirmed = answer["ResponseMetadata"]["HTTPStatusCode"] == 204
+    return (None if confirmed else NO_ANSWER), bool(answer.get("DeleteMarker"))

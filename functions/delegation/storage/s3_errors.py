@@ -1,15 +1,26 @@
 """Map errors of boto3's S3 clients to ObjectStoreError and to the error codes of deletes."""
 
+import re
 from typing import NoReturn
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 from botocore.exceptions import ConnectionError as EndpointError
 from botocore.parsers import ResponseParserError
 
-from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
-from delegation.storage.s3_delete import fits_xml
+from delegation.storage.base import (
+    AnswerTooLarge,
+    BucketNotFound,
+    ObjectNotFound,
+    ObjectStoreDenied,
+    ObjectStoreError,
+    ObjectStoreUnavailable,
+)
+from delegation.storage.s3_answers import AnswerNotRead
 
-ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound", "404"})
+# The only codes that say that a key is not there: a missing bucket, or a 404 without a code, may be another store's.
+ABSENT = frozenset({"NoSuchKey", "NoSuchVersion"})
+# The code of a key about which the store said nothing that can be understood.
+NO_ANSWER = "NoAnswer"
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
 # Their common code in a BatchResult: the delete is retried with another credential (`lots.TRANSIENT`).
 EXPIRED = "ExpiredToken"
@@ -17,10 +28,18 @@ _DENIED = frozenset({
     "AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "403",
     "Forbidden",
 })  # fmt: skip
-_Failure = ClientError | BotoCoreError | ResponseParserError
+_Failure = ClientError | BotoCoreError | ResponseParserError | ValueError
 
-# What boto3's clients raise; the last for an answer that a proxy cut short or wrote itself.
-FAILED = (ClientError, BotoCoreError, ResponseParserError)
+# What boto3's clients raise; ResponseParserError for an answer that a proxy cut short or wrote itself, ValueError for a
+# header that is no date or number.
+FAILED = (ClientError, BotoCoreError, ResponseParserError, ValueError)
+_NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
+
+
+def fits_xml(text: str) -> bool:
+    """Return whether XML 1.0 can contain the text unchanged: it has no control characters."""
+    # Two fast checks decide for nearly every text; the pattern costs many times as much.
+    return (text.isascii() and text.isprintable()) or _NOT_IN_XML.search(text) is None
 
 
 def code_of(error: ClientError) -> str:
@@ -32,20 +51,26 @@ def delete_code_of(error: _Failure) -> str:
 
     A 404 or 5xx without a code may come from a proxy without a store behind it: it is transient, whatever the key.
     """
+    if isinstance(error, AnswerNotRead):
+        return "AnswerTooLarge"
     if isinstance(error, BotoCoreError):
         return "ConnectionFailed"
     # An answer that a proxy cut short confirms no key.
-    if isinstance(error, ResponseParserError) or _is_bare_404(error):
-        return "NoAnswer"
+    if isinstance(error, (ResponseParserError, ValueError)) or is_bare_404(error):
+        return NO_ANSWER
     code, status = code_of(error), _status(error)
+    if code in EXPIRED_CODES:
+        return EXPIRED
+    if status == 501:
+        return "NotImplemented"
     if status == 429:
         return "SlowDown"
     if status == 503:
         return code if code in {"SlowDown", "InternalError"} else "ServiceUnavailable"
-    return "InternalError" if status >= 500 and code != "NotImplemented" else code
+    return "InternalError" if status >= 500 else code
 
 
-def _is_bare_404(error: ClientError) -> bool:
+def is_bare_404(error: ClientError) -> bool:
     return _status(error) == 404 and code_of(error) in {"404", "NotFound", "Unknown"}
 
 
@@ -62,10 +87,12 @@ def translate(uri: str, error: _Failure) -> NoReturn:
     """Raise the ObjectStoreError for an error of boto3; its text has the store's code, never the store's message."""
     if isinstance(error, ClientError):
         code = code_of(error)
-        # The answer to HEAD has no body, and botocore cannot parse a body that quotes a key that XML cannot contain.
-        if _is_bare_404(error) and error.operation_name != "HeadObject" and fits_xml(uri):
+        # botocore cannot parse a body that quotes a key that XML cannot contain.
+        if is_bare_404(error) and fits_xml(uri):
             raise ObjectStoreUnavailable(f"404 without an error code for {uri}; check the endpoint") from error
-        if code in ABSENT:
+        if code == "NoSuchBucket":
+            raise BucketNotFound(f"the object store has no bucket of {uri}; check the endpoint and region") from error
+        if code in ABSENT or is_bare_404(error):
             raise ObjectNotFound(f"there is no object {uri}") from error
         if code in _DENIED or code in EXPIRED_CODES:
             raise ObjectStoreDenied(f"the object store answered {code} for {uri}") from error
@@ -73,6 +100,8 @@ def translate(uri: str, error: _Failure) -> NoReturn:
         if transient or (_status(error) >= 500 and code != "NotImplemented"):
             raise ObjectStoreUnavailable(f"the object store answered {code} for {uri}") from error
         raise ObjectStoreError(f"the object store answered {code} for {uri}") from error
-    if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, ResponseParserError)):
+    if isinstance(error, AnswerNotRead):
+        raise AnswerTooLarge(f"{error} for {uri}; check the endpoint") from error
+    if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, ResponseParserError, ValueError)):
         raise ObjectStoreUnavailable(f"the call for {uri} failed: {type(error).__name__}") from error
     raise ObjectStoreError(f"the call for {uri} failed: {type(error).__name__}") from error

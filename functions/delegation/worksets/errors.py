@@ -22,6 +22,18 @@ class PlanTampered(WorksetError):
         self.name = name
 
 
+class SortingFailed(WorksetError):
+    """The rows of a plan could not be written to or read from a temporary directory; a retry starts the plan again."""
+
+    code = "SORTING_FAILED"
+    retryable = True
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"cannot sort the plan in {place}: {reason}; free space there, or set TMPDIR to a directory with more"
+        )
+
+
 class EngineFailed(WorksetError):
     """The engine failed for a reason that is not in the table; a retry resumes the work."""
 

@@ -1,4 +1,8 @@
-"""Progress of a plan, stored as marks beside it; each is an object with one writer."""
+"""Progress of a plan, stored as marks beside it; each is an object with one writer.
+
+Marks are never deleted. If the store turns out to have confirmed deletes that it did not make, `done/VOID-1` makes all
+marks of chunks so far void; later ones are below `done/1/`, until `done/VOID-2` makes these void, too.
+"""
 
 import gzip
 import json
@@ -9,25 +13,45 @@ from delegation.worksets.chunks import Chunk
 from delegation.worksets.index import INDEX
 
 _ROOT_NEXT = "ROOT-NEXT"
+_VOID = "VOID-"
 _VERSIONED = "VERSIONED"
 _ADOPTED = "taken"
 
 
 class Marks:
-    """The marks of a plan. A chunk is marked done when the store confirmed the delete of every key."""
+    """The marks of a plan. A chunk is marked done when the store confirmed the delete of every key.
 
-    def __init__(self, store: PlanStore, plan_id: str) -> None:
+    `voided` is how often the marks became void, as of the last read; marks are written as of then.
+    """
+
+    def __init__(self, store: PlanStore, plan_id: str, voided: int | None = None) -> None:
         self._store = store
         self._plan_id = plan_id
+        self._voided = voided
+
+    @property
+    def voided(self) -> int:
+        if self._voided is None:
+            self._read()
+        return self._voided or 0
 
     def done(self) -> frozenset[str]:
         """Return the names of the chunks that are done."""
-        prefix = f"{self._plan_id}/done/"
-        names = (key.removeprefix(prefix) for key in self._store.keys(prefix))
-        return frozenset(names) - {_ROOT_NEXT}
+        return self._read() - {_ROOT_NEXT}
+
+    def once_done(self) -> frozenset[str]:
+        """Return the names of the chunks that are done or had a mark that became void."""
+        names = (name.rpartition("/")[2] for name in self._names())
+        return frozenset(name for name in names if name != _ROOT_NEXT and not name.startswith(_VOID))
 
     def mark_done(self, chunk: Chunk) -> None:
-        self._store.put(f"{self._plan_id}/done/{chunk.name}", b"{}\n")
+        self._mark(chunk.name)
+
+    def void(self) -> None:
+        """Make all marks void: the store confirmed deletes that it did not make."""
+        self._read()
+        self._store.put(f"{self._plan_id}/done/{_VOID}{self.voided + 1}", b"{}\n")
+        self._voided = self.voided + 1
 
     def begun(self) -> bool:
         """Return whether the execution of the plan left any mark or failure."""
@@ -36,10 +60,26 @@ class Marks:
 
     def root_is_next(self) -> bool:
         """Return whether some attempt began the ROOT phase, after everything else was deleted."""
-        return self._has(f"done/{_ROOT_NEXT}")
+        return _ROOT_NEXT in self._read()
 
     def mark_root_next(self) -> None:
-        self._store.put(f"{self._plan_id}/done/{_ROOT_NEXT}", b"{}\n")
+        self._mark(_ROOT_NEXT)
+
+    def _mark(self, name: str) -> None:
+        folder = f"{self.voided}/" if self.voided else ""
+        self._store.put(f"{self._plan_id}/done/{folder}{name}", b"{}\n")
+
+    def _names(self) -> list[str]:
+        prefix = f"{self._plan_id}/done/"
+        return [key.removeprefix(prefix) for key in self._store.keys(prefix)]
+
+    def _read(self) -> frozenset[str]:
+        """Return the names of the marks that are not void."""
+        names = self._names()
+        self._voided = sum(name.startswith(_VOID) for name in names)
+        folder = f"{self._voided}/" if self._voided else ""
+        valid = (name.removeprefix(folder) for name in names if name.startswith(folder))
+        return frozenset(name for name in valid if "/" not in name and not name.startswith(_VOID))
 
     def versioned(self) -> bool:
         """Return whether deletes of some attempt wrote delete markers."""

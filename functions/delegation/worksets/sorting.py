@@ -7,11 +7,13 @@ import json
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice, starmap
 from operator import eq
 from pathlib import Path
 
 from delegation.iceberg.files import Row, TableFile
+from delegation.worksets.errors import SortingFailed
 
 RUN_RECORDS = 50_000
 # Rows per line of a spilled run, parsed together, and in memory per run when merging.
@@ -74,14 +76,15 @@ class Sorter:
         self._run = []
 
     def _write(self, lines: Iterable[Sequence[Row]]) -> Path:
-        if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="purge-plan-")
-        self._made += 1
-        path = Path(self._directory.name) / f"{self._made:06d}"
-        with path.open("w", encoding="utf-8") as out:
-            for rows in lines:
-                for line in _lines(rows):
-                    out.write(json.dumps(list(zip(*line, strict=True)), separators=(",", ":")) + "\n")
+        with _disk(None if self._directory is None else self._directory.name):
+            if self._directory is None:
+                self._directory = tempfile.TemporaryDirectory(prefix="purge-plan-")
+            self._made += 1
+            path = Path(self._directory.name) / f"{self._made:06d}"
+            with path.open("w", encoding="utf-8") as out:
+                for rows in lines:
+                    for line in _lines(rows):
+                        out.write(json.dumps(list(zip(*line, strict=True)), separators=(",", ":")) + "\n")
         return path
 
 
@@ -155,6 +158,15 @@ def _lines(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _read(path: Path) -> Iterator[list[Row]]:
-    with path.open(encoding="utf-8") as lines:
+    with _disk(str(path.parent)), path.open(encoding="utf-8") as lines:
         for line in lines:
             yield list(zip(*json.loads(line), strict=True))
+
+
+@contextmanager
+def _disk(place: str | None) -> Iterator[None]:
+    """Raise SortingFailed for an error of the disk on which runs are written and read."""
+    try:
+        yield
+    except OSError as error:
+        raise SortingFailed(place or "the temporary directory", error.strerror or type(error).__name__) from error

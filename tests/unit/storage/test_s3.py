@@ -17,6 +17,7 @@ from botocore.parsers import ResponseParserError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import (
+    BucketNotFound,
     FileTooLarge,
     KeyFailure,
     ObjectNotFound,
@@ -84,6 +85,7 @@ def body(data: bytes) -> dict[str, Any]:
 
 
 WHERE = ObjectLocation("b", "k")
+DONE = {"ResponseMetadata": {"HTTPStatusCode": 204}}
 
 
 @pytest.mark.parametrize(
@@ -116,10 +118,20 @@ def test_errors_of_reads_and_writes(answer: Exception, error: type[ObjectStoreEr
         plans.put("k", b"")
 
 
-def test_a_404_to_head_is_an_absent_object() -> None:
-    absent = ClientError({"Error": {"Code": "404"}, "ResponseMetadata": {"HTTPStatusCode": 404}}, "HeadObject")
-    assert not store_with({"key-0-0": Client(absent)}).exists(WHERE)
-    assert store_with({"key-0-0": Client({})}).exists(WHERE)
+def test_only_a_missing_key_is_an_absent_object() -> None:
+    assert not store_with({"key-0-0": Client(refusal("NoSuchKey", 404))}).exists(WHERE)
+    assert store_with({"key-0-0": Client(body(b"x"))}).exists(WHERE)
+    assert store_with({"key-0-0": Client(refusal("InvalidRange", 416))}).exists(WHERE)
+    with pytest.raises(ObjectStoreUnavailable):
+        store_with({"key-0-0": Client(refusal("404", 404))}).exists(WHERE)
+
+
+def test_an_object_with_a_key_that_xml_cannot_contain_is_looked_up_by_a_listing() -> None:
+    where = ObjectLocation("b", "k\x1f")
+    assert store_with({"key-0-0": Client({"Contents": [{"Key": "k\x1f"}]})}).exists(where)
+    assert not store_with({"key-0-0": Client({"Contents": [{"Key": "k\x1f2"}]})}).exists(where)
+    with pytest.raises(BucketNotFound):
+        store_with({"key-0-0": Client(refusal("404", 404), refusal("NoSuchBucket", 404))}).probe_delete("s3://b/\x1f/")
 
 
 def test_a_bare_404_for_a_key_that_xml_cannot_contain_is_an_absent_object() -> None:
@@ -182,7 +194,7 @@ def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
         (refusal("503", 503), "ServiceUnavailable"),
         (refusal("429", 429), "SlowDown"),
         (refusal("TooManyRequests", 429), "SlowDown"),
-        (refusal("NotImplemented", 501), "NotImplemented"),
+        (refusal("NoSuchBucket", 404), "NoSuchBucket"),
     ],
 )
 def test_a_call_that_fails_as_a_whole_fails_for_each_key(answer: Any, code: str) -> None:
@@ -206,11 +218,11 @@ def test_each_key_has_a_result() -> None:
 def test_a_delete_marker_is_reported() -> None:
     answer = {"Deleted": [{"Key": "k", "DeleteMarker": True}]}
     assert store_with({"key-0-0": Client(answer)}).delete("b", ["k"]).delete_markers
-    assert store_with({"key-0-0": Client({"DeleteMarker": True})}).delete("b", ["\x01"]).delete_markers
+    assert store_with({"key-0-0": Client(DONE | {"DeleteMarker": True})}).delete("b", ["\x01"]).delete_markers
 
 
 def test_keys_that_xml_cannot_contain_are_deleted_one_by_one() -> None:
-    client = Client({"Deleted": [{"Key": "plain"}]}, {}, refusal("SlowDown", 503))
+    client = Client({"Deleted": [{"Key": "plain"}]}, DONE, refusal("SlowDown", 503))
     result = store_with({"key-0-0": client}).delete("b", ["\x01", "plain", "\n"])
     assert [name for name, _ in client.calls] == ["delete_objects", "delete_object", "delete_object"]
     assert set(result.deleted) == {"plain", "\x01"}
@@ -222,11 +234,6 @@ def test_an_expired_token_is_replaced_before_the_retry() -> None:
     store = store_with(clients)
     assert store.delete("b", ["k"]).failed == failures(["k"], "ExpiredToken")
     assert store.delete("b", ["k"]).deleted == ("k",)
-
-
-def test_keys_of_a_missing_bucket_count_as_deleted() -> None:
-    for key in ("k", "\x01"):
-        assert store_with({"key-0-0": Client(refusal("NoSuchBucket", 404))}).delete("b", [key]).deleted == (key,)
 
 
 def test_keys_are_deleted_with_the_credential_of_their_prefix() -> None:

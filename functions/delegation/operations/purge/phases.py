@@ -257,7 +257,7 @@ class Execution:
     def _mark_root(self) -> None:
         """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
         for one in self._chunks(Phase.ROOT):
-            self._marks(one.index).mark_done(one.chunk)
+            Marks(self._ctx.plans, one.index.plan_id, one.voided).mark_done(one.chunk)
 
     def _finish_dropped(self) -> None:
         """Delete the ROOT chunk, if it is left, of a table that the catalog has dropped.
@@ -276,11 +276,17 @@ class Execution:
             raise dropped(self._indexes[-1].metadata_location) from error
 
     def _check_root_is_deleted(self) -> None:
-        """Check the store for the metadata file, because the catalog may answer from a cache after its delete."""
+        """Check the store for the metadata file, because the catalog may answer from a cache after its delete.
+
+        If it is there, the store has confirmed a delete that it did not make, perhaps others too: no mark is valid.
+        """
         last = self._indexes[-1]
         location = parse(last.metadata_location)
         planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)
         if planned and self._ctx.store.exists(location):
+            for index in self._indexes:
+                self._marks(index).void()
+            self._reported = (0, 0)
             raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
 
     def _marks(self, index: PlanIndex) -> Marks:
@@ -290,9 +296,10 @@ class Execution:
         """Return the chunks of these phases without a mark, or with `done` those that have one."""
         found: list[Work] = []
         for index in self._indexes:
-            marked = self._marks(index).done()
+            marks = self._marks(index)
+            marked = marks.done()
             chunks = (chunk for chunk in index.chunks if chunk.kind in phases)
-            found.extend(Work(index, chunk) for chunk in chunks if (chunk.name in marked) == done)
+            found.extend(Work(index, chunk, marks.voided) for chunk in chunks if (chunk.name in marked) == done)
         return found
 
     def _deleted_before(self) -> tuple[int, int]:

@@ -16,10 +16,11 @@ from delegation.worksets.marks import Marks
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A chunk that is not done, and the index of its plan."""
+    """A chunk that is not done, the index of its plan, and how often the marks of that plan became void."""
 
     index: PlanIndex
     chunk: Chunk
+    voided: int = 0
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ def delete_chunks(
     # Close the generator even if recording fails: it waits for the deletes in flight.
     with closing(deleter.delete_each(lots, checkpoint)) as deleted:
         for work, outcome in deleted:
-            yield work, _recorded(Marks(plans, work.index.plan_id), work.chunk, outcome)
+            yield work, _recorded(Marks(plans, work.index.plan_id, work.voided), work.chunk, outcome)
 
 
 def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:

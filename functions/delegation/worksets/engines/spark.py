@@ -79,6 +79,7 @@ class SparkJobs:
             identifier=identifier,
             policy=replace(policy, rate=replace(policy.rate, start=start)),
             plans={plan_id: index.model_dump_json() for plan_id, index in indexes.items()},
+            voided={one.index.plan_id: one.voided for one in work},
             shares=tuple(pack(share) for share in shares),
             task_id=attempt.task_id,
             attempt=attempt.attempt,

@@ -9,7 +9,7 @@ import functools
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ class DeleteChunks:
     shares: tuple[bytes, ...]
     task_id: str
     attempt: int
+    voided: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plans = plans_of(self.resources)
@@ -53,7 +54,8 @@ class DeleteChunks:
     def _works(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Work]:
         for number in numbers(batches):
             for plan_id, stored in unpack(self.shares[number]):
-                yield Work(PlanIndex.model_validate_json(self.plans[plan_id]), Chunk.model_validate_json(stored))
+                index = PlanIndex.model_validate_json(self.plans[plan_id])
+                yield Work(index, Chunk.model_validate_json(stored), self.voided.get(plan_id, 0))
 
 
 def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

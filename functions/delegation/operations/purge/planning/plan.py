@@ -160,7 +160,8 @@ class TableDamage:
             index = read_index(plans, plan_id)
             if index.table_uuid != self._ctx.table_uuid.lower():
                 continue
-            done = Marks(plans, index.plan_id).done()
+            # What was deleted once may be gone although its mark is void.
+            done = Marks(plans, index.plan_id).once_done()
             for chunk in index.chunks:
                 if chunk.kind is Phase.META and chunk.name in done:
                     paths.update(record.path for record in read_chunk(plans, index.plan_id, chunk))

@@ -1,0 +1,101 @@
+"""Limits of what is read of an S3 store's answer, in bytes and in time.
+
+botocore reads an answer that is not an object's content into memory before anyone sees its size. These limits are
+added to the class of a client when it is made (Boto3 documentation, Extensibility guide: `creating-client-class`).
+"""
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import BotoCoreError, ConnectionClosedError, HTTPClientError, ReadTimeoutError
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import ReadTimeoutError as NotRead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A thousand keys of 1,024 bytes, escaped, with a message for each take less.
+MOST_BYTES = 8 * 1024 * 1024
+MOST_SECONDS = 120.0
+_PIECE = 65_536
+
+
+class AnswerNotRead(BotoCoreError):
+    """An answer has more than `most` bytes."""
+
+    fmt = "the answer has more than {most} bytes"
+
+
+class Session(Protocol):
+    """What sends the requests of a client: botocore's HTTP session."""
+
+    def send(self, request: Any) -> AWSResponse: ...
+
+    def close(self) -> None: ...
+
+
+class BoundedSession:
+    """Sends requests and reads answers, except the content of objects, up to the limits.
+
+    A call raises AnswerNotRead, which botocore does not retry, or one of botocore's connection errors.
+    """
+
+    def __init__(self, session: Session, *, most: int = MOST_BYTES, seconds: float = MOST_SECONDS) -> None:
+        self._session = session
+        self._most = most
+        self._seconds = seconds
+
+    def send(self, request: Any) -> AWSResponse:
+        content_wanted = request.stream_output
+        request.stream_output = True
+        answer = self._session.send(request)
+        if content_wanted and answer.status_code < 300:
+            return answer
+        body = _Body(self._read(answer.raw, str(request.url)))
+        return AWSResponse(answer.url, answer.status_code, answer.headers, body)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _read(self, raw: Any, url: str) -> bytes:
+        ends, data = time.monotonic() + self._seconds, bytearray()
+        try:
+            while piece := raw.read1(_PIECE):
+                data += piece
+                if len(data) > self._most:
+                    raise AnswerNotRead(most=self._most)
+                if time.monotonic() > ends:
+                    raise ReadTimeoutError(endpoint_url=url)
+        except NotRead as error:
+            raise ReadTimeoutError(endpoint_url=url, error=error) from error
+        except HTTPError as error:
+            raise ConnectionClosedError(endpoint_url=url, error=error) from error
+        except OSError as error:
+            raise HTTPClientError(error=error) from error
+        except BotoCoreError:
+            raw.close()
+            raise
+        raw.release_conn()
+        return bytes(data)
+
+
+class _Body:
+    """The body of an answer, with the interface that AWSResponse reads."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def stream(self) -> "Iterator[bytes]":
+        yield self._data
+
+
+def bound_answers(base_classes: list[type], seconds: float = MOST_SECONDS, **_: Any) -> None:
+    """Make the clients of a class send with a BoundedSession; register it for `creating-client-class`."""
+
+    class Bounded:
+        def __init__(self, *arguments: Any, endpoint: Any, **more: Any) -> None:
+            endpoint.http_session = BoundedSession(endpoint.http_session, seconds=seconds)
+            super().__init__(*arguments, endpoint=endpoint, **more)  # type: ignore[call-arg]
+
+    base_classes.insert(0, Bounded)

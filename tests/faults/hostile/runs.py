@@ -1,0 +1,173 @@
+"""One purge against a store that is wrong in one way, and another when it is sound again; what both leave."""
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from delegation.errors import DelegationError
+from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings
+from delegation.operations.purge.inline import purge_table
+from delegation.storage.credentials import S3Settings
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.rate import RatePolicy
+from delegation.storage.s3 import S3ObjectStore, S3Timeouts
+from delegation.storage.s3_plans import S3PlanStore
+from delegation.storage.sessions import s3_client
+from delegation.worksets.attempt import AttemptHandedOver
+from delegation.worksets.engines.resources import no_checkpoint
+from tests.faults.hostile.server import HostileStore, Way
+from tests.faults.hostile.ways import MET, READS
+from tests.faults.hostile.world import LARGE, world
+from tests.unit.operations.purge.lake import Bench, Lake
+
+AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+SMALL_SIZE, LARGE_SIZE, RESUMED = "small", "large", "resumed"
+SIZES = (SMALL_SIZE, LARGE_SIZE, RESUMED)
+_TIMEOUTS = S3Timeouts(connect=5.0, read=0.25, tries=1)
+_RATE = RatePolicy(start=20_000.0)
+_ONE_BATCH = DeletePolicy(threads=2, tries=2, throttled_tries=2, pause=0.0, longest_pause=0.0, rate=_RATE)
+_SMALL_BATCHES = dataclasses.replace(_ONE_BATCH, batch=7)
+_numbers = itertools.count()
+
+Purge = Callable[[PurgeContext, "Resources"], PurgeResult]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Creates the stores of a run, also in Spark's workers; `run` differs, so that no run uses another's clients."""
+
+    url: str
+    run: int
+
+    def store(self, identifier: TableIdentifier) -> S3ObjectStore:
+        del identifier
+        return S3ObjectStore(settings=self._settings(), timeouts=_TIMEOUTS)
+
+    def plans(self) -> S3PlanStore:
+        return S3PlanStore(s3_client(self._settings()), "plans")
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        del task_id, attempt
+        return no_checkpoint
+
+    def _settings(self) -> S3Settings:
+        return S3Settings(endpoint=self.url, region="us-east-1", path_style=True)
+
+
+def inline(ctx: PurgeContext, _resources: Resources) -> PurgeResult:
+    return purge_table(ctx)
+
+
+@dataclass
+class Row:
+    """The counts of one way: runs made, those that ended as PURGED, files left and foreign objects deleted."""
+
+    way: str
+    runs: int = 0
+    purged: int = 0
+    left: int = 0
+    foreign: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: "Row") -> None:
+        self.runs += other.runs
+        self.purged += other.purged
+        self.left += other.left
+        self.foreign += other.foreign
+        self.problems += other.problems
+
+
+class Worlds:
+    """The tables by size, written once; each run gets a copy."""
+
+    def __init__(self) -> None:
+        small, large = world(), world(more=LARGE)
+        self._worlds = {SMALL_SIZE: small, LARGE_SIZE: large, RESUMED: small}
+
+    def copy(self, size: str) -> tuple[Lake, frozenset[str]]:
+        lake, own = self._worlds[size]
+        return lake.copy(), own
+
+
+class Run:
+    """A table of a size in a hostile store, and the attempts at purging it."""
+
+    def __init__(self, worlds: Worlds, size: str, purge: Purge) -> None:
+        self._lake, self._own = worlds.copy(size)
+        self._others = set(self._lake.uris()) - self._own
+        self._bench = Bench(lake=self._lake)
+        self._bench.uuid("doomed")
+        self._size = size
+        self._purge = purge
+
+    def play(self, name: str, way: Way) -> Row:
+        """Purge with the store wrong in this way, then with a sound one; return what happened."""
+        row = Row(name)
+        with HostileStore(self._lake.objects) as store:
+            if self._size == RESUMED:
+                self._interrupt(store)
+            store.set(way)
+            self._wrong(store, row)
+            store.set(None)
+            self._sound(store, row)
+        others = self._others - set(self._lake.uris())
+        row.foreign = len(others)
+        row.problems += [
+            f"{name}, {self._size}: {uri} is not the table's and was deleted" for uri in sorted(others)[:3]
+        ]
+        return row
+
+    def left(self) -> list[str]:
+        return sorted(self._own & set(self._lake.uris()))
+
+    def _interrupt(self, store: HostileStore) -> None:
+        """Hand the task over once some files are deleted and marked."""
+        ctx, _ = self._context(store)
+
+        def stop() -> None:
+            if len(store.removed) >= 10:
+                raise AttemptHandedOver("the test ended this attempt")
+
+        ctx.attempt.on_checkpoint = stop  # type: ignore[attr-defined]
+        with contextlib.suppress(AttemptHandedOver):
+            purge_table(ctx)
+
+    def _wrong(self, store: HostileStore, row: Row) -> None:
+        row.runs += 1
+        where = f"{row.way}, {self._size}"
+        try:
+            self._purge(*self._context(store))
+        except DelegationError:
+            pass
+        except Exception as error:  # noqa: BLE001 - a run with an error of no type is a row of the table
+            row.problems.append(f"{where}: {type(error).__name__} has no type of ours: {error}")
+        else:
+            row.purged += 1
+            row.left += len(self.left())
+            row.problems += [f"{where}: PURGED with {uri} left" for uri in self.left()[:3]]
+        if not store.wrong and row.way not in MET and not (self._size == RESUMED and row.way in READS):
+            row.problems.append(f"{where}: the store was not wrong")
+
+    def _sound(self, store: HostileStore, row: Row) -> None:
+        row.runs += 1
+        where = f"{row.way}, {self._size}, sound again"
+        try:
+            self._purge(*self._context(store))
+        except DelegationError as error:
+            row.problems.append(f"{where}: {error.code}: {error}")
+        else:
+            row.purged += 1
+        row.left += len(self.left())
+        row.problems += [f"{where}: {uri} is left" for uri in self.left()[:3]]
+
+    def _context(self, store: HostileStore) -> tuple[PurgeContext, Resources]:
+        resources = Resources(store.url, next(_numbers))
+        ctx = self._bench.context("doomed")
+        policy = _ONE_BATCH if self._size == LARGE_SIZE else _SMALL_BATCHES
+        settings = PurgeSettings(chunk_paths=250 if self._size == LARGE_SIZE else 10, read_threads=1, delete=policy)
+        return dataclasses.replace(
+            ctx, settings=settings, store=resources.store(ctx.identifier), plans=resources.plans()
+        ), resources

@@ -1,0 +1,77 @@
+"""A store that confirms deletes and keeps the files: the look at the current metadata file finds it."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+
+from delegation.operations.purge.inline import purge_table
+from delegation.polaris.errors import NoSuchTable
+from delegation.storage.base import BatchResult
+from delegation.storage.memory import MemoryObjectStore
+from delegation.worksets.errors import FilesNotDeletedYet
+from delegation.worksets.marks import Marks
+from tests.unit.operations.purge.lake import Bench, busy_table, rows
+
+
+class ConfirmsAndKeeps(MemoryObjectStore):
+    """Deletes the keys with these ends, and only confirms the others."""
+
+    ends: tuple[str, ...] = ("no key",)
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        super().delete(bucket, [key for key in keys if key.endswith(self.ends)])
+        return BatchResult(tuple(keys))
+
+
+def deceived(bench: Bench, *ends: str) -> None:
+    """Run a purge to its end with a store that keeps most files."""
+    ctx = bench.context("t")
+    store = ConfirmsAndKeeps()
+    store.objects, store.ends = bench.lake.objects, ends or store.ends
+    with pytest.raises(FilesNotDeletedYet, match="StillThere"):
+        purge_table(dataclasses.replace(ctx, store=store))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    bench.uuid("t")
+    return bench
+
+
+def test_a_purge_whose_root_is_still_there_deletes_again(bench: Bench) -> None:
+    deceived(bench)
+    result = purge_table(bench.context("t"))
+    assert (result.status, result.files_deleted) == ("PURGED", result.files_planned)
+    assert bench.lake.below("s3://lake/wh/t/") == set()
+
+
+def test_a_table_that_is_dropped_after_a_deceived_purge_is_no_success(bench: Bench) -> None:
+    deceived(bench)
+    pointer = bench.lake.pointers.pop("t")
+    with pytest.raises(Exception, match="before the current metadata file was deleted") as raised:
+        purge_table(bench.context("t"))
+    assert isinstance(raised.value.__cause__, NoSuchTable)
+    bench.lake.pointers["t"] = pointer
+
+
+def test_a_commit_after_a_deceived_purge_is_planned_although_manifests_are_gone(bench: Bench) -> None:
+    deceived(bench, "-m0.avro")
+    bench.lake.table("t").append(rows(9, part="z"))
+    purge_table(bench.context("t"))
+    assert bench.lake.below("s3://lake/wh/t/") == set()
+
+
+def test_void_marks_are_as_if_never_written_but_remembered(bench: Bench) -> None:
+    result = purge_table(bench.context("t"))
+    marks = Marks(bench.plans, result.plan_ids[0])
+    marked = marks.done()
+    marks.void()
+    assert marks.done() == frozenset()
+    assert not marks.root_is_next()
+    assert marks.once_done() == marked
+    marks.mark_root_next()
+    marks.void()
+    assert not marks.root_is_next()
