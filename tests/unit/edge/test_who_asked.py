@@ -1,4 +1,4 @@
-"""Who asked for a purge and who cancelled it is recorded; a FAILURE after the first delete is told from others."""
+"""Who asked for a purge and who cancelled it is recorded; a FAILURE after the first delete differs from others."""
 
 import json
 from collections.abc import Callable
@@ -91,7 +91,7 @@ def test_the_receipt_of_a_half_done_purge_names_who_cancelled_it(world: World) -
     assert found["files_deleted"] < found["files_planned"]
 
 
-def test_a_failure_after_the_first_delete_is_told_from_one_before_it(world: World) -> None:
+def test_a_failure_after_the_first_delete_differs_from_one_before_it(world: World) -> None:
     undeletable(world)
     answer = world.execute(world.body("orders"))
     assert json.loads(answer.body)["partly_deleted"] is True
