@@ -44,7 +44,8 @@ def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
         return
     parser: XMLPullParser[Any] = XMLPullParser(("start",))
     parser.feed(http_response.content[:_START])
-    root = next((event[1].tag for event in parser.read_events()), "")
+    events: Iterator[Any] = parser.read_events()
+    root = next((element.tag for _, element in events), "")
     if root.rpartition("}")[2] != "DeleteResult":
         parsed.pop("Deleted", None)
         parsed.pop("Errors", None)

@@ -26,7 +26,8 @@ from tests.unit.operations.purge.lake import Bench, Lake
 AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 SMALL_SIZE, LARGE_SIZE, RESUMED = "small", "large", "resumed"
 SIZES = (SMALL_SIZE, LARGE_SIZE, RESUMED)
-_TIMEOUTS = S3Timeouts(connect=5.0, read=0.25, tries=1)
+# Seconds to wait for an answer of a wrong store, and of a sound one on a busy machine.
+_WRONG_READ, _SOUND_READ = 0.5, 30.0
 _RATE = RatePolicy(start=20_000.0)
 _ONE_BATCH = DeletePolicy(threads=2, tries=2, throttled_tries=2, pause=0.0, longest_pause=0.0, rate=_RATE)
 _SMALL_BATCHES = dataclasses.replace(_ONE_BATCH, batch=7)
@@ -41,10 +42,11 @@ class Resources:
 
     url: str
     run: int
+    read: float
 
     def store(self, identifier: TableIdentifier) -> S3ObjectStore:
         del identifier
-        return S3ObjectStore(settings=self._settings(), timeouts=_TIMEOUTS)
+        return S3ObjectStore(settings=self._settings(), timeouts=S3Timeouts(connect=30.0, read=self.read, tries=1))
 
     def plans(self) -> S3PlanStore:
         return S3PlanStore(s3_client(self._settings()), "plans")
@@ -164,7 +166,7 @@ class Run:
         row.problems += [f"{where}: {uri} is left" for uri in self.left()[:3]]
 
     def _context(self, store: HostileStore) -> tuple[PurgeContext, Resources]:
-        resources = Resources(store.url, next(_numbers))
+        resources = Resources(store.url, next(_numbers), _WRONG_READ if store.is_wrong else _SOUND_READ)
         ctx = self._bench.context("doomed")
         policy = _ONE_BATCH if self._size == LARGE_SIZE else _SMALL_BATCHES
         settings = PurgeSettings(chunk_paths=250 if self._size == LARGE_SIZE else 10, read_threads=1, delete=policy)

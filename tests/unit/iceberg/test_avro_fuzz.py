@@ -69,6 +69,7 @@ LISTS = {codec: written(list_schema(2), [LISTED] * 3, codec) for codec in CODECS
 
 @pytest.fixture(params=["exact", "learned"])
 def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avro_shapes, "COLD_RECORDS", 0)
     monkeypatch.setattr(avro_shapes, "FIRST_PATIENCE", 2 if request.param == "learned" else 1 << 30)
 
 
@@ -120,6 +121,7 @@ def test_learned_shapes_change_no_outcome(version: int, codec: str, count: int, 
     outcomes = []
     for patience in (1 << 30, 1, 5):
         with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(avro_shapes, "COLD_RECORDS", 0)
             patched.setattr(avro_shapes, "FIRST_PATIENCE", patience)
             patched.setattr(avro, "decoder_of", unlearned)
             outcomes += [outcome(read_manifest, data), outcome(avro.read_paths, data)]

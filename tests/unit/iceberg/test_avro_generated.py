@@ -94,8 +94,29 @@ def missed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         original(self, buf, start, stop)
 
     monkeypatch.setattr(avro_shapes.Shapes, "missed", counting)
+    monkeypatch.setattr(avro_shapes, "COLD_RECORDS", 0)
+    monkeypatch.setattr(avro_shapes, "FIRST_PATIENCE", 32)
     avro.decoder_of.cache_clear()
     return positions
+
+
+@pytest.mark.parametrize(("records", "learns"), [(4096, False), (4096 + 127, False), (4096 + 128, True)])
+def test_a_fresh_process_learns_nothing_from_a_small_table(
+    records: int, learns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed: list[int] = []
+    original = avro_shapes.Shapes._compile
+
+    def counting(self: avro_shapes.Shapes) -> None:
+        observed.append(1)
+        original(self)
+
+    monkeypatch.setattr(avro_shapes.Shapes, "_compile", counting)
+    avro.decoder_of.cache_clear()
+    data = written(entry_schema(2), [entry(100 + n % 7) for n in range(records)])
+
+    assert sum(map(len, avro.read_paths(data, PATH))) == records
+    assert bool(observed) == learns
 
 
 def test_records_of_a_learned_shape_no_longer_reach_the_exact_decoder(missed: list[int]) -> None:

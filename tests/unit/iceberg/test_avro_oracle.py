@@ -19,6 +19,7 @@ Typed = tuple[Any, Any]  # a schema and a value for it
 @pytest.fixture(autouse=True, params=["exact", "learned"])
 def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run every test with the exact decoder alone, and with an expression compiled after two records."""
+    monkeypatch.setattr(avro_shapes, "COLD_RECORDS", 0)
     monkeypatch.setattr(avro_shapes, "FIRST_PATIENCE", 2 if request.param == "learned" else 1 << 30)
 
 

@@ -6,6 +6,9 @@ decoder. Each alternative begins with its length, count or branch as a literal, 
 at most one reading matches: the one that Avro prescribes. Records that do not match are left to the exact decoder, and
 a sample of them is learned.
 
+Learning costs tens of milliseconds, as much as the exact decoder needs for some thousand records, so it begins only
+after that many: a Lambda that reads a small table in a fresh process learns nothing (tests/bench/bench_cold_reader.py).
+
 Repetitions are possessive or of fixed count and alternatives exclude each other, so matching takes linear time.
 """
 
@@ -19,7 +22,8 @@ from delegation.iceberg.avro.container import read_long
 from delegation.iceberg.avro.decoder import DecodedRow, Tree, Wanted, leaves
 from delegation.iceberg.avro.schema import AvroType, Node, Schema
 
-FIRST_PATIENCE = 32  # records that do not match before an expression is compiled; doubles each time
+COLD_RECORDS = 4096  # records of a process's first files from which nothing is learned: it costs more than it saves
+FIRST_PATIENCE = 128  # records that do not match before an expression is compiled; doubles each time
 LAST_PATIENCE = 8192  # its maximum, which bounds the cost of compiling if records have no common shape
 SAMPLES = 256  # records learned per expression
 MAX_RECORD_BYTES = 1 << 14  # of a record to learn from
@@ -50,6 +54,7 @@ class Shapes:
         self._seen: dict[int, Counter[int]] = {}
         self._patience = FIRST_PATIENCE
         self._misses = 0
+        self._cold = COLD_RECORDS
         self._lock = Lock()
         self._usable = _usable(schema, wanted, tree)
         self.match: Match | None = None
@@ -58,6 +63,9 @@ class Shapes:
     def missed(self, buf: bytes, start: int, stop: int) -> None:
         """Learn from a record that did not match; after enough of them compile a new expression."""
         if not self._usable:
+            return
+        if self._cold > 0:
+            self._cold -= 1  # threads may lose a count, which only delays learning
             return
         with self._lock:
             learnable = stop <= min(len(buf), start + MAX_RECORD_BYTES)

@@ -175,10 +175,9 @@ class Execution:
                 self._delete(phase)
             else:
                 state = self._compare().state
-                if state is _State.UNCHANGED:
-                    self._check_root_is_deleted()
-                if state is not _State.EXTENDED:
-                    return
+                if state is _State.EXTENDED or (state is _State.UNCHANGED and not self._root_is_deleted()):
+                    continue
+                return
 
     def _compare(self) -> _Comparison:
         """Load the table and compare it with the plan; extend the plan if the table has newer commits."""
@@ -275,19 +274,23 @@ class Execution:
         except _DROPPED as error:
             raise dropped(self._indexes[-1].metadata_location) from error
 
-    def _check_root_is_deleted(self) -> None:
+    def _root_is_deleted(self) -> bool:
         """Check the store for the metadata file, because the catalog may answer from a cache after its delete.
 
         If it is there, the store has confirmed a delete that it did not make, perhaps others too: no mark is valid.
+        Marks of former attempts are replaced by this one; after deletes of its own it raises FilesNotDeletedYet.
         """
         last = self._indexes[-1]
         location = parse(last.metadata_location)
         planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)
-        if planned and self._ctx.store.exists(location):
-            for index in self._indexes:
-                self._marks(index).void()
-            self._reported = (0, 0)
+        if not planned or not self._ctx.store.exists(location):
+            return True
+        for index in self._indexes:
+            self._marks(index).void()
+        self._reported = (0, 0)
+        if self._deleting:
             raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
+        return False
 
     def _marks(self, index: PlanIndex) -> Marks:
         return Marks(self._ctx.plans, index.plan_id)
