@@ -63,6 +63,9 @@ BAD_GATEWAY: Final = frozenset({
     "STORAGE_ACCESS_DENIED",
     "STORAGE_ERROR",
     "STORAGE_UNAVAILABLE",
+    "STORAGE_ANSWER_TOO_LARGE",
+    "STORAGE_FULL",
+    "BUCKET_NOT_FOUND",
     "TABLE_ALREADY_EXISTS",
 })  # fmt: skip
 """Error codes answered with 502, which is never stored: Polaris or the object store failed or refused."""

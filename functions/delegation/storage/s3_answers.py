@@ -59,7 +59,19 @@ class BoundedSession:
         self._session.close()
 
     def _read(self, raw: Any, url: str) -> bytes:
-        ends, data = time.monotonic() + self._seconds, bytearray()
+        try:
+            data = self._read_all(raw, url)
+        except NotRead as error:
+            raise ReadTimeoutError(endpoint_url=url, error=error) from error
+        except HTTPError as error:
+            raise ConnectionClosedError(endpoint_url=url, error=error) from error
+        except OSError as error:
+            raise HTTPClientError(error=error) from error
+        raw.release_conn()
+        return data
+
+    def _read_all(self, raw: Any, url: str) -> bytes:
+        ends, data, ended = time.monotonic() + self._seconds, bytearray(), False
         try:
             while piece := raw.read1(_PIECE):
                 data += piece
@@ -67,16 +79,10 @@ class BoundedSession:
                     raise AnswerNotRead(most=self._most)
                 if time.monotonic() > ends:
                     raise ReadTimeoutError(endpoint_url=url)
-        except NotRead as error:
-            raise ReadTimeoutError(endpoint_url=url, error=error) from error
-        except HTTPError as error:
-            raise ConnectionClosedError(endpoint_url=url, error=error) from error
-        except OSError as error:
-            raise HTTPClientError(error=error) from error
-        except BotoCoreError:
-            raw.close()
-            raise
-        raw.release_conn()
+            ended = True
+        finally:
+            if not ended:
+                raw.close()
         return bytes(data)
 
 
