@@ -31,7 +31,7 @@ from delegation.operations.purge.context import PurgeSettings
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import Deleter
 from delegation.storage.s3 import S3ObjectStore
-from tests.bench.delete_store import Counts, DeleteStore, Rules
+from tests.bench.servers.delete_store import Counts, DeleteStore, Rules
 
 BUCKET = "bench"
 _CONTEXT = multiprocessing.get_context("spawn")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.bench.big_table import BigTable
 from tests.bench.children import run
-from tests.bench.s3_server import S3Server
+from tests.bench.servers.s3_server import S3Server
 
 
 def measure(table: BigTable, rounds: int) -> None:

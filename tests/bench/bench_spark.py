@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.bench.big_table import BigTable
 from tests.bench.children import run
-from tests.bench.s3_server import S3Server
+from tests.bench.servers.s3_server import S3Server
 
 RIVALS = ("action", "action tuned", "boto3")
 NAMES = {

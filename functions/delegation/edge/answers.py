@@ -60,16 +60,22 @@ BAD_GATEWAY: Final = frozenset({
     "POLARIS_UNAUTHORIZED",
     "POLARIS_UNAVAILABLE",
     "POLARIS_UNEXPECTED_ANSWER",
-    "STORAGE_ACCESS_DENIED",
-    "STORAGE_ERROR",
-    "STORAGE_UNAVAILABLE",
-    "STORAGE_ANSWER_TOO_LARGE",
-    "STORAGE_FULL",
     "BUCKET_NOT_FOUND",
+    "STORAGE_ACCESS_DENIED",
+    "STORAGE_ANSWER_TOO_LARGE",
+    "STORAGE_ERROR",
+    "STORAGE_FULL",
+    "STORAGE_UNAVAILABLE",
     "TABLE_ALREADY_EXISTS",
 })  # fmt: skip
 """Error codes answered with 502, which is never stored: Polaris or the object store failed or refused."""
-RETRYABLE: Final = frozenset({"POLARIS_OUTCOME_UNKNOWN", "POLARIS_UNAVAILABLE", "STORAGE_UNAVAILABLE"})
+RETRYABLE: Final = frozenset({
+    "POLARIS_OUTCOME_UNKNOWN",
+    "POLARIS_UNAVAILABLE",
+    "STORAGE_ANSWER_TOO_LARGE",
+    "STORAGE_FULL",
+    "STORAGE_UNAVAILABLE",
+})  # fmt: skip
 """Those of them that may pass by themselves; after any other an operator has to act first."""
 
 

@@ -85,7 +85,7 @@ def test_other_options_or_another_table_are_another_dry_run(world: World) -> Non
     world.lake.pointers["clone"] = world.lake.pointers["orders"]
     requests: list[dict[str, Any]] = [
         world.body("orders", **DRY),
-        world.body("orders", outside="refuse", **DRY),
+        world.body("orders", outside="keep", **DRY),
         world.body("orders", engine="inline", **DRY),
         world.body("customers", **DRY),
         world.body("clone", **DRY),

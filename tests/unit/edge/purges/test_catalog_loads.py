@@ -48,6 +48,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
+    monkeypatch.setenv("DELEGATION_PROPERTIES", '{"delegation.purge.references": "namespace"}')
     with mock_aws():
         s3 = boto3.client("s3")
         for bucket in ("lake", "plans"):

@@ -197,11 +197,12 @@ def test_purges_that_are_submitted_together_load_each_other_table_once(world: In
 
 
 def test_the_operator_can_choose_locations_or_the_namespace_alone(world: IndexedWorld) -> None:
-    for mode, listed in (("namespace", {("ns",)}), ("location", {("ns",), ("other",)})):
+    busy_table(world.lake, "u")
+    for name, mode, listed in (("t", "namespace", {("ns",)}), ("u", "location", {("ns",), ("other",)})):
         limits = Limits.from_properties({"delegation.purge.references": mode})
         behavior = replace(world.behavior, limits=limits)
         world.listing.asked.clear()
-        body = world.body("t", **{"dry-run": "true"})
+        body = world.body(name, **{"dry-run": "true"})
         world.become(behavior)
         world.submit(body)
         world.drive()

@@ -27,7 +27,7 @@ def beside(bench: Bench, clone: str, **options: Any) -> PurgeContext:
     store = MemoryObjectStore()
     store.objects = bench.lake.objects
     near = Neighbour(LakeSource(bench.lake, clone, Faults()).load(), store)
-    return dataclasses.replace(bench.context("t", **options), neighbours=lambda: [near])
+    return dataclasses.replace(bench.context("t", **options), neighbours=lambda _roots: [near])
 
 
 def moved_without_history(bench: Bench) -> None:

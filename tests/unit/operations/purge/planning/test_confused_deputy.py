@@ -40,7 +40,7 @@ def beside(bench: Bench, name: str, neighbour: str, **options: Any) -> PurgeCont
     """Return a purge of a table with one neighbour; the credentials cover the whole bucket."""
     ctx = bench.context(name, prefixes=("s3://lake/",), **options)
     return dataclasses.replace(
-        ctx, neighbours=lambda: [Neighbour(LakeSource(bench.lake, neighbour, Faults()).load(), ctx.store)]
+        ctx, neighbours=lambda _roots: [Neighbour(LakeSource(bench.lake, neighbour, Faults()).load(), ctx.store)]
     )
 
 

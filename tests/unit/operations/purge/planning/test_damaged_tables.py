@@ -281,7 +281,7 @@ def a_denied_clone(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContext, set[s
     store = Unreadable()
     lists = {one["manifest-list"] for one in table.metadata["snapshots"]}
     log = {one["metadata-file"] for one in table.metadata["metadata-log"]}
-    return dataclasses.replace(ctx, neighbours=lambda: [Neighbour(table, store)]), lists | log | {
+    return dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(table, store)]), lists | log | {
         table.metadata_location
     }
 
@@ -292,7 +292,7 @@ def a_clone_without_a_list(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContex
     path = table.metadata["snapshots"][-1]["manifest-list"]
     snapshots = [*table.metadata["snapshots"][:-1], {"snapshot-id": 7, "manifest-list": f"{OURS}metadata/lost.avro"}]
     table = dataclasses.replace(table, metadata={**table.metadata, "snapshots": snapshots})
-    beside = dataclasses.replace(ctx, neighbours=lambda: [Neighbour(table, ctx.store)])
+    beside = dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(table, ctx.store)])
     return beside, before - maps.only_by(path) - {path}
 
 
@@ -358,10 +358,10 @@ def test_a_neighbour_that_commits_while_it_is_read_is_not_reported_but_read_agai
 ) -> None:
     """Its lost manifest list was expired, and its new metadata protects what it needs."""
     ctx, _ = a_clone_without_a_list(bench, bench.context("t", options=operators("neighbour=report")))
-    [first] = ctx.neighbours()
+    [first] = ctx.neighbours(None)
     newer = dataclasses.replace(first, table=dataclasses.replace(first.table, metadata_location=f"{OURS}newer.json"))
     answers = iter([[first], [newer]])
-    error = refused(bench, dataclasses.replace(ctx, neighbours=lambda: next(answers)), engine)
+    error = refused(bench, dataclasses.replace(ctx, neighbours=lambda _roots: next(answers)), engine)
     assert (error.code, error.retryable) == ("NEIGHBOUR_CHANGED", True)
 
 
