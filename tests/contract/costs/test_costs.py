@@ -31,6 +31,7 @@ COMPOSED = {
     "TaskService.due_after",
     "TaskService.end_external_jobs",
     "TaskService.find",
+    "TaskService.report_partly_done",
     "TaskService.first",
     "TaskService.forget",
     "TaskService.having",
