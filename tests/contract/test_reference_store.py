@@ -57,21 +57,27 @@ def names(found: frozenset[TableIdentifier]) -> set[str]:
     return {one.name for one in found}
 
 
+def put(store: ReferenceStore, one: TableEntry) -> None:
+    """Replace whatever entry is stored."""
+    stored = store.get(one.identifier)
+    store.put(replace(one, revision=0 if stored is None else stored.revision))
+
+
 def test_an_entry_comes_back_whole(store):
     one = entry("t", "s3://b/t/", "s3://c/", etag='"e"', seen=frozenset({b"12345678", b"abcdefgh"}), problem="X: no")
-    store.put(one)
-    assert store.get(one.identifier) == one
-    assert list(store.entries("cat")) == [replace(one, seen=frozenset())]
+    put(store, one)
+    assert store.get(one.identifier) == replace(one, revision=1)
+    assert list(store.entries("cat")) == [replace(one, seen=frozenset(), revision=1)]
     assert store.get(TableIdentifier("cat", ("ns",), "other")) is None
 
 
 def test_a_table_is_found_at_below_and_above_an_area(store):
-    store.put(entry("at", "s3://b/wh/ns/t/"))
-    store.put(entry("below", "s3://b/wh/ns/t/data/x/"))
-    store.put(entry("above", "s3://b/wh/"))
-    store.put(entry("bucket", "s3://b/"))
-    store.put(entry("beside", "s3://b/wh/ns/t2/"))
-    store.put(entry("elsewhere", "s3://c/wh/ns/t/"))
+    put(store, entry("at", "s3://b/wh/ns/t/"))
+    put(store, entry("below", "s3://b/wh/ns/t/data/x/"))
+    put(store, entry("above", "s3://b/wh/"))
+    put(store, entry("bucket", "s3://b/"))
+    put(store, entry("beside", "s3://b/wh/ns/t2/"))
+    put(store, entry("elsewhere", "s3://c/wh/ns/t/"))
     assert names(store.overlapping("cat", ["s3://b/wh/ns/t/"])) == {"at", "below", "above", "bucket"}
     assert names(store.overlapping("cat", ["s3://b/wh/ns/t2/", "s3://c/"])) == {
         "beside",
@@ -83,8 +89,8 @@ def test_a_table_is_found_at_below_and_above_an_area(store):
 
 
 def test_a_replaced_entry_is_no_longer_found_by_its_former_areas(store):
-    store.put(entry("t", "s3://b/one/", "s3://b/two/"))
-    store.put(entry("t", "s3://b/two/", "s3://b/three/"))
+    put(store, entry("t", "s3://b/one/", "s3://b/two/"))
+    put(store, entry("t", "s3://b/two/", "s3://b/three/"))
     assert store.overlapping("cat", ["s3://b/one/"]) == frozenset()
     assert names(store.overlapping("cat", ["s3://b/two/"])) == {"t"}
     assert names(store.overlapping("cat", ["s3://b/three/"])) == {"t"}
@@ -92,35 +98,47 @@ def test_a_replaced_entry_is_no_longer_found_by_its_former_areas(store):
 
 def test_a_removed_table_is_not_found(store):
     one = entry("t", "s3://b/t/", problem="X: no")
-    store.put(one)
-    store.remove(one.identifier)
-    store.remove(one.identifier)
+    put(store, one)
+    stored = store.get(one.identifier)
+    store.remove(one)
+    assert store.get(one.identifier) == stored
+    store.remove(stored)
+    store.remove(stored)
     assert store.get(one.identifier) is None
     assert store.overlapping("cat", ["s3://b/"]) == frozenset()
     assert list(store.unreadable("cat")) == []
 
 
 def test_tables_with_a_problem_are_listed_until_they_have_none(store):
-    store.put(entry("good", "s3://b/g/"))
-    store.put(entry("bad", "s3://b/t/", problem="POLARIS_FORBIDDEN: no"))
+    put(store, entry("good", "s3://b/g/"))
+    put(store, entry("bad", "s3://b/t/", problem="POLARIS_FORBIDDEN: no"))
     assert [(one.identifier.name, one.problem) for one in store.unreadable("cat")] == [("bad", "POLARIS_FORBIDDEN: no")]
-    store.put(entry("bad", "s3://b/t/"))
+    put(store, entry("bad", "s3://b/t/"))
     assert list(store.unreadable("cat")) == []
 
 
+def test_an_entry_is_replaced_only_as_it_was_read(store):
+    put(store, entry("t", "s3://b/one/"))
+    stale = replace(entry("t", "s3://b/stale/"), revision=0)
+    with pytest.raises(PassLost, match="t"):
+        store.put(stale)
+    assert store.get(stale.identifier).areas == ("s3://b/one/",)
+    assert names(store.overlapping("cat", ["s3://b/one/"])) == {"t"}
+
+
 def test_names_that_look_alike_are_different_tables(store):
-    store.put(entry("c", "s3://b/1/", namespace=("a", "b")))
-    store.put(entry("c", "s3://b/2/", namespace=("a.b",)))
-    store.put(entry("c", "s3://b/3/", namespace=("a", "b"), catalog="other"))
+    put(store, entry("c", "s3://b/1/", namespace=("a", "b")))
+    put(store, entry("c", "s3://b/2/", namespace=("a.b",)))
+    put(store, entry("c", "s3://b/3/", namespace=("a", "b"), catalog="other"))
     assert len(list(store.entries("cat"))) == 2
     assert {one.namespace for one in store.overlapping("cat", ["s3://b/"])} == {("a", "b"), ("a.b",)}
 
 
 def test_more_areas_than_one_call_writes(store):
     areas = tuple(sorted(f"s3://b/{number}/" for number in range(64)))
-    store.put(entry("t", *areas))
+    put(store, entry("t", *areas))
     assert all(names(store.overlapping("cat", [area])) == {"t"} for area in areas)
-    store.put(entry("t", "s3://b/x/"))
+    put(store, entry("t", "s3://b/x/"))
     assert not any(store.overlapping("cat", [area]) for area in areas)
 
 
@@ -153,7 +171,7 @@ AREA = st.lists(st.sampled_from("abc"), max_size=3).map(lambda parts: f"s3://b/{
 def test_exactly_the_overlapping_tables_are_found(store, tables, asked):
     catalog = str(uuid.uuid4())
     for number, areas in enumerate(tables):
-        store.put(entry(str(number), *areas, catalog=catalog))
+        put(store, entry(str(number), *areas, catalog=catalog))
     expected = {
         str(number) for number, areas in enumerate(tables) if any(overlap(one, two) for one in areas for two in asked)
     }
@@ -180,14 +198,14 @@ class Broken:
 def test_a_crash_while_an_entry_is_replaced_never_hides_the_table(at):
     with moto() as client:
         whole = reference_store(client)
-        whole.put(entry("t", "s3://b/old/", "s3://b/kept/"))
+        put(whole, entry("t", "s3://b/old/", "s3://b/kept/"))
         broken = DynamoDbReferenceStore(ReferenceTable(Broken(client, at), sleep=no_wait), whole._table)
         new = entry("t", "s3://b/new/", "s3://b/kept/")
         with contextlib.suppress(ReferencesUnavailable):
-            broken.put(new)
+            put(broken, new)
         stored = whole.get(new.identifier)
         assert all(names(whole.overlapping("cat", [area])) == {"t"} for area in stored.areas)
-        whole.put(new)
+        put(whole, new)
         assert names(whole.overlapping("cat", ["s3://b/new/"])) == {"t"}
         assert whole.overlapping("cat", ["s3://b/old/"]) == frozenset()
 

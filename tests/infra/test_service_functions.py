@@ -17,7 +17,7 @@ _TASKS = {
 }
 _PLANS = {"s3:GetObject", "s3:PutObject", "s3:ListBucket"}
 _POLARIS = {"secretsmanager:GetSecretValue"}
-_REFERENCES = {"dynamodb:BatchWriteItem", "dynamodb:Query"}
+_REFERENCES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"}
 _END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"}
 ACTIONS = {
     "api": _TASKS | _PLANS | _POLARIS | _REFERENCES | {"dynamodb:ConditionCheckItem", "sqs:SendMessage"},

@@ -9,7 +9,8 @@
 
 A table is found by an area with one Query below the area and one for each area around it, whatever the size of the
 catalog. Areas are put before the entry that names them and removed after it, so a crash leaves a table that is found
-once too often, never one that is not found.
+once too often, never one that is not found. Every item has the revision of its entry, so a process that was paused
+neither replaces nor deletes what another one wrote since.
 """
 
 import hashlib
@@ -50,7 +51,7 @@ class DynamoDbReferenceStore:
 
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         names = {"#name": "name"}
-        shown = "sk, namespace, #name, table_uuid, metadata_location, areas, etag, problem"
+        shown = "sk, namespace, #name, table_uuid, metadata_location, areas, etag, problem, revision"
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
         ):
@@ -62,37 +63,34 @@ class DynamoDbReferenceStore:
 
     def put(self, entry: TableEntry) -> None:
         identifier = entry.identifier
-        stored = self._get(f"catalog:{identifier.catalog}", f"table:{_hash(identifier)}") or {}
+        key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
+        stored = self._get(key["pk"], key["sk"]) or {}
         former = {*stored.get("areas", ()), *stored.get("retired", ())} - set(entry.areas)
-        name = {"namespace": list(identifier.namespace), "name": identifier.name}
-        self._write([{**_area_key(identifier, area), **name} for area in entry.areas], [])
-        item: dict[str, Any] = {
-            "pk": f"catalog:{identifier.catalog}",
-            "sk": f"table:{_hash(identifier)}",
-            **name,
-            "format": FORMAT,
-            "table_uuid": entry.table_uuid,
-            "metadata_location": entry.metadata_location,
-            "areas": list(entry.areas),
-            "retired": sorted(former),
-            "seen": b"".join(sorted(entry.seen)[:MOST_SEEN]),
-        }
-        item |= {key: value for key, value in (("etag", entry.etag), ("problem", entry.problem)) if value is not None}
+        revision = entry.revision + 1
+        common = {"namespace": list(identifier.namespace), "name": identifier.name, "revision": revision}
         problem = {"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}
-        retired = [_area_key(identifier, area) for area in sorted(former)]
-        if entry.problem is None:
-            self._write([item], [*retired, problem] if "problem" in stored else retired)
-        else:
-            self._write([{**problem, **name, "problem": entry.problem}, item], retired)
+        found_by = [{**_area_key(identifier, area), **common} for area in entry.areas]
+        if entry.problem is not None:
+            found_by.append({**problem, **common, "problem": entry.problem})
+        self._put_all(found_by)
+        item = {**key, **common, "format": FORMAT, **_attributes(entry), "retired": sorted(former)}
+        if self._conditional("put_item", entry.revision, Item=to_item(item)) is not None:
+            raise PassLost(f"another process wrote the references of {identifier}")
+        for area in sorted(former):
+            self._delete(_area_key(identifier, area), revision)
+        if entry.problem is None and "problem" in stored:
+            self._delete(problem, revision)
 
-    def remove(self, identifier: TableIdentifier) -> None:
+    def remove(self, entry: TableEntry) -> None:
+        identifier = entry.identifier
         key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
         stored = self._get(key["pk"], key["sk"])
-        if stored is None:
+        if stored is None or stored["revision"] != entry.revision:
             return
-        areas = {*stored["areas"], *stored["retired"]}
-        self._write([], [_area_key(identifier, area) for area in sorted(areas)])
-        self._write([], [{"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}, key])
+        for area in sorted({*stored["areas"], *stored["retired"]}):
+            self._delete(_area_key(identifier, area), entry.revision)
+        self._delete({"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}, entry.revision)
+        self._delete(key, entry.revision)
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
         found: set[TableIdentifier] = set()
@@ -151,14 +149,29 @@ class DynamoDbReferenceStore:
                 return
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
-    def _write(self, puts: Sequence[Mapping[str, Any]], deletes: Sequence[Mapping[str, Any]]) -> None:
-        """Put, then delete, each repeatable; what DynamoDB left unprocessed is sent again, as often as other calls."""
-        for requests in (
-            [{"PutRequest": {"Item": to_item(item)}} for item in puts],
-            [{"DeleteRequest": {"Key": to_item(key)}} for key in deletes],
-        ):
-            for at in range(0, len(requests), _WRITES_A_CALL):
-                self._write_all(requests[at : at + _WRITES_A_CALL])
+    def _conditional(self, operation: str, revision: int, **arguments: Any) -> Mapping[str, Any] | None:
+        """Write an item that still has this revision, or none for 0; return what refused it."""
+        condition = "revision = :before" if revision else "attribute_not_exists(pk)"
+        values = {"ExpressionAttributeValues": to_item({":before": revision})} if revision else {}
+        return self._dynamodb.conditional(
+            operation, TableName=self._table, ConditionExpression=condition, **arguments, **values
+        )
+
+    def _delete(self, key: Mapping[str, Any], revision: int) -> None:
+        """Delete an item, unless a later revision of its entry put it again."""
+        self._dynamodb.conditional(
+            "delete_item",
+            TableName=self._table,
+            Key=to_item(key),
+            ConditionExpression="attribute_not_exists(pk) OR revision <= :last",
+            ExpressionAttributeValues=to_item({":last": revision}),
+        )
+
+    def _put_all(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Put items, each repeatable; what DynamoDB left unprocessed is sent again, as often as other calls."""
+        requests = [{"PutRequest": {"Item": to_item(item)}} for item in items]
+        for at in range(0, len(requests), _WRITES_A_CALL):
+            self._write_all(requests[at : at + _WRITES_A_CALL])
 
     def _write_all(self, requests: list[dict[str, Any]]) -> None:
         for attempt in range(self._dynamodb.tries):
@@ -184,6 +197,18 @@ def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
     return TableIdentifier(catalog, tuple(item["namespace"]), item["name"])
 
 
+def _attributes(entry: TableEntry) -> dict[str, Any]:
+    """Return what an item holds of an entry besides its key, name and revision."""
+    optional = {"etag": entry.etag, "problem": entry.problem}
+    return {
+        "table_uuid": entry.table_uuid,
+        "metadata_location": entry.metadata_location,
+        "areas": list(entry.areas),
+        "seen": b"".join(sorted(entry.seen)[:MOST_SEEN]),
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
 def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
     seen = bytes(item["seen"].value) if "seen" in item else b""
     return TableEntry(
@@ -194,6 +219,7 @@ def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
         etag=item.get("etag"),
         seen=frozenset(seen[at : at + DIGEST_BYTES] for at in range(0, len(seen), DIGEST_BYTES)),
         problem=item.get("problem"),
+        revision=int(item["revision"]),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.storage.locations import Root, canonical, split, uri_of
+from delegation.storage.locations import Root, split, uri_of
 
 MOST_AREAS: Final = 64
 LONGEST_AREA_BYTES: Final = 700
@@ -24,7 +24,8 @@ class TableEntry:
     """A table as it was when it was read last.
 
     `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`. `problem` says why the
-    table could not be read; it then has no areas, and every purge of the catalog may concern it.
+    table could not be read; it keeps the areas that it had, and any purge of the catalog may concern it. `revision` is
+    that of the stored entry it follows, 0 for none.
     """
 
     identifier: TableIdentifier
@@ -34,6 +35,7 @@ class TableEntry:
     etag: str | None = None
     seen: frozenset[bytes] = frozenset()
     problem: str | None = None
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +136,3 @@ def around(area: str) -> tuple[str, ...]:
 def overlap(one: str, other: str) -> bool:
     """Whether one area lies at or below the other."""
     return one.startswith(other) or other.startswith(one)
-
-
-def outside_of(paths: Iterable[str], roots: tuple[str, ...]) -> Iterable[str]:
-    """Those of canonical paths that are below none of the root URIs."""
-    return (path for path in paths if not path.startswith(roots))
-
-
-def canonical_or_none(path: str) -> str | None:
-    """A path in the one spelling that can be compared, None where no purge could delete it."""
-    try:
-        return canonical(path)
-    except GuardRefused:
-        return None

@@ -114,7 +114,7 @@ class Refresher:
                     held.visited(identifier)
                 listed.add(identifier)
             for identifier in known.keys() - listed:
-                self.store.remove(identifier)
+                self.store.remove(known[identifier])
             return held.complete(len(listed))
         finally:
             held.leave()
@@ -149,7 +149,9 @@ class Refresher:
                 return True
             if known is not None and known.problem is None and known.metadata_location == table.metadata_location:
                 return True
-            self.store.put(self.read(table, self.store.get(identifier)))
+            stored = self.store.get(identifier)
+            entry = self.read(table, stored)
+            self.store.put(replace(entry, revision=0 if stored is None else stored.revision))
         except _ABSENT:
             return False
         except _LASTING as error:

@@ -25,11 +25,15 @@ class ReferenceStore(Protocol):
         ...
 
     def put(self, entry: TableEntry) -> None:
-        """Replace a table's entry. While that runs, and after a crash, the table is found by old and new areas."""
+        """Replace a table's entry by one with the next revision, if the stored one still has the entry's revision.
+
+        While that runs, and after a crash, the table is found by old and new areas. Raises PassLost otherwise: a
+        process that was paused must not hide what another one found since.
+        """
         ...
 
-    def remove(self, identifier: TableIdentifier) -> None:
-        """Remove a table's entry; nothing happens when there is none."""
+    def remove(self, entry: TableEntry) -> None:
+        """Remove a table's entry if it still has this one's revision; otherwise nothing happens."""
         ...
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
@@ -69,11 +73,14 @@ class MemoryReferenceStore:
 
     def put(self, entry: TableEntry) -> None:
         with self._lock:
-            self._entries[entry.identifier] = entry
+            if self._revision(entry.identifier) != entry.revision:
+                raise PassLost(f"another process wrote the references of {entry.identifier}")
+            self._entries[entry.identifier] = replace(entry, revision=entry.revision + 1)
 
-    def remove(self, identifier: TableIdentifier) -> None:
+    def remove(self, entry: TableEntry) -> None:
         with self._lock:
-            self._entries.pop(identifier, None)
+            if self._revision(entry.identifier) == entry.revision:
+                self._entries.pop(entry.identifier, None)
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
         return frozenset(entry.identifier for entry in self._of(catalog) if _any_overlap(entry.areas, areas))
@@ -93,6 +100,10 @@ class MemoryReferenceStore:
             written = replace(after, revision=before.revision + 1)
             self._passes[before.catalog] = written
             return written
+
+    def _revision(self, identifier: TableIdentifier) -> int:
+        stored = self._entries.get(identifier)
+        return 0 if stored is None else stored.revision
 
     def _of(self, catalog: str) -> list[TableEntry]:
         with self._lock:

@@ -41,7 +41,10 @@ class DataGrants:
 
     def references(self) -> iam.PolicyStatement:
         """Allow reading and writing the reference index."""
-        return allow([*_TASK_WRITES, "dynamodb:BatchWriteItem", "dynamodb:Query"], self.references_table.table_arn)
+        return allow(
+            [*_TASK_WRITES, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"],
+            self.references_table.table_arn,
+        )
 
     def due(self) -> iam.PolicyStatement:
         """Allow querying the due index."""

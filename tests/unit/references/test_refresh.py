@@ -1,7 +1,7 @@
 """A pass over a catalog finds every table that references another's files, and loads each changed table once."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -222,3 +222,25 @@ def test_a_manifest_is_read_once(scene):
     for path in {one.manifest_path for snapshot in table.snapshots() for one in snapshot.manifests(scene.one.io)}:
         scene.one.io.delete(path)
     assert read_references(loaded, store, first) == first
+
+
+def test_an_entry_that_another_process_wrote_meanwhile_is_not_replaced_by_an_older_one(scene):
+    busy_table(scene.one, "t")
+    files = sorted(uri for uri in scene.one.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    scene.two.create("taking", location="s3://other/far/taking").append(rows(1))
+    slow = scene.refresher("slow")
+    finished = []
+
+    def read(table: LoadedTable, known: TableEntry | None) -> TableEntry:
+        entry = scene._read(table, known)
+        if table.identifier.name == "taking" and not finished:
+            # Paused here, before its write; meanwhile the table takes files, and another process completes a pass.
+            finished.append(True)
+            scene.two.table("taking").add_files(files[:1], check_duplicate_files=False)
+            scene.now += OWNED_FOR + timedelta(seconds=1)
+            scene.refresher("other").ensure_fresh("cat")
+        return entry
+
+    with pytest.raises(PassLost):
+        replace(slow, read=read).ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.taking"}
