@@ -131,6 +131,12 @@ def snapshot_of(number: int, version: int = 2) -> Snapshot:
     )
 
 
+def snapshot_json_of(number: int, version: int = 2) -> Json:
+    """Return the number-th snapshot as JSON."""
+    found: Json = json.loads(snapshot_of(number, version).model_dump_json(exclude_none=True, by_alias=True))
+    return found
+
+
 def pyiceberg_table(version: int, snapshots: int) -> TableMetadata:
     """Return metadata made by pyiceberg, with a tag, a branch, statistics, a partition spec and a sort order."""
     metadata = new_table_metadata(

@@ -1,0 +1,135 @@
+"""Objects that are gone: swept while a warm process still lists, reads or commits on what named them."""
+
+import itertools
+
+import pytest
+
+from delegation.persistence.backends.base import Reference
+from delegation.persistence.commits.commits import Changed, CommitAttempt
+from delegation.persistence.commits.entities import EntityChanges, EntityHead
+from delegation.persistence.errors import (
+    EntityNotFound,
+    InvalidPageToken,
+    PersistenceError,
+    ReferenceNotFound,
+)
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.objects.objects import ObjectRef
+from tests.unit.persistence.builders import ENTITY, Entity, FakeClock, store_on
+from tests.unit.persistence.commits.test_entities import World, changing
+
+LINE_6 = "issue 17, line 6: "
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def swept(world: World, ref: ObjectRef) -> None:
+    """Delete an object as a sweep of another process does: the caches of this one keep what they have."""
+    world.backend.delete_many([ref.locator("r", "c")])
+
+
+@pytest.mark.xfail(strict=True, reason=LINE_6 + "a listing older than the grace drops entities silently")
+def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world: World) -> None:
+    listing, writing = world.directory(), world.directory()
+    for number in range(6):
+        writing.create(f"e{number}", Entity(name=f"e{number}"))
+    first = listing.page(limit=2)
+    for number in range(6):
+        writing.update(f"e{number}", lambda old: old.model_copy(update={"number": 1}))
+    # More commits than the recent heads that a reference keeps.
+    for _ in range(25):
+        world.clock.advance(10)
+        writing.update("e0", lambda old: old.model_copy(update={"number": old.number + 1}))
+    world.clock.advance(1_000)
+    assert world.sweep() > 6
+    with pytest.raises(InvalidPageToken, match="start the listing again"):
+        listing.page(limit=4, token=first.next_token)
+
+
+@pytest.mark.xfail(strict=True, reason=LINE_6 + "page, get and create give three answers for a missing object")
+def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: World) -> None:
+    directory = world.directory()
+    directory.create("kept", Entity(name="kept"))
+    swept(world, directory.create("lost", Entity(name="lost")))
+    fresh = world.directory()
+    seen = []
+    for call in (
+        lambda: fresh.page(limit=10),
+        lambda: fresh.get("lost"),
+        lambda: fresh.create("lost", Entity(name="lost")),
+        lambda: fresh.update("lost", lambda old: old),
+    ):
+        with pytest.raises(PersistenceError, match="lost") as caught:
+            call()
+        seen.append(caught.value.code)
+    assert seen == ["OBJECT_MISSING"] * 4
+    fresh.remove("lost")
+    with pytest.raises(EntityNotFound):
+        fresh.get("lost")
+    fresh.create("lost", Entity(name="found"))
+    assert fresh.get("lost").value.name == "found"
+
+
+@pytest.mark.xfail(strict=True, reason=LINE_6 + "a known head whose stripes were swept fails every blind put")
+def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: World) -> None:
+    world.committer.commit(changing(**{f"t{number}": number for number in range(40)}))
+    victim, other = (world.committer_of(world.store_of("r", "c")) for _ in range(2))
+    assert victim.head() is not None
+    for turn in range(25):
+        world.clock.advance(10)
+        other.commit(changing(**{f"t{number}": turn for number in range(40)}))
+    world.clock.advance(1_000)
+    world.sweep()
+    # The head is in the victim's cache, its stripes are not.
+    ids = itertools.count(5_000_000)
+
+    def blind(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        for number in range(40):
+            entities.link(IndexKey.of("ns", f"u{number}"), ObjectRef(ENTITY.name, next(ids)))
+        return Changed(entities.head, None)
+
+    victim.commit(blind)
+    assert set(world.content()) >= {"t1", "t39"}
+
+
+@pytest.mark.xfail(strict=True, reason=LINE_6 + "a slow current_reference replaces a newer cached one")
+def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: World) -> None:
+    clock = FakeClock()
+    store = store_on(world.backend, clock, references_cached_for=5.0)
+    first = store.current_reference("main")
+    newer = first.moved_to(77)
+
+    def meanwhile() -> None:
+        world.backend.replace_reference(newer, expected=first)
+        store.remember_reference(newer)
+
+    world.backend.after = lambda operation: meanwhile() if operation == "read_reference" and not moved() else None
+
+    def moved() -> bool:
+        found: Reference | None = world.backend._references.get(first.key)
+        return found is not None and found.version > first.version
+
+    assert store.current_reference("main") == first
+    assert store.reference("main") == newer
+
+
+@pytest.mark.xfail(strict=True, reason=LINE_6 + "negative caching is not used")
+def test_a_missing_reference_is_remembered_for_a_while(world: World) -> None:
+    clock = FakeClock()
+    store = store_on(world.backend, clock, references_cached_for=5.0)
+    world.backend.calls.clear()
+    for _ in range(3):
+        with pytest.raises(ReferenceNotFound):
+            store.reference("tags")
+    assert world.backend.calls == ["read_reference"]
+    store_on(world.backend, clock).create_reference("tags")
+    clock.advance(6)
+    assert store.reference("tags").head is None
+    with pytest.raises(ReferenceNotFound):
+        store.reference("own")
+    store.create_reference("own")
+    assert store.reference("own").head is None
