@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from delegation.persistence.backends.base import MAX_ID
-from delegation.persistence.errors import InvalidIcebergMetadata
+from delegation.persistence.errors import IcebergConflict, InvalidIcebergMetadata
 from delegation.persistence.iceberg.layout import Json
 from delegation.persistence.iceberg.log import same
 
@@ -87,17 +87,33 @@ def partition_spec(
 ) -> tuple[Json, int]:
     """Return a spec with its ids, and the last partition field id.
 
-    A field of a known spec (same source and transform) keeps its id, another gets the next after `last`. A spec equal
-    to a known one gets that one's id, another the next: 0, 1, 2…
+    A known spec that differs in field ids only is returned as it is. Otherwise a field keeps the id that the client
+    sent; without one it has that of the same source and transform in a known spec, else the next after `last` (Iceberg
+    Table Spec, Partition Evolution). Raises IcebergConflict for a sent id that belongs to another field.
     """
-    ids = {_field_identity(field): field["field-id"] for one in known for field in one["fields"] if "field-id" in field}
+    for one in known:
+        if _without_field_ids(one) == _without_field_ids(spec):
+            return dict(one), last
+    owners = {field["field-id"]: field for one in known for field in one["fields"] if "field-id" in field}
+    ids = {_field_identity(field): id_ for id_, field in owners.items()}
+    sent = [field for field in spec.get("fields", ()) if field.get("field-id") is not None]
+    for field in sent:
+        owner = owners.setdefault(field["field-id"], field)
+        if _field_identity(owner) != _field_identity(field):
+            raise IcebergConflict(
+                f"partition field id {field['field-id']} of {field.get('name')!r} belongs to another field, "
+                f"{owner.get('name')!r}; load the table again and assign the next id"
+            )
+    last = max([last, *(field["field-id"] for field in sent)])
     fields: list[Json] = []
     for field in spec.get("fields", ()):
-        identity = _field_identity(field)
-        if identity not in ids:
+        field_id = field.get("field-id")
+        if field_id is None:
+            field_id = ids.get(_field_identity(field))
+        if field_id is None:
             last += 1
-            ids[identity] = last
-        fields.append({**field, "field-id": ids[identity]})
+            field_id = last
+        fields.append({**field, "field-id": field_id})
     numbered: Json = {**spec, "fields": fields}
     return {**numbered, "spec-id": _id_among(numbered, list(known), "spec-id", first=0)}, last
 
@@ -184,6 +200,11 @@ def _id_among(value: Mapping[str, Any], known: Sequence[Mapping[str, Any]], id_n
         if same(content, {name: part for name, part in one.items() if name != id_name and part not in (None, [])}):
             return int(one[id_name])
     return max((int(one[id_name]) for one in known), default=first - 1) + 1
+
+
+def _without_field_ids(spec: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Return what makes two specs compatible (Iceberg's PartitionSpec.compatibleWith)."""
+    return [(field.get("name"), *_field_identity(field)) for field in spec.get("fields", ())]
 
 
 def _field_identity(field: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -44,6 +44,10 @@ class Log:
         self._tail.append(entry)
         self.changed = True
 
+    def drop_newest(self) -> None:
+        """Remove the newest entry, which must have been appended to this working copy."""
+        self._tail.pop()
+
     def drop_oldest(self, count: int) -> None:
         """Remove the `count` oldest entries, all if there are fewer."""
         self.changed |= count > 0

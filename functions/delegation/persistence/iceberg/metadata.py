@@ -5,7 +5,7 @@ A change writes its parts and one small state (NoSQL persistence proposal, Manag
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final, Self
 
 import cbor2
@@ -49,6 +49,7 @@ class ManagedMetadata:
         self._next: dict[str, int] = {}
         self._new: dict[bytes, IcebergPart] = {}
         self._touched = False
+        self._added: set[object] = set()
 
     @classmethod
     def of(cls, document: Mapping[str, Any], layout: Layout, fetch: Fetch) -> Self:
@@ -98,6 +99,16 @@ class ManagedMetadata:
                 self._write(keys[0], self._model(section)(value=value))
         else:
             self._append(section, id_text(id_), self._model(section)(value=value))
+
+    def add_snapshot(self, snapshot_id: int, snapshot: Json) -> None:
+        """Add a snapshot and remember that it was added in this commit."""
+        self.put("snapshots", snapshot_id, snapshot)
+        self._added.add(snapshot_id)
+
+    @property
+    def added_snapshots(self) -> Set[object]:
+        """Return the ids of the snapshots that were added to this working copy, hence in the present commit."""
+        return self._added
 
     def remove(self, section: str, id_: object) -> bool:
         """Remove all parts of that id; return False if there is none."""

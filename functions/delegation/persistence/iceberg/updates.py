@@ -24,27 +24,34 @@ DEFAULT_PREVIOUS_VERSIONS: Final = 100
 
 
 def add_snapshot(table: ManagedMetadata, snapshot: Mapping[str, Any]) -> None:
-    """Add a snapshot without a ref to it. Sequence numbers must ascend (format version 2 and later)."""
+    """Add a snapshot without a ref to it; one that is refused changes nothing.
+
+    Sequence numbers must ascend (format version 2 and later), and a snapshot needs its row ids (version 3 and later;
+    Iceberg Table Spec, Snapshots, Snapshot Row IDs).
+    """
     snapshot_id = snapshot["snapshot-id"]
     if table.has("snapshots", snapshot_id):
         raise IcebergConflict(f"snapshot {snapshot_id} already exists")
     version = table.field("format-version")
+    sequence = snapshot.get("sequence-number", 0)
+    has_parent = snapshot.get("parent-snapshot-id") is not None
+    if version > 1 and has_parent and sequence <= table.field("last-sequence-number"):
+        raise IcebergConflict(f"sequence number {sequence} is not above {table.field('last-sequence-number')}")
+    next_row = _next_row_id(table, snapshot) if version > 2 else None
     if version > 1:
-        sequence = snapshot.get("sequence-number", 0)
-        if sequence <= table.field("last-sequence-number") and snapshot.get("parent-snapshot-id") is not None:
-            raise IcebergConflict(f"sequence number {sequence} is not above {table.field('last-sequence-number')}")
         table.set_field("last-sequence-number", sequence)
-    if version > 2:
-        first = table.field("next-row-id") or 0
-        if snapshot.get("first-row-id", first) < first:
-            raise IcebergConflict(f"row ids from {snapshot['first-row-id']} on already belong to other snapshots")
-        table.set_field("next-row-id", first + snapshot.get("added-rows", 0))
-    table.put("snapshots", snapshot_id, dict(snapshot))
+    if next_row is not None:
+        table.set_field("next-row-id", next_row)
+    table.add_snapshot(snapshot_id, dict(snapshot))
     table.set_field("last-updated-ms", snapshot["timestamp-ms"])
 
 
 def set_ref(table: ManagedMetadata, name: str, ref: Mapping[str, Any], *, now_ms: int) -> None:
-    """Point a branch or tag to a snapshot; a move of `main` is logged."""
+    """Point a branch or tag to a snapshot; a move of `main` is logged.
+
+    The time of a move is that of the snapshot if it was added in this commit. Otherwise it is `now_ms`: for a rollback,
+    and for a snapshot that was staged earlier and is published now.
+    """
     snapshot_id = ref["snapshot-id"]
     if not table.has("snapshots", snapshot_id):
         raise IcebergConflict(f"there is no snapshot {snapshot_id}")
@@ -53,12 +60,15 @@ def set_ref(table: ManagedMetadata, name: str, ref: Mapping[str, Any], *, now_ms
         raise IcebergConflict(f"ref {name!r} is a {before.get('type')}, not a {ref.get('type')}")
     table.put("refs", name, dict(ref))
     if name == MAIN and table.field("current-snapshot-id") != snapshot_id:
+        replaced = table.field("current-snapshot-id")
         table.set_field("current-snapshot-id", snapshot_id)
-        # A snapshot of the same commit has the time of the commit; a rollback to an older one happens now.
-        added = table.part("snapshots", snapshot_id)
-        recent = added["timestamp-ms"] == table.field("last-updated-ms")
-        timestamp = added["timestamp-ms"] if recent else now_ms
-        table.log("snapshot-log").append({"timestamp-ms": timestamp, "snapshot-id": snapshot_id})
+        log = table.log("snapshot-log")
+        if replaced in table.added_snapshots:
+            # It was never current outside of this commit (Iceberg's TableMetadata, updateSnapshotLog).
+            log.drop_newest()
+        added = snapshot_id in table.added_snapshots
+        timestamp = table.part("snapshots", snapshot_id)["timestamp-ms"] if added else now_ms
+        log.append({"timestamp-ms": timestamp, "snapshot-id": snapshot_id})
         table.set_field("last-updated-ms", timestamp)
 
 
@@ -70,15 +80,15 @@ def remove_ref(table: ManagedMetadata, name: str) -> None:
 
 
 def remove_snapshots(table: ManagedMetadata, snapshot_ids: Iterable[int]) -> None:
-    """Expire snapshots, with their statistics and the log up to them. Raises IcebergConflict if a ref names one."""
+    """Expire snapshots with their statistics, the refs that name them, and the log up to them, as Iceberg does."""
     expired = set(snapshot_ids)
-    held = {ref["snapshot-id"]: name for name, ref in zip(table.ids("refs"), table.parts("refs"), strict=True)}
-    for snapshot_id in expired & held.keys():
-        raise IcebergConflict(f"ref {held[snapshot_id]!r} points to snapshot {snapshot_id}; remove the ref first")
     removed = {snapshot_id for snapshot_id in expired if table.remove("snapshots", snapshot_id)}
     for snapshot_id in removed:
         table.remove("statistics", snapshot_id)
         table.remove("partition-statistics", snapshot_id)
+    for name, ref in list(zip(table.ids("refs"), table.parts("refs"), strict=True)):
+        if ref["snapshot-id"] in removed:
+            remove_ref(table, name)
     log = table.log("snapshot-log")
     # History before an expired snapshot would have gaps and is dropped, as by Iceberg's TableMetadata.
     entries = [number for number, entry in enumerate(log.entries()) if entry["snapshot-id"] in removed]
@@ -100,7 +110,7 @@ def set_current_schema(table: ManagedMetadata, assigned: int) -> None:
 
 
 def add_spec(table: ManagedMetadata, spec: Mapping[str, Any]) -> int:
-    """Add a partition spec and return the id that the catalog assigns, that of an equal spec if there is one."""
+    """Add a partition spec and return the id that the catalog assigns, that of a compatible spec if there is one."""
     last = table.field("last-partition-id")
     numbered, last = partition_spec(
         spec, table.parts("partition-specs"), last=FIRST_PARTITION_ID - 1 if last is None else last
@@ -151,6 +161,19 @@ def log_metadata_file(table: ManagedMetadata, location: str, *, timestamp_ms: in
     log.append({"timestamp-ms": timestamp_ms, "metadata-file": location})
     keep = max(1, int(table.properties.get(PREVIOUS_VERSIONS, DEFAULT_PREVIOUS_VERSIONS)))
     log.drop_oldest(max(0, len(log) - keep))
+
+
+def _next_row_id(table: ManagedMetadata, snapshot: Mapping[str, Any]) -> int:
+    """Return the next row id after a snapshot."""
+    for name in ("first-row-id", "added-rows"):
+        if snapshot.get(name) is None:
+            raise IcebergConflict(f"a snapshot of format version 3 needs {name}; commit it with a writer of version 3")
+    following = table.field("next-row-id") or 0
+    first: int = snapshot["first-row-id"]
+    if first < following:
+        raise IcebergConflict(f"row ids from {first} on already belong to other snapshots; the next is {following}")
+    added: int = snapshot["added-rows"]
+    return first + added
 
 
 def _set_current(table: ManagedMetadata, section: str, field: str, assigned: int) -> None:

@@ -44,7 +44,7 @@ def test_what_one_member_cannot_encode_fails_that_member_only(world: World, how:
         gate.opened.set()
         assert holding.result().result == 1
         assert done[0].result().result == 2
-        with pytest.raises(Exception, match="surrogate|serialize|encode"):
+        with pytest.raises(Exception, match=r"surrogate|serialize|encode"):
             done[1].result()
         assert done[2].result().result == 3
     assert world.numbers() == {"start": 0, "n": 3}

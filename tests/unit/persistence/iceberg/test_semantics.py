@@ -10,14 +10,12 @@ from tests.unit.persistence.iceberg.iceberg_fixtures import Held, document_of, p
 from tests.unit.persistence.iceberg.test_updates import NOW, snapshot_json
 
 MAIN = "main"
-LINE_10 = "issue 17, line 10: "
 
 
 def branch(snapshot_id: int) -> Json:
     return {"snapshot-id": snapshot_id, "type": "branch"}
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "publishing a staged snapshot writes the staging time")
 def test_a_staged_snapshot_is_logged_when_it_is_published() -> None:
     held = Held().imported(document_of(pyiceberg_table(2, 3)))
     staged = snapshot_json(3)
@@ -39,7 +37,6 @@ def test_a_snapshot_of_the_same_commit_is_logged_at_its_own_time() -> None:
     assert table.log("snapshot-log").entries()[-1]["timestamp-ms"] == added["timestamp-ms"]
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "a snapshot that was never current is in the log")
 def test_a_snapshot_replaced_within_its_commit_was_never_current() -> None:
     table = Held().imported(document_of(pyiceberg_table(2, 3))).load()
     for number in (3, 4):
@@ -50,7 +47,6 @@ def test_a_snapshot_replaced_within_its_commit_was_never_current() -> None:
     assert logged[-2:] == [snapshot_of(2).snapshot_id, snapshot_of(4).snapshot_id]
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "field ids that the client sent are replaced")
 def test_partition_field_ids_of_the_client_stay() -> None:
     day = {"name": "day", "source-id": 2, "transform": "day", "field-id": 1000}
     bucket = {"name": "bucket", "source-id": 1, "transform": "bucket[4]", "field-id": 1007}
@@ -64,7 +60,6 @@ def test_partition_field_ids_of_the_client_stay() -> None:
     assert last == 1008
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "an id that means another field is accepted")
 def test_a_partition_field_id_that_belongs_to_another_field_is_refused() -> None:
     table = Held().imported(document_of(pyiceberg_table(2, 1))).load()
     taken = table.part("partition-specs", 0)["fields"][0]
@@ -81,7 +76,6 @@ def test_a_spec_that_differs_in_field_ids_only_is_the_known_one() -> None:
     assert table.part("partition-specs", 0) == known
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "remove_snapshots refuses instead of dropping the refs")
 def test_removing_a_snapshot_drops_the_refs_that_named_it() -> None:
     table = Held().imported(document_of(pyiceberg_table(2, 10))).load()
     remove_snapshots(table, [snapshot_of(0).snapshot_id])
@@ -90,7 +84,6 @@ def test_removing_a_snapshot_drops_the_refs_that_named_it() -> None:
     assert table.field("current-snapshot-id") == snapshot_of(9).snapshot_id
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "remove_snapshots refuses instead of dropping the refs")
 def test_removing_the_current_snapshot_leaves_the_table_without_one() -> None:
     table = Held().imported(document_of(pyiceberg_table(2, 10))).load()
     remove_snapshots(table, [snapshot_of(9).snapshot_id])
@@ -99,7 +92,6 @@ def test_removing_the_current_snapshot_leaves_the_table_without_one() -> None:
     assert table.log("snapshot-log").entries() == []
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "a v3 snapshot without row ids is accepted")
 @pytest.mark.parametrize("missing", ["first-row-id", "added-rows"])
 def test_a_v3_snapshot_without_row_ids_is_refused(missing: str) -> None:
     table = Held().imported(version_3()).load()
@@ -110,7 +102,6 @@ def test_a_v3_snapshot_without_row_ids_is_refused(missing: str) -> None:
     assert not table.changed
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_10 + "a refused snapshot leaves its sequence number")
 def test_a_refused_snapshot_changes_nothing() -> None:
     table = Held().imported(version_3()).load()
     snapshot = {"snapshot-id": 5, "sequence-number": 35, "timestamp-ms": NOW, "first-row-id": 1, "added-rows": 8}

@@ -155,13 +155,6 @@ def test_history_before_an_expired_snapshot_is_dropped() -> None:
     assert len(table.ids("snapshots")) == 9
 
 
-def test_a_snapshot_that_a_ref_names_is_not_expired() -> None:
-    table = Held().imported(document_of(pyiceberg_table(2, 10))).load()
-    with pytest.raises(IcebergConflict, match="ünïcode tag"):
-        remove_snapshots(table, [snapshot_of(0).snapshot_id])
-    assert not table.changed
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
