@@ -83,6 +83,13 @@ class EntityExists(PersistenceError):
     code = "ENTITY_EXISTS"
 
 
+class ObjectMissing(PersistenceError):
+    """A name leads to an object that is not stored any more; remove the name, or reset the reference to a complete
+    head."""
+
+    code = "OBJECT_MISSING"
+
+
 class RealmNotReady(PersistenceError):
     """The realm's status does not allow the operation."""
 

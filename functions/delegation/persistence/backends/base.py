@@ -93,6 +93,10 @@ class Reference:
         """Return the id of the current head object; None before the first commit."""
         return self.heads[0] if self.heads else None
 
+    def is_older_than(self, other: "Reference") -> bool:
+        """Return whether `other` is a later state of the same reference, not of one created again under its name."""
+        return self.created_at == other.created_at and self.version < other.version
+
     def moved_to(self, head: int) -> Self:
         """Return the reference after one move to `head`."""
         return replace(self, heads=(head, *self.heads)[:RECENT_HEADS], version=self.version + 1)

@@ -213,7 +213,14 @@ class Committer(Generic[H]):
                     return made.writes
                 known, current = now, True
                 continue
-            head = self._persist(group, made, made.head, base)
+            try:
+                head = self._persist(group, made, made.head, base)
+            except CorruptObject:
+                if current:
+                    raise
+                # An old head may name stripes that were swept; the current head names none of these.
+                known, current = self._read_reference(), True
+                continue
             rival = self._swap(known, head)
             if rival is None:
                 self._known = known.moved_to(head.key.id)
@@ -284,8 +291,11 @@ class Committer(Generic[H]):
             return  # Nothing names them, so maintenance deletes them.
 
     def _read_reference(self) -> Reference:
-        self._known = self._store.current_reference(self._name)
-        return self._known
+        found = self._store.current_reference(self._name)
+        # Another thread may have read or moved it meanwhile.
+        if self._known is None or not found.is_older_than(self._known):
+            self._known = found
+        return found
 
     def _head_of(self, reference: Reference) -> Loaded[H] | None:
         if reference.head is None:

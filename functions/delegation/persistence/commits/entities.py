@@ -8,7 +8,13 @@ from pydantic import PrivateAttr
 
 from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject
 from delegation.persistence.commits.committer import Committer
-from delegation.persistence.errors import EntityExists, EntityNotFound, InvalidPageToken
+from delegation.persistence.errors import (
+    CorruptIndexError,
+    EntityExists,
+    EntityNotFound,
+    InvalidPageToken,
+    ObjectMissing,
+)
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.paging import Listing, PageToken, read_page
@@ -89,13 +95,13 @@ class EntityChanges:
         return Index.load(self._before.index, self.attempt.fetch_many).get(key)
 
     def fetch(self, key: IndexKey, model: type[M]) -> Loaded[M] | None:
-        """Return the entity under a name, None if there is none. Raises EntityNotFound if its object is missing."""
+        """Return the entity under a name, None if there is none. Raises ObjectMissing if its object is gone."""
         ref = self.get(key)
         if ref is None:
             return None
         found = self.attempt.fetch(ref, model)
         if found is None:
-            raise EntityNotFound(f"the object of {key} is missing")
+            raise missing(key, ref)
         return found
 
     def put(self, key: IndexKey, value: PersistedModel) -> ObjectRef:
@@ -148,12 +154,12 @@ class Directory(Generic[M]):
         self._model = model
 
     def create(self, name: str, value: M) -> ObjectRef:
-        """Store a new entity. Raises EntityExists."""
+        """Store a new entity. Raises EntityExists, ObjectMissing for a name whose object is gone."""
         key = IndexKey.of(name)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, ObjectRef]:
             entities = EntityChanges(attempt)
-            if entities.get(key) is not None:
+            if entities.fetch(key, self._model) is not None:
                 raise EntityExists(f"{name!r} already exists")
             ref = entities.put(key, value)
             return Changed(entities.head, ref)
@@ -161,16 +167,18 @@ class Directory(Generic[M]):
         return self._committer.commit(change, operation=f"create {name}").result
 
     def get(self, name: str) -> Loaded[M]:
-        """Return the entity as it is stored now. Raises EntityNotFound."""
-        head = self._committer.head()
-        ref = Index.load(head.value.index, self._store.fetch_many).get(IndexKey.of(name)) if head else None
-        found = self._store.fetch(ref, self._model) if ref else None
-        if found is None:
+        """Return the entity as it is stored now. Raises EntityNotFound, ObjectMissing."""
+        key = IndexKey.of(name)
+        ref = self._current_ref(key)
+        if ref is None:
             raise EntityNotFound(f"there is no entity {name!r}")
+        found = self._store.fetch(ref, self._model)
+        if found is None:
+            raise missing(key, ref)
         return found
 
     def update(self, name: str, change: Callable[[M], M]) -> Loaded[M]:
-        """Replace an entity by what `change` returns for it, unless it raises. Raises EntityNotFound."""
+        """Replace an entity by what `change` returns for it, unless it raises. Raises EntityNotFound, ObjectMissing."""
         key = IndexKey.of(name)
 
         def changed(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, Loaded[M]]:
@@ -181,7 +189,7 @@ class Directory(Generic[M]):
         return self._committer.commit(changed, operation=f"update {name}").result
 
     def remove(self, name: str) -> None:
-        """Remove an entity. Raises EntityNotFound."""
+        """Remove an entity, also one whose object is gone. Raises EntityNotFound."""
         key = IndexKey.of(name)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
@@ -193,30 +201,55 @@ class Directory(Generic[M]):
         self._committer.commit(change, operation=f"remove {name}")
 
     def page(self, *, limit: int, token: str | None = None) -> EntityPage[M]:
-        """Return entities in the order of names, as of the listing's first page. Raises InvalidPageToken."""
+        """Return entities in the order of names, as of the listing's first page.
+
+        Raises InvalidPageToken, also for a listing whose objects are no longer kept; ObjectMissing.
+        """
         listing = Listing()
         after = PageToken.decode(token, listing) if token is not None else None
         head = self._head_at(after)
         if head is None:
             return EntityPage((), None)
-        page = read_page(
-            Index.load(head.value.index, self._store.fetch_many), head.key.id, listing, limit=limit, after=after
-        )
+        index = Index.load(head.value.index, self._store.fetch_many)
+        try:
+            page = read_page(index, head.key.id, listing, limit=limit, after=after)
+        except CorruptIndexError as error:
+            current = self._committer.head()
+            if current is not None and current.key == head.key:
+                raise
+            raise _too_old() from error
         found = self._store.fetch_many(ref for _, ref in page.entries)
-        entities = [
-            (key, of_model(one, self._model))
-            for (key, _), one in zip(page.entries, found, strict=True)
-            if one is not None
-        ]
+        entities: list[tuple[IndexKey, Loaded[M]]] = []
+        for (key, ref), one in zip(page.entries, found, strict=True):
+            if one is None:
+                # Kept by the current head it is lost; otherwise it was swept because this listing is too old.
+                raise missing(key, ref) if self._current_ref(key) == ref else _too_old()
+            entities.append((key, of_model(one, self._model)))
         return EntityPage(tuple(entities), page.next_token)
+
+    def _current_ref(self, key: IndexKey) -> ObjectRef | None:
+        head = self._committer.head()
+        return Index.load(head.value.index, self._store.fetch_many).get(key) if head else None
 
     def _head_at(self, after: PageToken | None) -> Loaded[EntityHead] | None:
         if after is None:
             return self._committer.head()
         found = self._store.fetch(ObjectRef(HEAD_TYPE.name, after.commit_id), EntityHead)
         if found is None:
-            raise InvalidPageToken("the commit that was listed is no longer kept; start the listing again")
+            raise _too_old()
         return found
+
+
+def missing(key: IndexKey, ref: ObjectRef) -> ObjectMissing:
+    """Return the error for a name whose object is gone."""
+    return ObjectMissing(
+        f"the object {ref.type}/{ref.id} of {key} is not stored any more; remove the name, or reset the reference to a "
+        "complete head"
+    )
+
+
+def _too_old() -> InvalidPageToken:
+    return InvalidPageToken("the commit that was listed is no longer kept; start the listing again")
 
 
 def directory_of(store: CatalogStore, reference: str, model: type[M], **settings: Any) -> Directory[M]:

@@ -81,11 +81,29 @@ class Cache(Generic[K, V]):
             answers[key] = future.result()
         return answers
 
-    def put(self, key: K, entry: CacheEntry[V]) -> None:
-        """Store an entry, in place of a present one or of one being loaded."""
+    def put(
+        self,
+        key: K,
+        entry: CacheEntry[V],
+        *,
+        unless: Callable[[V], bool] = lambda _kept: False,
+        read_at: float | None = None,
+    ) -> None:
+        """Store an entry, in place of a present one or of one being loaded.
+
+        Nothing changes if `unless` is true for the present value. `read_at` is the time from `now` before a value was
+        read: it expires that much earlier, so that a slow read does not outlast its time.
+        """
         with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and kept.value is not None and unless(kept.value):
+                return
             self._loads.pop(key, None)
-            self._keep(key, entry)
+            self._keep(key, entry, self._clock() if read_at is None else read_at)
+
+    def now(self) -> float:
+        """Return the time of this cache's clock in seconds."""
+        return self._clock()
 
     def remove(self, key: K) -> None:
         """Remove a key; a running load still serves the threads that wait for it, but is not kept."""
@@ -101,6 +119,7 @@ class Cache(Generic[K, V]):
     def _load(
         self, mine: dict[K, "Future[V | None]"], load: Callable[[list[K]], Mapping[K, CacheEntry[V]]]
     ) -> dict[K, V | None]:
+        begun = self._clock()
         try:
             loaded = load(list(mine))
         except BaseException as error:
@@ -114,7 +133,7 @@ class Cache(Generic[K, V]):
         with self._lock:
             for key, future in mine.items():
                 if self._end_load(key, future):
-                    self._keep(key, loaded[key])
+                    self._keep(key, loaded[key], begun)
         for key, future in mine.items():
             future.set_result(loaded[key].value)
         return {key: loaded[key].value for key in mine}
@@ -141,12 +160,12 @@ class Cache(Generic[K, V]):
         del self._loads[key]
         return True
 
-    def _keep(self, key: K, entry: CacheEntry[V]) -> None:
+    def _keep(self, key: K, entry: CacheEntry[V], since: float) -> None:
         self._drop(key)
         weight = entry.weight + ENTRY_WEIGHT
-        if entry.keep_for == 0 or weight > self._capacity:
+        expires_at = None if entry.keep_for is None else since + entry.keep_for
+        if weight > self._capacity or (expires_at is not None and expires_at <= self._clock()):
             return
-        expires_at = None if entry.keep_for is None else self._clock() + entry.keep_for
         self._kept[key] = _Kept(entry.value, weight, expires_at)
         self._count.weight += weight
         while self._count.weight > self._capacity:

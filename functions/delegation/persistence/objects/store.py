@@ -24,8 +24,8 @@ class Prepared(NamedTuple, Generic[M]):
 class CatalogStore:
     """Objects and references of one catalog; the cache may be shared with other catalogs.
 
-    `new_id` returns a new object id, `now_us` the wall clock in µs since 1970. References are cached for
-    `references_cached_for` seconds, by default not at all.
+    `new_id` returns a new object id, `now_us` the wall clock in µs since 1970. References, and the absence of one, are
+    cached for `references_cached_for` seconds, by default not at all.
     """
 
     def __init__(
@@ -103,7 +103,8 @@ class CatalogStore:
 
         def load(_keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
             stored = self.backend.read_reference(key)
-            return {key: CacheEntry(stored, keep_for=self._references_cached_for if stored else 0)}
+            # The absence of a reference too (NoSQL persistence proposal, Object Types: negative caching).
+            return {key: CacheEntry(stored, keep_for=self._references_cached_for)}
 
         found: Reference | None = self._cache.get_many([key], load)[key]
         if found is None:
@@ -112,15 +113,20 @@ class CatalogStore:
 
     def current_reference(self, name: str) -> Reference:
         """Return a reference as it is stored now. Raises ReferenceNotFound."""
+        read_at = self._cache.now()
         found = self.backend.read_reference(self.reference_key(name))
         if found is None:
             raise ReferenceNotFound(f"catalog {self.catalog!r} has no reference {name!r}")
-        self.remember_reference(found)
+        self.remember_reference(found, read_at=read_at)
         return found
 
-    def remember_reference(self, one: Reference) -> None:
-        """Put a reference that was just read or moved into the cache, if references are cached."""
-        self._cache.put(one.key, CacheEntry(one, len(one.heads) * 8, self._references_cached_for))
+    def remember_reference(self, one: Reference, *, read_at: float | None = None) -> None:
+        """Put a reference that was just read or moved into the cache, if references are cached; a newer one stays.
+
+        `read_at` is the time of the cache before it was read.
+        """
+        entry = CacheEntry(one, len(one.heads) * 8, self._references_cached_for)
+        self._cache.put(one.key, entry, unless=one.is_older_than, read_at=read_at)
 
     def create_reference(self, name: str, head: int | None = None) -> Reference:
         """Create a reference. Raises ReferenceExists, CommitOutcomeUnknown."""
@@ -136,6 +142,7 @@ class CatalogStore:
             stored = (refused and refused.stored) or new
             # `created_at` never changes, so it identifies who created the reference when the answer was lost.
             if refused and (not unclear or stored.created_at != new.created_at):
+                self._cache.remove(new.key)
                 raise ReferenceExists(f"catalog {self.catalog!r} already has a reference {name!r}")
             self.remember_reference(stored)
             return stored

@@ -18,8 +18,6 @@ from delegation.persistence.objects.objects import ObjectRef
 from tests.unit.persistence.builders import ENTITY, Entity, FakeClock, store_on
 from tests.unit.persistence.commits.test_entities import World, changing
 
-LINE_6 = "issue 17, line 6: "
-
 
 @pytest.fixture
 def world() -> World:
@@ -31,7 +29,6 @@ def swept(world: World, ref: ObjectRef) -> None:
     world.backend.delete_many([ref.locator("r", "c")])
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_6 + "a listing older than the grace drops entities silently")
 def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world: World) -> None:
     listing, writing = world.directory(), world.directory()
     for number in range(6):
@@ -49,7 +46,6 @@ def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world
         listing.page(limit=4, token=first.next_token)
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_6 + "page, get and create give three answers for a missing object")
 def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: World) -> None:
     directory = world.directory()
     directory.create("kept", Entity(name="kept"))
@@ -73,7 +69,6 @@ def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: Wor
     assert fresh.get("lost").value.name == "found"
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_6 + "a known head whose stripes were swept fails every blind put")
 def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: World) -> None:
     world.committer.commit(changing(**{f"t{number}": number for number in range(40)}))
     victim, other = (world.committer_of(world.store_of("r", "c")) for _ in range(2))
@@ -96,7 +91,6 @@ def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: World) -> None
     assert set(world.content()) >= {"t1", "t39"}
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_6 + "a slow current_reference replaces a newer cached one")
 def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: World) -> None:
     clock = FakeClock()
     store = store_on(world.backend, clock, references_cached_for=5.0)
@@ -117,7 +111,6 @@ def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: World) -
     assert store.reference("main") == newer
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_6 + "negative caching is not used")
 def test_a_missing_reference_is_remembered_for_a_while(world: World) -> None:
     clock = FakeClock()
     store = store_on(world.backend, clock, references_cached_for=5.0)

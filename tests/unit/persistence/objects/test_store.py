@@ -190,6 +190,9 @@ def test_reference_cache_expiry_bounds_staleness(backend: CountingBackend, clock
     with pytest.raises(ReferenceNotFound):
         store.reference("main")
     made = store_on(backend, clock).create_reference("main", 5)
+    with pytest.raises(ReferenceNotFound):
+        store.reference("main")
+    clock.advance(2)
     assert store.reference("main") == made
     moved = made.moved_to(6)
     backend.replace_reference(moved, expected=made)
