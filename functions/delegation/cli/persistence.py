@@ -14,6 +14,7 @@ from delegation.cli.output import open_output, print_json
 from delegation.persistence.backends.base import Backend, Reference
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.persistence.ids.nodes import SHORT_LIVED
 from delegation.persistence.maintenance.recovery import RecentHead, recent_heads, reset
 
 app = typer.Typer(
@@ -52,7 +53,7 @@ def list_command(
 ) -> None:
     """List the references with their recent heads, and whether all objects of each head exist."""
     open_output(ctx, as_json=as_json)
-    process = PersistenceProcess(open_backend(objects, references, endpoint))
+    process = PersistenceProcess(open_backend(objects, references, endpoint), leases=SHORT_LIVED)
     found = [
         (one, list(recent_heads(process.store(one.key.realm, one.key.catalog), one)))
         for one in sorted(process.backend.references(realm=realm), key=lambda one: one.key)
@@ -82,7 +83,8 @@ def reset_command(
 ) -> None:
     """Reset a reference to one of its recent heads; later commits are no longer visible."""
     open_output(ctx, as_json=as_json)
-    store = PersistenceProcess(open_backend(objects, references, endpoint)).store(realm, catalog)
+    process = PersistenceProcess(open_backend(objects, references, endpoint), leases=SHORT_LIVED)
+    store = process.store(realm, catalog)
     if not yes:
         typer.confirm(f"Commits to {name} after {head} will no longer be visible. Reset?", abort=True, err=True)
     moved = reset(store, name, head, even_if_incomplete=even_if_incomplete)

@@ -63,8 +63,9 @@ class PersistenceProcess:
             now_ms=self._now_ms,
             shuffled=lambda nodes: draw.sample(nodes, len(nodes)),
             policy=leases,
+            sleep=sleep,
         )
-        self._new_id = IdGenerator(self._leases, now_ms=self._now_ms, sleep=sleep)
+        self._new_id = IdGenerator(self._leases, now_ms=self._now_ms, sleep=sleep, another=self._leases.another)
 
     def store(self, realm: str, catalog: str) -> CatalogStore:
         """Return the store of a catalog; all catalogs share one cache."""

@@ -9,22 +9,22 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Generic
+from dataclasses import dataclass
+from typing import Generic
 
 from delegation.backoff import exponential
 from delegation.persistence.backends.base import Reference
-from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, Memo, R, Writes
+from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, R
+from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.swap import swap
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
-    CommitUnknown,
     CorruptObject,
-    PersistenceError,
+    ReferenceNotFound,
 )
-from delegation.persistence.objects.objects import Loaded, ObjectRef
+from delegation.persistence.objects.objects import Loaded, ObjectRef, encode
 from delegation.persistence.objects.store import CatalogStore
 
 
@@ -32,11 +32,13 @@ from delegation.persistence.objects.store import CatalogStore
 class CommitRetries:
     """How often and how long a commit is attempted; the wait after attempt n is random, up to first_wait · 2^n seconds.
 
-    `seconds` must be far below the grace period of maintenance, which deletes old objects that no head names.
+    `seconds` count from the call of `commit`, the wait for other commits of the process included; after them no further
+    attempt begins. The default leaves time for one slow attempt before a gateway ends a request after 29 s (Amazon API
+    Gateway, Quotas). They must be far below the grace period of maintenance, which deletes what no head names.
     """
 
     tries: int = 60
-    seconds: float = 30.0
+    seconds: float = 20.0
     first_wait: float = 0.005
     max_wait: float = 0.25
 
@@ -45,51 +47,8 @@ class CommitRetries:
         return exponential(attempt + 1, self.first_wait, self.max_wait) * draw
 
 
-@dataclass(eq=False)
-class _Pending(Generic[H]):
-    change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
-    operation: str
-    memo: Memo = field(default_factory=dict)
-    woken: threading.Event = field(default_factory=threading.Event)
-    outcome: Committed[Any] | None = None
-    error: BaseException | None = None
-
-    @property
-    def settled(self) -> bool:
-        return self.outcome is not None or self.error is not None
-
-
-@dataclass(eq=False)
-class _Group(Generic[H]):
-    """Commits made together, and the objects stored for them in all attempts."""
-
-    members: list[_Pending[H]]
-    stored: dict[int, ObjectRef] = field(default_factory=dict)
-
-    def fail(self, error: BaseException) -> None:
-        for one in self.members:
-            if not one.settled:
-                one.error = error
-
-
-@dataclass(slots=True)
-class _Round(Generic[H]):
-    """The results of one attempt of a group, valid only if the head it started from is the current one."""
-
-    head: H | None = None
-    writes: Writes = field(default_factory=dict)
-    results: list[tuple[_Pending[H], bool, Any]] = field(default_factory=list)
-    refusals: list[tuple[_Pending[H], Exception]] = field(default_factory=list)
-
-    @property
-    def operations(self) -> tuple[str, ...]:
-        return tuple(one.operation for one, changed, _ in self.results if changed and one.operation)
-
-    def settle(self, commit_id: int | None) -> None:
-        for one, changed, result in self.results:
-            one.outcome = Committed(result, commit_id if changed else None)
-        for one, error in self.refusals:
-            one.error = error
+class _NotTogetherError(Exception):
+    """The changes of a group do not make a head together; each is to be committed alone."""
 
 
 class Committer(Generic[H]):
@@ -123,7 +82,7 @@ class Committer(Generic[H]):
         self._clock = clock
         self._draw = draw
         self._lock = threading.Lock()
-        self._queue: list[_Pending[H]] = []
+        self._queue: list[Pending[H]] = []
         self._busy = False
         self._known: Reference | None = None
 
@@ -133,7 +92,7 @@ class Committer(Generic[H]):
         Raises what the change raised; CommitContended and BackendUnavailable (nothing was applied); CommitUnknown;
         ReferenceNotFound; CorruptObject if the head object is missing. `operation` is recorded in the head.
         """
-        pending: _Pending[H] = _Pending(change, operation)
+        pending: Pending[H] = Pending(change, operation, self._clock() + self._retry.seconds)
         if self._group_size == 1:
             self._run([pending])
         elif self._becomes_leader(pending):
@@ -156,7 +115,7 @@ class Committer(Generic[H]):
         """Return the commits, newest first, as far back as they are kept."""
         return read_log(self._store, self._read_reference().head, self._model)
 
-    def _becomes_leader(self, pending: _Pending[H]) -> bool:
+    def _becomes_leader(self, pending: Pending[H]) -> bool:
         with self._lock:
             self._queue.append(pending)
             if not self._busy:
@@ -179,24 +138,28 @@ class Committer(Generic[H]):
             for one in group + successor:
                 one.woken.set()
 
-    def _run(self, members: list[_Pending[H]]) -> None:
-        group = _Group(members)
+    def _run(self, members: list[Pending[H]]) -> None:
+        group = Group(members)
         try:
-            kept = self._attempt_until_settled(group)
-        except CommitUnknown as error:
+            self._attempt_until_settled(group)
+        except _NotTogetherError:
+            self._discard(group)
+            for one in group.waiting:
+                self._run([one])
+        except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
             group.fail(error)
-        except PersistenceError as error:
-            group.fail(error)
-            self._discard(group, kept={})
+            self._discard(group)
         else:
-            self._discard(group, kept)
+            self._discard(group)
         finally:
-            group.fail(RuntimeError("the thread that ran this commit was stopped"))
+            group.fail(group.stopped())
 
-    def _attempt_until_settled(self, group: _Group[H]) -> Writes:
-        deadline = self._clock() + self._retry.seconds
+    def _attempt_until_settled(self, group: Group[H]) -> None:
         known, current = (self._known, False) if self._known else (self._read_reference(), True)
         for attempt in range(self._retry.tries):
+            self._end_late(group)
+            if not group.waiting:
+                return
             base = self._head_of(known)
             if base is None and known.head is not None:
                 if current:
@@ -209,38 +172,52 @@ class Committer(Generic[H]):
                 # Without a swap, only a read shows whether the results were reached on the current head.
                 now = known if current else self._read_reference()
                 if now == known:
+                    group.kept = made.writes
                     made.settle(None)
-                    return made.writes
+                    return
                 known, current = now, True
                 continue
             try:
-                head = self._persist(group, made, made.head, base)
-            except CorruptObject:
-                if current:
-                    raise
-                # An old head may name stripes that were swept; the current head names none of these.
-                known, current = self._read_reference(), True
-                continue
-            rival = self._swap(known, head)
+                head = self._sealed(made, made.head, base)
+            except BackendUnavailable:
+                raise
+            except Exception as error:
+                if not current:
+                    # An old head may name stripes that were swept; the current head names none of these.
+                    known, current = self._read_reference(), True
+                    continue
+                if len(group.waiting) > 1:
+                    raise _NotTogetherError from error
+                raise
+            self._store_new(group, made)
+            rival = self._swap(group, made, known, head)
             if rival is None:
-                self._known = known.moved_to(head.key.id)
-                self._store.remember_reference(self._known)
-                self._store.remember(one.loaded for one in made.writes.values())
-                made.settle(head.key.id)
-                return made.writes
-            self._known, known, current = rival, rival, True
-            if self._clock() >= deadline:
-                break
+                return
+            known, current = rival, True
             self._sleep(self._retry.wait(attempt, self._draw()))
-        raise CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
+        raise self._contended()
 
-    def _apply(self, group: _Group[H], base: Loaded[H] | None) -> _Round[H]:
-        made: _Round[H] = _Round()
+    def _end_late(self, group: Group[H]) -> None:
+        """Answer the members whose deadline has passed; the others continue without them."""
+        now = self._clock()
+        for one in group.waiting:
+            if now >= one.deadline:
+                one.error = self._contended()
+
+    def _contended(self) -> CommitContended:
+        return CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
+
+    def _apply(self, group: Group[H], base: Loaded[H] | None) -> Round[H]:
+        made: Round[H] = Round()
         head = base.value if base else None
-        for one in group.members:
+        together = len(group.waiting) > 1
+        for one in group.waiting:
             attempt = CommitAttempt(self._store, head, before=made.writes, memo=one.memo)
             try:
                 changed, result = one.change(attempt)
+                if together and changed is not None:
+                    # What cannot be encoded fails the member that made it, not its neighbors.
+                    encode(changed.model_copy(update={"operations": (one.operation,)}))
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
                 made.refusals.append((one, error))
                 continue
@@ -250,7 +227,8 @@ class Committer(Generic[H]):
                 made.writes |= attempt.writes
         return made
 
-    def _persist(self, group: _Group[H], made: _Round[H], unsealed: H, base: Loaded[H] | None) -> Loaded[H]:
+    def _sealed(self, made: Round[H], unsealed: H, base: Loaded[H] | None) -> Loaded[H]:
+        """Return the new head, which is among the writes of the attempt; nothing is stored yet."""
         sealing = CommitAttempt(self._store, unsealed, before=made.writes, memo={})
         now = self._store.now_us()
         head = self._seal(unsealed, sealing).model_copy(
@@ -264,25 +242,43 @@ class Committer(Generic[H]):
         )
         id_ = sealing.write(head).id
         made.writes |= sealing.writes
+        return made.writes[id_].loaded
+
+    def _store_new(self, group: Group[H], made: Round[H]) -> None:
         new = [one for key, one in made.writes.items() if key not in group.stored]
         # Before the write: objects of a half-done write must be deleted too.
         group.stored |= {one.loaded.key.id: one.loaded.ref for one in new}
         self._store.backend.put_many(one.stored for one in new)
-        return made.writes[id_].loaded
 
-    def _swap(self, known: Reference, head: Loaded[H]) -> Reference | None:
+    def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
+        """Move the reference and answer the group, or return the reference that another process moved."""
         id_, seq = head.key.id, head.value.seq
-        return swap(
-            self._store.backend,
-            known,
-            known.moved_to(id_),
-            wait=lambda attempt: self._sleep(self._retry.wait(attempt, self._draw())),
-            in_log=lambda now: now.head is not None and in_log(self._store, now.head, id_, seq, self._model),
-        )
+        group.swapping = id_
+        try:
+            rival = swap(
+                self._store.backend,
+                known,
+                known.moved_to(id_),
+                wait=lambda attempt: self._sleep(self._retry.wait(attempt, self._draw())),
+                in_log=lambda now: now.head is not None and in_log(self._store, now.head, id_, seq, self._model),
+            )
+        except (BackendUnavailable, ReferenceNotFound):
+            group.swapping = None
+            raise
+        group.swapping = None
+        if rival is not None:
+            self._known = rival
+            return rival
+        group.kept = made.writes
+        made.settle(id_)
+        self._known = known.moved_to(id_)
+        self._store.remember_reference(self._known)
+        self._store.remember(one.loaded for one in made.writes.values())
+        return None
 
-    def _discard(self, group: _Group[H], kept: Writes) -> None:
+    def _discard(self, group: Group[H]) -> None:
         """Delete the objects of attempts that are known to have lost."""
-        lost = [ref for id_, ref in group.stored.items() if id_ not in kept]
+        lost = group.lost
         if not lost:
             return
         try:

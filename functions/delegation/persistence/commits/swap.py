@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from delegation.persistence.backends.base import RECENT_HEADS, Backend, Reference
-from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown, CommitUnknown, ReferenceNotFound
+from delegation.persistence.errors import BackendUnavailable, CommitUnknown, ReferenceNotFound
 
 _TRIES: Final = 8
 
@@ -19,38 +19,44 @@ def swap(
 ) -> Reference | None:
     """Move a reference; return None, or the present reference if another process moved it first.
 
-    A swap without a clear answer is reconciled. While the reference is unmoved, the same swap is repeated: one of the
-    two wins, and neither can once another head is in place, because `version` never repeats. `in_log` returns whether a
-    reference's log has the new head, for one that moved by more heads than it lists. Raises CommitUnknown;
-    BackendUnavailable and ReferenceNotFound if not applied.
+    A swap without a clear answer, whatever was raised, is reconciled by reading. While the reference is unmoved, the
+    same swap is repeated: one of the two wins, and neither can once another head is in place, because `version` never
+    repeats. `in_log` returns whether a reference's log has the new head, for one that moved by more heads than it has.
+    Raises CommitUnknown; BackendUnavailable and ReferenceNotFound if not applied.
     """
-    unclear = False
+    unclear: Exception | None = None
     for attempt in range(_TRIES):
         if attempt:
             wait(attempt)
         try:
             refused = backend.replace_reference(new, expected=expected)
-            if refused is None:
-                return None
-            stored = refused.stored
-        except CommitOutcomeUnknown:
-            unclear = True
-            stored = _read_back(backend, expected)
-            if stored == expected:
-                continue
         except BackendUnavailable as error:
             if unclear:
                 raise CommitUnknown(new.heads[0]) from error
             raise
-        return _verdict(stored, new, in_log if unclear else None)
-    raise CommitUnknown(new.heads[0])
+        except Exception as error:  # noqa: BLE001 - the swap may have been applied before anything was raised
+            unclear = error
+            stored = _read_back(backend, expected)
+            if stored == expected:
+                continue
+        else:
+            if refused is None:
+                return None
+            stored = refused.stored
+        try:
+            return _verdict(stored, new, in_log if unclear else None)
+        except (CommitUnknown, ReferenceNotFound):
+            raise
+        except Exception as error:  # noqa: BLE001 - the log could not be read, so nothing is known yet
+            unclear = error
+    raise CommitUnknown(new.heads[0]) from unclear
 
 
 def _read_back(backend: Backend, expected: Reference) -> Reference | None:
-    """Return the stored reference, or `expected` if the store does not answer."""
+    """Return the stored reference, or `expected` if it cannot be read: the swap is then repeated."""
     try:
         return backend.read_reference(expected.key)
-    except BackendUnavailable:
+    except Exception:  # noqa: BLE001 - of any kind, because the outcome of the swap is still open
         return expected
 
 

@@ -2,6 +2,7 @@
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,8 @@ from delegation.persistence.objects.updateable import Updateables
 
 _RENEWAL_PAUSE_MS: Final = 1_000
 _NODES_READ_AT_ONCE: Final = 32
+_SHORTEST_WAIT_MS: Final = 100
+_LONGEST_WAIT_MS: Final = 2_000
 
 
 class NodeHolder(PersistedModel):
@@ -35,21 +38,29 @@ NODE_TYPE: Final = ObjectType("node", NodeHolder, mutable=True)
 
 @dataclass(frozen=True, slots=True)
 class NodeLeasePolicy:
-    """How long a node id is leased, and how long before its end a lease is renewed."""
+    """How long a node id is leased, how long before its end a lease is renewed, and how long to wait for a free one."""
 
     duration_ms: int = 3_600_000
     renew_before_ms: int = 1_200_000
+    wait_ms: int = 10_000
 
     def __post_init__(self) -> None:
         if not 0 < self.renew_before_ms < self.duration_ms:
             raise ValueError("renew_before_ms must be above 0 and below duration_ms")
+        if self.wait_ms < 0:
+            raise ValueError("wait_ms must not be negative")
+
+
+SHORT_LIVED: Final = NodeLeasePolicy(duration_ms=300_000, renew_before_ms=100_000)
+"""For processes that live for seconds or are frozen between requests, such as commands and Lambda functions: an id that
+was not released is free after five minutes, so the 1,024 ids serve three new processes a second."""
 
 
 class NodeLeases:
     """The node id of this process: leased at the first use, renewed early, leased anew when it was lost.
 
     Calling it returns the present lease and calls the store only when the lease is due for renewal or has ended.
-    `now_ms` is the wall clock; `shuffled` puts node ids in random order.
+    `now_ms` is the wall clock; `shuffled` puts node ids in random order; `sleep` takes seconds.
     """
 
     def __init__(
@@ -59,11 +70,13 @@ class NodeLeases:
         now_ms: Callable[[], int],
         shuffled: Callable[[Sequence[int]], Sequence[int]],
         policy: NodeLeasePolicy = NodeLeasePolicy(),
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._objects = objects
         self._now_ms = now_ms
         self._shuffled = shuffled
         self._policy = policy
+        self._sleep = sleep
         self._lock = threading.Lock()
         self._held: tuple[NodeLease, Loaded[NodeHolder]] | None = None
         self._no_renewal_before = 0
@@ -82,6 +95,17 @@ class NodeLeases:
                 raise LeaseExpired(f"the lease of node {lease.node} ended while the store was called; try again")
             return lease
 
+    def another(self, unusable: NodeLease) -> NodeLease:
+        """Return the lease of another node, because the clock was set back before times that `unusable` has used.
+
+        The old node stays leased until its end, so that no other process takes it early. Raises as a call does.
+        """
+        with self._lock:
+            if self._held is None or self._held[0].node == unusable.node:
+                self._held = self._lease()
+                self._no_renewal_before = 0
+            return self._held[0]
+
     def release(self, last_id_timestamp: int) -> None:
         """Release the node id early; no id above `last_id_timestamp` was or will be made with it."""
         with self._lock:
@@ -96,6 +120,27 @@ class NodeLeases:
                 return  # The lease ends at its time.
 
     def _lease(self) -> tuple[NodeLease, Loaded[NodeHolder]]:
+        """Lease a free node, waiting up to `wait_ms` for one."""
+        waited = 0
+        while True:
+            ends: list[int] = []
+            held = self._lease_one(ends)
+            if held is not None:
+                return held
+            left = self._policy.wait_ms - waited
+            if left <= 0:
+                raise NoFreeNode(
+                    f"all {NODES} node ids are leased, after {waited / 1_000:g} s waited; stop processes or shorten "
+                    "their leases"
+                )
+            # Until the first lease ends; a released node is free earlier.
+            first = min(ends, default=0) - self._now()
+            pause = min(max(first, _SHORTEST_WAIT_MS), _LONGEST_WAIT_MS, left)
+            self._sleep(pause / 1_000)
+            waited += pause
+
+    def _lease_one(self, ends: list[int]) -> tuple[NodeLease, Loaded[NodeHolder]] | None:
+        """Lease a free node, None if there is none; the ends of the other leases are added to `ends`."""
         nodes = self._shuffled(range(NODES))
         for start in range(0, len(nodes), _NODES_READ_AT_ONCE):
             keys = {node: _key(node) for node in nodes[start : start + _NODES_READ_AT_ONCE]}
@@ -104,7 +149,8 @@ class NodeLeases:
                 held = self._lease_if_free(node, key, found.get(key))
                 if held:
                     return held
-        raise NoFreeNode(f"all {NODES} node ids are leased; stop processes or shorten their leases")
+            ends += [one.value.until for one in found.values()]
+        return None
 
     def _lease_if_free(
         self, node: int, key: ObjectKey, stored: Loaded[NodeHolder] | None

@@ -22,6 +22,7 @@ NODES: Final = 1 << NODE_BITS
 SEQUENCES: Final = 1 << SEQUENCE_BITS
 RESERVED_TIMESTAMPS: Final = 1_000
 """Ids with a timestamp below this are not generated; they name objects that need a known id."""
+_MOST_MOVES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class IdGenerator:
     """Makes ids that increase as long as the clock does; thread-safe.
 
     `lease` returns the present lease and may renew it; `now_ms` is the wall clock in milliseconds since 1970; `sleep`
-    takes seconds. It waits for a clock that is behind by at most `max_wait_ms`.
+    takes seconds. It waits for a clock that is behind by at most `max_wait_ms`; for one further behind it uses another
+    node, whose lease `another` returns for the unusable one.
     """
 
     def __init__(
@@ -63,11 +65,13 @@ class IdGenerator:
         now_ms: Callable[[], int],
         sleep: Callable[[float], None],
         max_wait_ms: int = 1_000,
+        another: Callable[[NodeLease], NodeLease] | None = None,
     ) -> None:
         self._lease = lease
         self._now_ms = now_ms
         self._sleep = sleep
         self._max_wait_ms = max_wait_ms
+        self._another = another
         self._lock = threading.Lock()
         self._last = IdParts(0, 0, 0)
 
@@ -75,19 +79,26 @@ class IdGenerator:
         """Return a new id. Raises LeaseExpired; ClockRegressed for a clock too far behind or stopped; ValueError from
         2094 on."""
         with self._lock:
-            waited = 0
+            waited = moves = 0
             while True:
                 now = self._now_ms() - EPOCH_MS
                 lease = self._lease()
                 if now >= lease.until:
                     raise LeaseExpired(f"the lease of node {lease.node} ended {now - lease.until} ms ago")
                 last = self._last
-                sequence = last.sequence + 1 if (now, lease.node) == (last.timestamp, last.node) else 0
-                behind = max(last.timestamp, lease.not_before, RESERVED_TIMESTAMPS) - now
+                same = lease.node == last.node
+                sequence = last.sequence + 1 if same and now == last.timestamp else 0
+                # Ids of another node differ anyway, so only the times of this one count.
+                used = last.timestamp if same else 0
+                behind = max(used, lease.not_before, RESERVED_TIMESTAMPS) - now
                 if behind <= 0 and sequence < SEQUENCES:
                     self._last = IdParts(now, lease.node, sequence)
                     return join_id(now, lease.node, sequence)
                 behind = max(behind, 1)
+                if behind > self._max_wait_ms and self._another is not None and moves < _MOST_MOVES:
+                    self._another(lease)
+                    moves += 1
+                    continue
                 waited += behind
                 if waited > self._max_wait_ms:
                     raise ClockRegressed(f"the clock is more than {self._max_wait_ms} ms behind; correct it")

@@ -13,9 +13,8 @@ from tests.unit.persistence.builders import Head, add, put
 from tests.unit.persistence.commits.commit_world import DOWN, LOST, World, times
 from tests.unit.persistence.commits.test_groups import Gate, queued
 
-LINE_9 = "issue 17, line 9: "
 GATEWAY = 29.0
-"""Seconds after which an API gateway gives up (Amazon API Gateway, Quotas, Integration timeout)."""
+"""Seconds after which an API gateway times out (Amazon API Gateway, Quotas, Integration timeout)."""
 
 
 @pytest.fixture
@@ -27,7 +26,6 @@ def unencodable(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
     return Changed((attempt.head or Head()).model_copy(update={"odd": object()}), None)
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_9 + "one member's unencodable operation fails its neighbours")
 @pytest.mark.parametrize("how", ["operation", "head"])
 def test_what_one_member_cannot_encode_fails_that_member_only(world: World, how: str) -> None:
     world.committer.commit(put("start", 0))
@@ -50,7 +48,6 @@ def test_what_one_member_cannot_encode_fails_that_member_only(world: World, how:
     assert world.numbers() == {"start": 0, "n": 3}
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_9 + "an exception of another kind after the swap is not resolved")
 @pytest.mark.parametrize("applied", [True, False])
 def test_an_odd_exception_of_the_swap_is_resolved_by_reading(world: World, applied: bool) -> None:
     world.committer.commit(add("a"))
@@ -61,7 +58,6 @@ def test_an_odd_exception_of_the_swap_is_resolved_by_reading(world: World, appli
     assert [one.key.id for one in world.committer.log() if "op" in one.value.operations] == [done.commit_id]
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_9 + "an unreadable log counts as not applied, and its objects are deleted")
 @pytest.mark.parametrize("fault", [DOWN, ValueError("odd")])
 def test_a_swap_whose_log_cannot_be_read_is_unknown_and_deletes_nothing(world: World, fault: Exception) -> None:
     world.committer.commit(add("a"))
@@ -82,7 +78,6 @@ def test_a_swap_whose_log_cannot_be_read_is_unknown_and_deletes_nothing(world: W
     assert world.reachable() <= world.backend.stored_ids("entity")
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_9 + "neighbours of a stopped thread learn nothing of the swap that began")
 def test_the_neighbours_of_a_thread_that_was_stopped_in_the_swap_get_commit_unknown(world: World) -> None:
     world.committer.commit(put("start", 0))
     gate = Gate(world)
@@ -101,8 +96,7 @@ def test_the_neighbours_of_a_thread_that_was_stopped_in_the_swap_get_commit_unkn
     assert world.numbers() == {"start": 0, "n": 4}
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_9 + "a commit may take longer than a gateway waits")
-def test_a_commit_ends_before_a_gateway_gives_up_even_after_a_wait_in_its_group(world: World) -> None:
+def test_a_commit_ends_before_a_gateway_times_out_even_after_a_wait_in_its_group(world: World) -> None:
     retry = CommitRetries(tries=100_000)
     committer = world.process(retry=retry)[1]
     committer.commit(put("start", 0))

@@ -32,7 +32,7 @@ from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
 from tests.unit.persistence.builders import CountingBackend, FakeClock, split_id
 
-POLICY = NodeLeasePolicy(duration_ms=10_000, renew_before_ms=4_000)
+POLICY = NodeLeasePolicy(duration_ms=10_000, renew_before_ms=4_000, wait_ms=0)
 TYPES = ObjectTypes([NODE_TYPE])
 
 
@@ -49,7 +49,7 @@ class Process:
             shuffled=lambda all_nodes: draw.sample(all_nodes[:nodes], nodes),
             policy=POLICY,
         )
-        self.next_id = IdGenerator(self._lease, now_ms=clock.now_ms, sleep=clock.sleep)
+        self.next_id = IdGenerator(self._lease, now_ms=clock.now_ms, sleep=clock.sleep, another=self.leases.another)
 
     def _lease(self) -> NodeLease:
         # The generator has read the clock but not the lease: the worst moment to be frozen.
