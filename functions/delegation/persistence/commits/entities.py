@@ -15,6 +15,7 @@ from delegation.persistence.errors import (
     InvalidPageToken,
     ObjectMissing,
 )
+from delegation.persistence.index.format import EmbeddedIndex, IndexBytes
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.paging import Listing, PageToken, read_page
@@ -28,7 +29,7 @@ from delegation.persistence.objects.types import Fetch, ObjectType
 class EntityHead(CommitObject):
     """A head whose index names the entities; changes are kept beside the index until the head is sealed."""
 
-    index: bytes = b""
+    index: IndexBytes = EmbeddedIndex()
     _waiting: dict[IndexKey, ObjectRef | None] = PrivateAttr(default_factory=dict)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
+from delegation.persistence.index.format import EmbeddedIndex, IndexBytes
 from delegation.persistence.index.stripes import head_links
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.types import Fetch, ObjectType
@@ -94,7 +95,7 @@ class IcebergMetadata(PersistedModel):
     fields: dict[str, Any]
     sections: tuple[str, ...]
     derived: tuple[str, ...] = ()
-    index: bytes = b""
+    index: IndexBytes = EmbeddedIndex()
     logs: dict[str, LogState] = Field(default_factory=dict)
 
 

@@ -16,11 +16,15 @@ Keys ascend strictly; the separator of the first stripe is empty, and a stripe h
 the next one. Bytes either decode to what was encoded or raise CorruptIndexError.
 """
 
+import sys
 import zlib
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import AfterValidator
 
 from delegation.persistence.backends.base import MAX_ID, MAX_PARTS, PART_BYTES
 from delegation.persistence.errors import CorruptIndexError
@@ -38,6 +42,10 @@ _MANY_ADDED: Final = 15
 _MANY_STRIPPED: Final = 7
 _LONGEST_VARINT: Final = 9
 _RAW: Final = -15
+_OWN_BYTES: Final = 350
+"""Of the tuples and lists around a decoded head, approximately."""
+_STRIPE_BYTES: Final = 300
+"""Of a stripe's record without its separator, approximately."""
 _MOST_INFLATED: Final = 1_032
 """Deflate expands a byte to no more; a stated length above it is refused before anything is allocated."""
 
@@ -61,12 +69,20 @@ class Stripe(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Decoded entries: `kinds[i]` is the index in `table` of entry i, `ids[i]` is 0 for a removal."""
+    """Decoded entries: `kinds[i]` is the index in `table` of entry i, `ids[i]` is 0 for a removal.
+
+    Ids and kinds are arrays, because a list of integers takes five times as much memory.
+    """
 
     keys: list[bytes]
-    ids: list[int]
-    kinds: list[int]
+    ids: "array[int]"
+    kinds: "array[int]"
     table: list[Kind]
+
+    def held_bytes(self) -> int:
+        """Return how many bytes the entries take in memory."""
+        own = sum(map(sys.getsizeof, (self, self.keys, self.ids, self.kinds, self.table)))
+        return own + sum(map(sys.getsizeof, self.keys)) + sum(map(sys.getsizeof, self.table))
 
     def position(self, key: bytes) -> int | None:
         """Return the position of a key, None if it is absent."""
@@ -79,7 +95,35 @@ class Entries:
         return None if kind is None else ObjectRef(kind[0], self.ids[position], kind[1])
 
 
-EMPTY: Final = Entries([], [], [], [None])
+EMPTY: Final = Entries([], array("Q"), array("I"), [None])
+
+
+class EmbeddedIndex(bytes):
+    """The index bytes of a head, decoded at most once while the head is held."""
+
+    _decoded: "tuple[tuple[Stripe, ...], list[bytes], Entries] | None" = None
+
+    def decoded(self) -> tuple[tuple[Stripe, ...], list[bytes], Entries]:
+        """Return the stripes, their separators and the embedded entries. Raises CorruptIndexError."""
+        if self._decoded is None:
+            stripes, entries = decode_head(self)
+            self._decoded = stripes, [stripe.separator for stripe in stripes], entries
+        return self._decoded
+
+    def held_bytes(self) -> int:
+        """Return how many bytes the index takes in memory once it is decoded."""
+        own = sys.getsizeof(self) + _OWN_BYTES
+        if not self:
+            return own
+        try:
+            stripes, _, entries = self.decoded()
+        except CorruptIndexError:
+            return own  # Its reader is the one to get the error.
+        return own + entries.held_bytes() + sum(_STRIPE_BYTES + len(one.separator) for one in stripes)
+
+
+IndexBytes = Annotated[bytes, AfterValidator(EmbeddedIndex)]
+"""The type of a model's field that holds the index bytes of a head."""
 
 
 def encode_segment(entries: Sequence[tuple[bytes, ObjectRef | None]]) -> bytes:
@@ -98,6 +142,14 @@ def encode_head(stripes: Sequence[Stripe], entries: Sequence[tuple[bytes, Object
         parts += [varint(stripe.size), varint(stripe.entries)]
         last = stripe.separator
     return _sealed(HEAD, parts, entries)
+
+
+def entries_of(items: Sequence[tuple[bytes, ObjectRef | None]]) -> Entries:
+    """Return sorted items as decoding their segment would."""
+    table = _table(items)
+    kinds = [0 if ref is None else table[ref.type, ref.parts] for _, ref in items]
+    ids = array("Q", (0 if ref is None else ref.id for _, ref in items))
+    return Entries([bytes(key) for key, _ in items], ids, array("I", kinds), list(table))
 
 
 def entry_sizes(entries: Sequence[tuple[bytes, ObjectRef | None]]) -> list[int]:
@@ -294,7 +346,7 @@ def _read_body(data: bytes, position: int, packed_ids: bytes) -> Entries:
     if position != end:
         raise CorruptIndexError(position, "bytes are left over")
     check_keys(b"\x00".join(keys))
-    return Entries(keys, _read_ids(packed_ids, kinds, lowest, width), kinds, table)
+    return Entries(keys, _read_ids(packed_ids, kinds, lowest, width), array("I", kinds), table)
 
 
 def _read_keys(data: bytes, position: int, count: int, known_kinds: int) -> tuple[list[bytes], list[int], int]:
@@ -333,7 +385,7 @@ def _read_keys(data: bytes, position: int, count: int, known_kinds: int) -> tupl
     return keys, kinds, position
 
 
-def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> list[int]:
+def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> "array[int]":
     if width > _ID_BYTES or len(packed) != width * (len(kinds) - kinds.count(0)):
         raise CorruptIndexError(-1, "the ids have another length than the entries require")
     if 0 not in kinds:
@@ -346,4 +398,4 @@ def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> list[
             at += width if kind else 0
     if ids and max(ids) > MAX_ID:
         raise CorruptIndexError(-1, "an id exceeds 63 bits")
-    return ids
+    return array("Q", ids)

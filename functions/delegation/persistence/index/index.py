@@ -2,12 +2,11 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import Final, Self
 
 from delegation.persistence.backends.base import MAX_ID, MAX_PARTS
 from delegation.persistence.errors import CorruptIndexError
-from delegation.persistence.index.format import EMPTY, Entries, Stripe, decode_head
+from delegation.persistence.index.format import EMPTY, EmbeddedIndex, Entries, Stripe
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import Finished, IndexPolicy, SpillEntry, WriteStripe, settle
 from delegation.persistence.index.stripes import IndexStripe
@@ -22,13 +21,6 @@ _Span = tuple[list[bytes], Callable[[int], ObjectRef | None], int, int]
 """Keys, a function from position to value, the first position and the one after the last."""
 
 
-@lru_cache(maxsize=32)
-def _decoded(embedded: bytes) -> tuple[tuple[Stripe, ...], list[bytes], Entries]:
-    """Decode the index bytes of a head, once for all readers of the same commit."""
-    stripes, entries = decode_head(embedded)
-    return stripes, [stripe.separator for stripe in stripes], entries
-
-
 class Index:
     """A working copy for one thread, whose changes are private until the result of `finish` is committed.
 
@@ -37,10 +29,10 @@ class Index:
     """
 
     def __init__(self, embedded: bytes, fetch: Fetch) -> None:
-        self._source = embedded
+        self._source = embedded if isinstance(embedded, EmbeddedIndex) else EmbeddedIndex(embedded)
         self._fetch = fetch
         if embedded:
-            self._stripes, self._separators, self._embedded = _decoded(embedded)
+            self._stripes, self._separators, self._embedded = self._source.decoded()
         else:
             self._stripes, self._separators, self._embedded = (), [], EMPTY
         self._read: list[Entries | None] = [None] * len(self._stripes)

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from delegation.persistence.index.format import (
     EMPTY,
+    EmbeddedIndex,
     Entries,
     Stripe,
     common_prefix,
     encode_head,
-    encode_segment,
     entry_sizes,
 )
 from delegation.persistence.index.stripes import IndexStripe
@@ -87,7 +87,7 @@ def settle(
     entries_of: Callable[[Sequence[int]], Sequence[Entries]],
 ) -> Finished:
     """Return the stored form of `overlay` over `stripes`; `entries_of` reads stripes by position, in one batch."""
-    embedded = encode_head(stripes, overlay)
+    embedded = EmbeddedIndex(encode_head(stripes, overlay))
     waiting = _waiting(stripes, overlay, policy)
     spilled = _chosen(waiting, stripes, len(embedded) - len(encode_head(stripes, [])), policy)
     if not spilled:
@@ -102,10 +102,10 @@ def settle(
         if piece.stripe is not None:
             kept.append(piece.stripe._replace(separator=separator))
             continue
-        data = encode_segment(piece.items)
-        written.append(write(IndexStripe(data=data)))
-        kept.append(Stripe(separator, written[-1].id, len(data), len(piece.items)))
-    return Finished(encode_head(kept, left), tuple(written))
+        stripe = IndexStripe.of(piece.items)
+        written.append(write(stripe))
+        kept.append(Stripe(separator, written[-1].id, len(stripe.data), len(piece.items)))
+    return Finished(EmbeddedIndex(encode_head(kept, left)), tuple(written))
 
 
 def overlaid(entries: Entries, overlay: Sequence[SpillEntry]) -> list[SpillEntry]:

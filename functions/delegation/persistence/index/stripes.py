@@ -1,11 +1,20 @@
 """The object type of stripes: immutable spilled index entries, decoded at most once while they are cached."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, Self
 
 from pydantic import PrivateAttr
 
-from delegation.persistence.index.format import STRIPE_TYPE, Entries, decode_head, decode_segment
+from delegation.persistence.errors import CorruptIndexError
+from delegation.persistence.index.format import (
+    STRIPE_TYPE,
+    Entries,
+    decode_head,
+    decode_segment,
+    encode_segment,
+    entries_of,
+)
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.types import Fetch, ObjectType
 
@@ -16,6 +25,19 @@ class IndexStripe(PersistedModel):
     data: bytes
 
     _entries: Entries | None = PrivateAttr(default=None)
+
+    @classmethod
+    def of(cls, items: Sequence[tuple[bytes, ObjectRef | None]]) -> Self:
+        """Return the stripe of sorted items, which is not decoded again."""
+        made = cls(data=encode_segment(items))
+        made._entries = entries_of(items)
+        return made
+
+    def held_bytes(self) -> int:
+        """Return how many bytes the stripe takes in memory once it is decoded."""
+        with suppress(CorruptIndexError):  # Its reader is the one to get the error.
+            self.entries()
+        return super().held_bytes()
 
     def entries(self) -> Entries:
         """Return the entries, decoded on the first call. Raises CorruptIndexError."""

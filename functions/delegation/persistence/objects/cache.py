@@ -10,13 +10,16 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-ENTRY_WEIGHT: Final = 200
-"""Bytes that an entry takes besides its value, approximately."""
+ENTRY_WEIGHT: Final = 350
+"""Bytes that an entry takes besides its value, approximately: its key, its record and its place in the order."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry(Generic[V]):
-    """The value of a key, None if absent, to keep for `keep_for` seconds: None without expiry, 0 not at all."""
+    """The value of a key, None if absent, to keep for `keep_for` seconds: None without expiry, 0 not at all.
+
+    `weight` is what the value takes in memory, not in the store.
+    """
 
     value: V | None
     weight: int = 0

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from delegation.persistence.backends.base import Locator, ObjectKey, StoredObject, part_count
 from delegation.persistence.errors import CorruptObject
+from delegation.persistence.objects.weight import held_bytes
 
 
 class PersistedModel(BaseModel):
@@ -18,6 +19,10 @@ class PersistedModel(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
+
+    def held_bytes(self) -> int:
+        """Return about how many bytes the value takes in memory, with what is decoded on its first use."""
+        return held_bytes(self)
 
 
 M = TypeVar("M", bound=PersistedModel)

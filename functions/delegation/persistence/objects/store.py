@@ -85,7 +85,7 @@ class CatalogStore:
     def remember(self, written: Iterable[Loaded[Any]]) -> None:
         """Put immutable objects that were just written into the cache."""
         for one in written:
-            self._cache.put(one.key, CacheEntry(one, one.size))
+            self._cache.put(one.key, CacheEntry(one, one.value.held_bytes()))
 
     def delete(self, refs: Sequence[ObjectRef]) -> None:
         """Delete immutable objects that nothing refers to."""
@@ -166,7 +166,7 @@ class CatalogStore:
             # An object of an unknown type may be updateable, so it is not cached.
             keep_for = declared.cached_for(value) if declared else 0
             loaded = Loaded(key, value, one.created_at, len(one.value), one.token)
-            entries[key] = CacheEntry(loaded, len(one.value), keep_for)
+            entries[key] = CacheEntry(loaded, value.held_bytes(), keep_for)
         return entries
 
 
