@@ -14,7 +14,17 @@ from typing import Any, Generic
 
 from delegation.backoff import exponential
 from delegation.persistence.backends.base import Reference
-from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, Memo, R, Writes
+from delegation.persistence.commits.commits import (
+    TAIL,
+    CommitAttempt,
+    CommitChange,
+    Committed,
+    H,
+    Memo,
+    R,
+    Writes,
+    fences_of,
+)
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.swap import swap
 from delegation.persistence.errors import (
@@ -204,7 +214,7 @@ class Committer(Generic[H]):
                 # Maintenance may have swept an old head; the current one exists.
                 known, current = self._read_reference(), True
                 continue
-            made = self._apply(group, base)
+            made = self._apply(group, base, fences_of(known, base.value if base else None))
             if made.head is None:
                 # Without a swap, only a read shows whether the results were reached on the current head.
                 now = known if current else self._read_reference()
@@ -227,11 +237,13 @@ class Committer(Generic[H]):
             self._sleep(self._retry.wait(attempt, self._draw()))
         raise CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
 
-    def _apply(self, group: _Group[H], base: Loaded[H] | None) -> _Round[H]:
+    def _apply(self, group: _Group[H], base: Loaded[H] | None, fences: int) -> _Round[H]:
         made: _Round[H] = _Round()
         head = base.value if base else None
         for one in group.members:
-            attempt = CommitAttempt(self._store, head, before=made.writes, memo=one.memo)
+            attempt = CommitAttempt(
+                self._store, head, before=made.writes, memo=one.memo, fences=fences, clock=self._clock
+            )
             try:
                 changed, result = one.change(attempt)
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is

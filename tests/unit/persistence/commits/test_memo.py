@@ -109,7 +109,6 @@ def a_table() -> Json:
 
 
 @pytest.mark.parametrize("lost", [1, 3])
-@pytest.mark.xfail(strict=True, reason="issue 17, line 1: the parts of a memoised value are deleted with attempt 1")
 def test_a_table_updated_in_parts_can_be_loaded_after_lost_races(lost: int) -> None:
     races = Races()
     races.first.create(NAME, lambda at: ManagedMetadata.of(a_table(), TABLE, at.fetch_many).finish(POLICY, at.write))
@@ -126,7 +125,6 @@ def test_a_table_updated_in_parts_can_be_loaded_after_lost_races(lost: int) -> N
     assert ManagedMetadata(found.value, reader.store.fetch_many).document() == {**a_table(), "properties": {"c": "d"}}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 1: a memo inside a memo loses its parts")
 def test_a_memo_made_inside_another_keeps_its_parts() -> None:
     races = Races()
     races.first.create(NAME, lambda _attempt: Album())
@@ -210,20 +208,17 @@ def test_a_memo_is_not_reused_when_the_wall_clock_was_set_ahead() -> None:
     assert frozen.computed(lambda: frozen.world.clock.advance(61)) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: a wall clock that was set back keeps a memo in use")
 def test_a_memo_is_not_reused_when_the_wall_clock_was_set_back() -> None:
     frozen = Frozen()
     assert frozen.computed(lambda: frozen.world.clock.advance(-61)) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: only the wall clock bounds the reuse of a memo")
 def test_a_memo_is_not_reused_after_a_minute_of_monotonic_time() -> None:
     """The process was frozen, and thawed with the wall clock of before."""
     frozen = Frozen()
     assert frozen.computed(lambda: frozen.monotonic.advance(61)) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: a memo is reused although maintenance ran meanwhile")
 def test_a_memo_is_not_reused_once_the_reference_was_fenced() -> None:
     """A suspended machine's clocks may both stop; the fence of maintenance is seen whatever they say."""
     frozen = Frozen()
