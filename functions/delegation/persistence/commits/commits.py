@@ -1,17 +1,19 @@
 """The parts of a commit: the head object it writes, the change that makes it, and one attempt of the change."""
 
+import time
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from delegation.persistence.backends.base import Reference
 from delegation.persistence.objects.objects import Loaded, M, ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, Prepared, of_model
 
 TAIL: Final = 20
 """The most ancestors that a head names, so that the log is read in batches."""
-REUSED_FOR: Final = 60_000_000
-"""How many µs an object stored for a lost attempt may be used by the next one; far below the grace period."""
+REUSED_FOR: Final = 60.0
+"""How many seconds an object stored for a lost attempt may be used by the next one; far below the grace period."""
 
 
 class CommitObject(PersistedModel):
@@ -48,19 +50,65 @@ class Committed(Generic[R]):
 
 Writes = dict[int, Prepared[Any]]
 """New objects by id, in the order of writing."""
-Memo = dict[Hashable, tuple[int | None, Prepared[Any]]]
-"""Objects made in an earlier attempt, each with the id of the entity state that it was made from."""
+
+
+class Moment(NamedTuple):
+    """When something was made, by three counts: wall clock (µs), monotonic clock (s), fences of the reference.
+
+    Each clock may be wrong or stop while a machine is suspended. `fences` is exact: maintenance adds one before each
+    deletion of what the reference does not name.
+    """
+
+    wall: int
+    monotonic: float
+    fences: int
+
+    def reusable(self, now: "Moment") -> bool:
+        """Return whether what was made at this moment still exists `now`: no fence since, and REUSED_FOR not passed."""
+        near = abs(now.wall - self.wall) <= REUSED_FOR * 1e6
+        return near and now.monotonic - self.monotonic <= REUSED_FOR and now.fences == self.fences
+
+
+class Memoised(NamedTuple):
+    """An object made in an earlier attempt, and all objects that were written while it was made, itself included.
+
+    `source` is the id of the entity state that it was made from, `begun` the moment before its first object was made.
+    """
+
+    source: int | None
+    made: Prepared[Any]
+    parts: Writes
+    begun: Moment
+
+
+Memo = dict[Hashable, Memoised]
+"""Objects made in earlier attempts, by the name of their entity."""
 
 
 class CommitAttempt(Generic[H]):
-    """One attempt of a change: its head, its writes, and reads that include the earlier writes of its group."""
+    """One attempt of a change: its head, its writes, and reads that include the earlier writes of its group.
 
-    def __init__(self, store: CatalogStore, head: H | None, *, before: Writes, memo: Memo) -> None:
+    `fences` counts the fences of the reference (`fences_of`), `clock` seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        store: CatalogStore,
+        head: H | None,
+        *,
+        before: Writes,
+        memo: Memo,
+        fences: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.head = head
         self.writes: Writes = {}
         self._store = store
         self._before = before
         self._memo = memo
+        self._fences = fences
+        self._clock = clock
+        self._recording: list[Writes] = []
 
     @property
     def now_us(self) -> int:
@@ -89,18 +137,40 @@ class CommitAttempt(Generic[H]):
         """Write the object that `make` returns, once for all attempts that find the entity at `source`.
 
         Only the entity at `source` may influence `make` (NoSQL persistence proposal, Performing a Commit: memoized
-        results). `memo` names the entity within this commit. After REUSED_FOR the object is made again, because
-        maintenance may have deleted it while the process was frozen.
+        results). `memo` names the entity within this commit. What `make` writes through this attempt belongs to the
+        memo and is written by every attempt that reuses it. All of it is made again once maintenance may have deleted
+        it while the process was frozen: after REUSED_FOR by either clock, or after a fence.
         """
         id_ = source.id if source else None
-        made = self._memo.get(memo)
-        if made is None or made[0] != id_ or self.now_us - made[1].stored.created_at > REUSED_FOR:
-            made = self._memo[memo] = (id_, self._store.prepare(make()))
-        return self._written(made[1])
+        now = Moment(self.now_us, self._clock(), self._fences)
+        kept = self._memo.get(memo)
+        if kept is None or kept.source != id_ or not kept.begun.reusable(now):
+            kept = self._memo[memo] = self._memoised(id_, make, now)
+        else:
+            for part in kept.parts.values():
+                self._written(part)
+        return kept.made.loaded.ref
+
+    def _memoised(self, source: int | None, make: Callable[[], PersistedModel], begun: Moment) -> Memoised:
+        parts: Writes = {}
+        self._recording.append(parts)
+        try:
+            made = self._store.prepare(make())
+            self._written(made)
+        finally:
+            self._recording.pop()
+        return Memoised(source, made, parts, begun)
 
     def _written(self, new: Prepared[Any]) -> ObjectRef:
-        self.writes[new.loaded.key.id] = new
+        for writes in (self.writes, *self._recording):
+            writes[new.loaded.key.id] = new
         return new.loaded.ref
+
+
+def fences_of(reference: Reference, head: CommitObject | None) -> int:
+    """Return how often a reference was fenced: each commit raises its `version` and the head's `seq`, a fence only
+    the former. A reset to an older head counts too."""
+    return reference.version - (head.seq if head else 0)
 
 
 CommitChange = Callable[[CommitAttempt[H]], Changed[H, R]]

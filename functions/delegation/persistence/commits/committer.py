@@ -14,7 +14,7 @@ from typing import Generic
 
 from delegation.backoff import exponential
 from delegation.persistence.backends.base import Reference
-from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, R
+from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, R, fences_of
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.log import in_log, read_log
 from delegation.persistence.commits.swap import swap
@@ -167,7 +167,7 @@ class Committer(Generic[H]):
                 # Maintenance may have swept an old head; the current one exists.
                 known, current = self._read_reference(), True
                 continue
-            made = self._apply(group, base)
+            made = self._apply(group, base, fences_of(known, base.value if base else None))
             if made.head is None:
                 # Without a swap, only a read shows whether the results were reached on the current head.
                 now = known if current else self._read_reference()
@@ -207,12 +207,14 @@ class Committer(Generic[H]):
     def _contended(self) -> CommitContended:
         return CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
 
-    def _apply(self, group: Group[H], base: Loaded[H] | None) -> Round[H]:
+    def _apply(self, group: Group[H], base: Loaded[H] | None, fences: int) -> Round[H]:
         made: Round[H] = Round()
         head = base.value if base else None
         together = len(group.waiting) > 1
         for one in group.waiting:
-            attempt = CommitAttempt(self._store, head, before=made.writes, memo=one.memo)
+            attempt = CommitAttempt(
+                self._store, head, before=made.writes, memo=one.memo, fences=fences, clock=self._clock
+            )
             try:
                 changed, result = one.change(attempt)
                 if together and changed is not None:
