@@ -42,7 +42,7 @@ class LossyClient:
 
         def call(**arguments: Any) -> Any:
             chance = self._draw.random() if arguments.get("TableName") == self._references else 1.0
-            if operation != "put_item" or chance > 0.24:
+            if operation not in {"put_item", "update_item"} or chance > 0.24:
                 return real(**arguments)
             if chance < 0.08:
                 real(**arguments)

@@ -14,6 +14,7 @@ from delegation.persistence.backends.base import (
     PART_BYTES,
     RECENT_HEADS,
     Backend,
+    HeadCopy,
     Locator,
     ObjectKey,
     ReferenceKey,
@@ -85,6 +86,56 @@ def a_fenced_reference_refuses_swaps_prepared_before(backend: Backend) -> None:
     assert fenced.heads == first.heads
     assert backend.replace_reference(first.moved_to(2), expected=first) == Refused(fenced)
     assert backend.replace_reference(fenced.moved_to(2), expected=fenced) is None
+
+
+def changes_wait_on_a_reference(backend: Backend) -> None:
+    first = ref(1)
+    assert backend.add_waiting([5], expected=first) == Refused(None)
+    backend.create_reference(first)
+    assert backend.add_waiting([MAX_ID, 5], expected=first) is None
+    assert backend.add_waiting([5, 7], expected=first) is None
+    seen = backend.read_reference(first.key)
+    assert (seen, seen.waiting) == (first, (5, 7, MAX_ID))
+    assert backend.add_waiting([9], expected=seen) is None
+    # One that was added after the read stays.
+    moved = seen.moved_to(2, done=[5, 7])
+    assert backend.replace_reference(moved, expected=seen) is None
+    assert backend.read_reference(first.key).waiting == (9, MAX_ID)
+    refused = backend.add_waiting([11], expected=seen)
+    assert refused == Refused(moved)
+    assert refused.stored.waiting == (9, MAX_ID)
+    last = backend.read_reference(first.key)
+    assert backend.replace_reference(last.moved_to(3, done=last.waiting), expected=last) is None
+    assert backend.read_reference(first.key).waiting == ()
+
+
+def a_withdrawn_change_cannot_be_combined_any_more(backend: Backend) -> None:
+    first = ref(1)
+    assert backend.withdraw(first.key, 5) == Refused(None)
+    backend.create_reference(first)
+    backend.add_waiting([5, 6], expected=first)
+    seen = backend.read_reference(first.key)
+    assert backend.withdraw(first.key, 5) is None
+    assert backend.withdraw(first.key, 5) == Refused(first.fenced())
+    assert backend.replace_reference(seen.moved_to(2, done=[5]), expected=seen) == Refused(first.fenced())
+    assert backend.read_reference(first.key).waiting == (6,)
+    assert backend.add_waiting([5], expected=seen) == Refused(first.fenced())
+
+
+def a_small_head_is_copied_into_its_reference(backend: Backend) -> None:
+    first = ref(1)
+    backend.create_reference(first)
+    copied = first.moved_to(2, copy=HeadCopy(2, b"head", 77))
+    assert backend.replace_reference(copied, expected=first) is None
+    stored = backend.read_reference(first.key)
+    assert stored.copy == HeadCopy(2, b"head", 77)
+    assert backend.replace_reference(stored.fenced(), expected=stored) is None
+    assert backend.read_reference(first.key).copy == HeadCopy(2, b"head", 77)
+    refused = backend.replace_reference(stored.moved_to(3), expected=stored)
+    assert refused.stored.copy == HeadCopy(2, b"head", 77)
+    fenced = stored.fenced()
+    assert backend.replace_reference(fenced.moved_to(3), expected=fenced) is None
+    assert backend.read_reference(first.key).copy is None
 
 
 def reference_with_initial_pointer(backend: Backend) -> None:
@@ -286,6 +337,9 @@ SEQUENTIAL: list[Check] = [
     reference_recent_pointers,
     reference_moved_back_does_not_admit_a_late_swap,
     a_fenced_reference_refuses_swaps_prepared_before,
+    changes_wait_on_a_reference,
+    a_withdrawn_change_cannot_be_combined_any_more,
+    a_small_head_is_copied_into_its_reference,
     reference_with_initial_pointer,
     reference_names,
     objs,

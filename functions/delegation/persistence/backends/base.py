@@ -1,7 +1,7 @@
 """What a table store must offer: point reads and writes of rows, and conditions on a single row."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from delegation.persistence.errors import ObjectTooLarge
@@ -77,16 +77,29 @@ class ReferenceKey:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadCopy:
+    """The stored form of a small head object, repeated in the row of the reference that points to it."""
+
+    id: int
+    value: bytes
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """The pointer to the current head: `heads` are ids, the current one first, then the RECENT_HEADS - 1 before it.
 
-    `version` counts the changes and never repeats, so a compare-and-set that arrives late always fails.
+    `version` counts the changes and never repeats, so a compare-and-set that arrives late always fails. `waiting` are
+    the ids of the changes that wait to be combined into a commit, `copy` is the head object itself if it is small. Both
+    change without a new version or are repeated elsewhere, so they do not count when references are compared.
     """
 
     key: ReferenceKey
     heads: tuple[int, ...]
     created_at: int
     version: int = 0
+    waiting: tuple[int, ...] = field(default=(), compare=False)
+    copy: "HeadCopy | None" = field(default=None, compare=False, repr=False)
 
     @property
     def head(self) -> int | None:
@@ -97,9 +110,15 @@ class Reference:
         """Return whether `other` is a later state of the same reference, not of one created again under its name."""
         return self.created_at == other.created_at and self.version < other.version
 
-    def moved_to(self, head: int) -> Self:
-        """Return the reference after one move to `head`."""
-        return replace(self, heads=(head, *self.heads)[:RECENT_HEADS], version=self.version + 1)
+    def moved_to(self, head: int, *, done: Iterable[int] = (), copy: "HeadCopy | None" = None) -> Self:
+        """Return the reference after one move to `head`, in which the waiting changes `done` are combined."""
+        return replace(
+            self,
+            heads=(head, *self.heads)[:RECENT_HEADS],
+            version=self.version + 1,
+            waiting=tuple(sorted(set(self.waiting) - set(done))),
+            copy=copy,
+        )
 
     def fenced(self) -> Self:
         """Return the same heads at the next version: every compare-and-set prepared before it fails."""
@@ -151,7 +170,17 @@ class Backend(Protocol):
         """Write if the key is absent."""
 
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
-        """Replace if the stored heads and version are those of `expected`."""
+        """Replace if the stored heads and version are those of `expected`.
+
+        Of the ids that wait, those in `expected` but not in `new` are removed; others, added meanwhile, stay.
+        """
+
+    def add_waiting(self, ids: Collection[int], *, expected: Reference) -> Refused[Reference] | None:
+        """Add to the ids that wait on a reference, if the stored version is that of `expected`. The version stays."""
+
+    def withdraw(self, key: ReferenceKey, waiting: int) -> Refused[Reference] | None:
+        """Remove one id from those that wait and raise the version, if it is among them: who has read it before can no
+        longer combine it."""
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
         """Return all references, in no particular order."""

@@ -1,7 +1,7 @@
 """Backend on two DynamoDB tables: objects (partition key `key` S, sort key `part` N) and references (key `key` S)."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls
@@ -109,13 +109,37 @@ class DynamoDbBackend:
         return items.reference(answer["Item"]) if "Item" in answer else None
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
-        return self._put_reference(new, _NEW)
+        row = {"TableName": self._references, "Item": items.reference_item(new)}
+        return self._refused_reference(self._calls.conditional("put_item", **row, **_NEW))
 
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
-        version, heads = {"N": str(expected.version)}, {"B": items.packed_heads(expected)}
-        return self._put_reference(
-            new, _only_if("#version = :version AND #heads = :heads", version=version, heads=heads)
-        )
+        names = {"#version": items.VERSION, "#heads": items.HEADS, "#copy": items.COPY}
+        values: dict[str, Any] = {
+            ":version": {"N": str(expected.version)},
+            ":heads": {"B": items.packed_heads(expected)},
+            ":next": {"N": str(new.version)},
+            ":moved": {"B": items.packed_heads(new)},
+        }
+        if new.copy is not None:
+            update = "SET #version = :next, #heads = :moved, #copy = :copy"
+            values[":copy"] = items.packed_copy(new.copy)
+        else:
+            update = "SET #version = :next, #heads = :moved REMOVE #copy"
+        if done := set(expected.waiting) - set(new.waiting):
+            update += " DELETE #waiting :done"
+            names["#waiting"], values[":done"] = items.WAITING, items.numbers(done)
+        return self._update_reference(new.key, update, "#version = :version AND #heads = :heads", names, values)
+
+    def add_waiting(self, ids: Collection[int], *, expected: Reference) -> Refused[Reference] | None:
+        names = {"#version": items.VERSION, "#waiting": items.WAITING}
+        values = {":version": {"N": str(expected.version)}, ":ids": items.numbers(ids)}
+        return self._update_reference(expected.key, "ADD #waiting :ids", "#version = :version", names, values)
+
+    def withdraw(self, key: ReferenceKey, waiting: int) -> Refused[Reference] | None:
+        names = {"#version": items.VERSION, "#waiting": items.WAITING}
+        values = {":one": {"N": "1"}, ":id": {"N": str(waiting)}, ":ids": items.numbers([waiting])}
+        update = "SET #version = #version + :one DELETE #waiting :ids"
+        return self._update_reference(key, update, "contains(#waiting, :id)", names, values)
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
         query: dict[str, Any] = {"TableName": self._references, "ConsistentRead": True, **_of_realm(realm)}
@@ -129,9 +153,22 @@ class DynamoDbBackend:
     def delete_reference(self, key: ReferenceKey) -> None:
         self._calls.repeatable("delete_item", TableName=self._references, Key=items.reference_key(key))
 
-    def _put_reference(self, new: Reference, condition: Mapping[str, Any]) -> Refused[Reference] | None:
-        row = {"TableName": self._references, "Item": items.reference_item(new)}
-        answer = self._calls.conditional("put_item", **row, **condition)
+    def _update_reference(
+        self, key: ReferenceKey, update: str, condition: str, names: Mapping[str, str], values: Mapping[str, Any]
+    ) -> Refused[Reference] | None:
+        answer = self._calls.conditional(
+            "update_item",
+            TableName=self._references,
+            Key=items.reference_key(key),
+            UpdateExpression=update,
+            ConditionExpression=condition,
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        return self._refused_reference(answer)
+
+    def _refused_reference(self, answer: Mapping[str, Any] | None) -> Refused[Reference] | None:
         return None if answer is None else Refused(items.reference(answer) if answer else None)
 
     def _one_row(self, one: StoredObject) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Rows of the two DynamoDB tables and their attributes, and values split into parts."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from delegation.persistence.backends.base import (
+    HeadCopy,
     ObjectKey,
     Reference,
     ReferenceKey,
@@ -26,6 +27,9 @@ TOKEN: Final = "token"  # noqa: S105 - the attribute's name
 CREATED_AT: Final = "created_at"
 HEADS: Final = "heads"
 VERSION: Final = "version"
+WAITING: Final = "waiting"
+COPY: Final = "head"
+_COPY_START: Final = struct.Struct(">QQ")
 
 
 def realm_prefix(realm: str) -> str:
@@ -89,13 +93,37 @@ def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None
 
 
 def reference_item(one: Reference) -> AttributeMap:
-    """Return the row of a reference, about 300 bytes at most because the ids of its heads are packed."""
-    return {
+    """Return the row of a reference: about 300 bytes because the ids of its heads are packed, and a small head."""
+    item = {
         **reference_key(one.key),
         HEADS: {"B": packed_heads(one)},
         VERSION: {"N": str(one.version)},
         CREATED_AT: {"N": str(one.created_at)},
     }
+    if one.waiting:
+        item[WAITING] = numbers(one.waiting)
+    if one.copy is not None:
+        item[COPY] = packed_copy(one.copy)
+    return item
+
+
+def numbers(ids: Iterable[int]) -> AttributeMap:
+    """Return a set of ids as a DynamoDB value; it must not be empty."""
+    return {"NS": [str(one) for one in ids]}
+
+
+def packed_copy(one: HeadCopy) -> AttributeMap:
+    """Return the copy of a head as a DynamoDB value: id and time in eight bytes each, then the value."""
+    return {"B": _COPY_START.pack(one.id, one.created_at) + one.value}
+
+
+def _copy(item: Mapping[str, Any], head: int | None) -> HeadCopy | None:
+    """Return the copy of the head `head`; a copy of another head is left by a release that does not know it."""
+    data = bytes(item[COPY]["B"]) if COPY in item else b""
+    if len(data) < _COPY_START.size:
+        return None
+    id_, created_at = _COPY_START.unpack_from(data)
+    return HeadCopy(id_, data[_COPY_START.size :], created_at) if id_ == head else None
 
 
 def packed_heads(one: Reference) -> bytes:
@@ -109,11 +137,14 @@ def reference(item: Mapping[str, Any]) -> Reference:
     heads = bytes(item[HEADS]["B"])
     if len(heads) % 8:
         raise CorruptObject(f"the heads of reference {item[KEY]['S']} are truncated")
+    ids = struct.unpack(f">{len(heads) // 8}Q", heads)
     return Reference(
         ReferenceKey(realm, catalog, name),
-        struct.unpack(f">{len(heads) // 8}Q", heads),
+        ids,
         int(item[CREATED_AT]["N"]),
         int(item[VERSION]["N"]),
+        tuple(sorted(int(one) for one in item[WAITING]["NS"])) if WAITING in item else (),
+        _copy(item, ids[0] if ids else None),
     )
 
 

@@ -2,8 +2,9 @@
 
 import bisect
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from delegation.persistence.backends.base import (
     Locator,
@@ -122,7 +123,25 @@ class MemoryBackend:
             stored = self._references.get(new.key)
             if stored is None or (stored.version, stored.heads) != (expected.version, expected.heads):
                 return Refused(stored)
-            self._references[new.key] = new
+            done = set(expected.waiting) - set(new.waiting)
+            self._references[new.key] = replace(new, waiting=tuple(one for one in stored.waiting if one not in done))
+            return None
+
+    def add_waiting(self, ids: Collection[int], *, expected: Reference) -> Refused[Reference] | None:
+        with self._call("add_waiting"):
+            stored = self._references.get(expected.key)
+            if stored is None or stored.version != expected.version:
+                return Refused(stored)
+            self._references[stored.key] = replace(stored, waiting=tuple(sorted({*stored.waiting, *ids})))
+            return None
+
+    def withdraw(self, key: ReferenceKey, waiting: int) -> Refused[Reference] | None:
+        with self._call("withdraw"):
+            stored = self._references.get(key)
+            if stored is None or waiting not in stored.waiting:
+                return Refused(stored)
+            left = tuple(one for one in stored.waiting if one != waiting)
+            self._references[key] = replace(stored.fenced(), waiting=left)
             return None
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:

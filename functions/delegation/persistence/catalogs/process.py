@@ -9,6 +9,7 @@ from typing import Any, Final
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
 from delegation.persistence.commits.entities import HEAD_TYPE
+from delegation.persistence.commits.waiting import WAITING_TYPES
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES
 from delegation.persistence.ids.nodes import NODE_TYPE, NodeLeasePolicy, NodeLeases
 from delegation.persistence.ids.snowflake import IdGenerator
@@ -28,6 +29,7 @@ OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
     REALM_TYPE,
     STRIPES,
     TASK_TYPE,
+    *WAITING_TYPES,
     *ICEBERG_TYPES,
 )
 """The types of this package; `installed` adds those of other packages."""

@@ -1,23 +1,25 @@
 """The commit loop: apply the change to the head, write new objects, compare-and-set the reference, repeat if lost.
 
-Without contention and with a cached head a commit takes two round trips: one batch of writes, one compare-and-set.
-Commits of several threads are grouped (NoSQL persistence proposal, No Concurrent Retry-Loops per Process): changes are
-applied in turn and swapped together, and each has a separate outcome.
+Without contention a commit takes three round trips: the reference is read unless it was just known, then one batch of
+writes, one compare-and-set. Commits of several threads are grouped (NoSQL persistence proposal, No Concurrent
+Retry-Loops per Process), and changes given as data also across processes (`commits.waiting`): changes are applied in
+turn and swapped together, and each has a separate outcome.
 """
 
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Generic
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic
 
-from delegation.backoff import exponential
 from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import TAIL, CommitAttempt, CommitChange, Committed, H, R, fences_of
 from delegation.persistence.commits.groups import Group, Pending, Round
 from delegation.persistence.commits.log import in_log, read_log
+from delegation.persistence.commits.retries import CommitRetries
 from delegation.persistence.commits.swap import swap
+from delegation.persistence.commits.turns import Turns
+from delegation.persistence.commits.waiting import ChangeKind, CombinedOutcomes, WaitingChange
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
@@ -27,24 +29,7 @@ from delegation.persistence.errors import (
 from delegation.persistence.objects.objects import Loaded, ObjectRef, encode
 from delegation.persistence.objects.store import CatalogStore
 
-
-@dataclass(frozen=True, slots=True)
-class CommitRetries:
-    """How often and how long a commit is attempted; the wait after attempt n is random, up to first_wait · 2^n seconds.
-
-    `seconds` count from the call of `commit`, the wait for other commits of the process included; after them no further
-    attempt begins. The default leaves time for one slow attempt before a gateway ends a request after 29 s (Amazon API
-    Gateway, Quotas). They must be far below the grace period of maintenance, which deletes what no head names.
-    """
-
-    tries: int = 60
-    seconds: float = 20.0
-    first_wait: float = 0.005
-    max_wait: float = 0.25
-
-    def wait(self, attempt: int, draw: float) -> float:
-        """Return the seconds to wait after an attempt, counted from 0; `draw` is from [0, 1)."""
-        return exponential(attempt + 1, self.first_wait, self.max_wait) * draw
+__all__ = ["CommitRetries", "Committer"]
 
 
 class _NotTogetherError(Exception):
@@ -54,8 +39,9 @@ class _NotTogetherError(Exception):
 class Committer(Generic[H]):
     """Commits to one reference of a catalog, whose heads hold `model`; one per process and reference, thread-safe.
 
-    At most `group_size` commits share a compare-and-set; 1 turns grouping off. `seal` is applied to the head once per
-    attempt, after all changes (it encodes an index). `clock` counts seconds, `draw` returns from [0, 1).
+    At most `group_size` commits share a compare-and-set; 1 turns grouping off. `kinds` are the changes that can be
+    given as data. `seal` is applied to the head once per attempt, after all changes (it encodes an index). `clock`
+    counts seconds, `draw` returns from [0, 1).
     """
 
     def __init__(
@@ -64,8 +50,9 @@ class Committer(Generic[H]):
         reference: str,
         model: type[H],
         *,
-        retry: CommitRetries = CommitRetries(),
+        retry: CommitRetries = CommitRetries(),  # noqa: B008 - frozen
         group_size: int = 64,
+        kinds: Iterable[ChangeKind[H]] = (),
         seal: Callable[[H, CommitAttempt[H]], H] = lambda head, _attempt: head,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -77,31 +64,35 @@ class Committer(Generic[H]):
         self._type = store.types.of(model).name
         self._retry = retry
         self._group_size = group_size
+        self._kinds = {one.name: one for one in kinds}
         self._seal = seal
         self._sleep = sleep
         self._clock = clock
         self._draw = draw
+        self._turns: Turns[H] = Turns(store, reference, model, self._kinds, retry, clock=clock, draw=draw)
         self._lock = threading.Lock()
         self._queue: list[Pending[H]] = []
         self._busy = False
         self._known: Reference | None = None
+        self._known_at = 0.0
 
     def commit(self, change: CommitChange[H, R], *, operation: str = "") -> Committed[R]:
         """Apply a change to the current head, atomically; once it returns, the change is in the log exactly once.
 
-        Raises what the change raised; CommitContended and BackendUnavailable (nothing was applied); CommitUnknown;
-        ReferenceNotFound; CorruptObject if the head object is missing. `operation` is recorded in the head.
+        Nothing slow may run in `change`, because others wait for it. Raises what the change raised; CommitContended and
+        BackendUnavailable (nothing was applied); CommitUnknown; ReferenceNotFound; CorruptObject if the head object is
+        missing. `operation` is recorded in the head.
         """
-        pending: Pending[H] = Pending(change, operation, self._clock() + self._retry.seconds)
-        if self._group_size == 1:
-            self._run([pending])
-        elif self._becomes_leader(pending):
-            self._run_next_group()
-        if pending.error is not None:
-            raise pending.error
-        if pending.outcome is None:
-            raise RuntimeError("the commit ended without an outcome")
-        return pending.outcome
+        return self._commit(change, WaitingChange(reference=self._name, operation=operation))
+
+    def commit_data(self, kind: str, data: Any, *, operation: str = "") -> Committed[Any]:
+        """Apply a change of one of `kinds`, given as data: a contended one is combined into another process's commit.
+
+        Raises KeyError for an unknown kind, and what `commit` raises.
+        """
+        apply = self._kinds[kind].apply
+        as_data = WaitingChange(reference=self._name, kind=kind, data=data, operation=operation)
+        return self._commit(lambda attempt: apply(attempt, data), as_data)
 
     def head(self) -> Loaded[H] | None:
         """Return the current head object, None before the first commit. Raises ReferenceNotFound."""
@@ -114,6 +105,19 @@ class Committer(Generic[H]):
     def log(self) -> Iterator[Loaded[H]]:
         """Return the commits, newest first, as far back as they are kept."""
         return read_log(self._store, self._read_reference().head, self._model)
+
+    def _commit(self, change: CommitChange[H, R], as_data: WaitingChange) -> Committed[R]:
+        deadline = self._clock() + self._retry.seconds
+        pending: Pending[H] = Pending(change, as_data.operation, deadline, as_data)
+        if self._group_size == 1:
+            self._run([pending])
+        elif self._becomes_leader(pending):
+            self._run_next_group()
+        if pending.error is not None:
+            raise pending.error
+        if pending.outcome is None:
+            raise RuntimeError("the commit ended without an outcome")
+        return pending.outcome
 
     def _becomes_leader(self, pending: Pending[H]) -> bool:
         with self._lock:
@@ -147,81 +151,107 @@ class Committer(Generic[H]):
             for one in group.waiting:
                 self._run([one])
         except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
-            group.fail(error)
+            self._turns.fail(group, error)
             self._discard(group)
         else:
             self._discard(group)
         finally:
-            group.fail(group.stopped())
+            group.stop()
 
     def _attempt_until_settled(self, group: Group[H]) -> None:
-        known, current = (self._known, False) if self._known else (self._read_reference(), True)
-        for attempt in range(self._retry.tries):
+        """Attempt, or wait while others that wait longer are next, until every member has an outcome."""
+        fresh = self._known is not None and self._clock() - self._known_at <= self._retry.known_for
+        known, current = (self._known, False) if self._known and fresh else (self._read_reference(), True)
+        while True:
+            self._turns.resolve(group, known)
             self._end_late(group)
             if not group.waiting:
                 return
-            base = self._head_of(known)
-            if base is None and known.head is not None:
-                if current:
-                    raise self._headless(known)
-                # Maintenance may have swept an old head; the current one exists.
-                known, current = self._read_reference(), True
-                continue
-            made = self._apply(group, base, fences_of(known, base.value if base else None))
-            if made.head is None:
-                # Without a swap, only a read shows whether the results were reached on the current head.
-                now = known if current else self._read_reference()
-                if now == known:
-                    group.kept = made.writes
-                    made.settle(None)
+            known, pause = self._turns.next(group, known)
+            if pause is None:
+                lost = group.lost_attempts
+                after = self._attempt(group, known, current)
+                if after is None:
                     return
-                known, current = now, True
-                continue
-            try:
-                head = self._sealed(made, made.head, base)
-            except BackendUnavailable:
-                raise
-            except Exception as error:
-                if not current:
-                    # An old head may name stripes that were swept; the current head names none of these.
-                    known, current = self._read_reference(), True
-                    continue
-                if len(group.waiting) > 1:
-                    raise _NotTogetherError from error
-                raise
-            self._store_new(group, made)
-            rival = self._swap(group, made, known, head)
-            if rival is None:
-                return
-            known, current = rival, True
-            self._sleep(self._retry.wait(attempt, self._draw()))
-        raise self._contended()
+                known, current = after, True
+                pause = self._turns.pause_after_loss(group) if group.lost_attempts > lost else 0.0
+                if group.attempts >= self._retry.tries:
+                    raise self._contended()
+            if pause:
+                self._sleep(pause)
+            if self._clock() - self._known_at > self._retry.known_for:
+                known, current = self._read_reference(), True
+
+    def _attempt(self, group: Group[H], known: Reference, current: bool) -> Reference | None:
+        """Make one attempt; return None if the group is settled, else the reference as it was found meanwhile."""
+        group.attempts += 1
+        base = self._head_of(known)
+        if base is None and known.head is not None:
+            if current:
+                raise self._headless(known)
+            # Maintenance may have swept an old head; the current one exists.
+            return self._read_reference()
+        made = self._apply(group, known, base)
+        if made.head is None:
+            # Without a swap, only a read shows whether the results were reached on the current head.
+            now = known if current else self._read_reference()
+            if now != known:
+                return now
+            self._turns.withdraw_all(group)
+            group.kept |= made.objects.keys()
+            made.settle(None)
+            return None
+        try:
+            head = self._sealed(made, made.head, base)
+        except BackendUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - any of a change that cannot be encoded with its neighbors
+            if not current:
+                # An old head may name stripes that were swept; the current head names none of these.
+                return self._read_reference()
+            return self._apart(group, known, error)
+        self._store_new(group, made)
+        return self._swap(group, made, known, head)
+
+    def _apart(self, group: Group[H], known: Reference, error: Exception) -> Reference:
+        """Try again without the changes of other processes, then each member alone; raise the error if it is alone."""
+        if not group.apart:
+            group.apart = True
+            return known
+        if len(group.waiting) > 1:
+            raise _NotTogetherError from error
+        raise error
 
     def _end_late(self, group: Group[H]) -> None:
         """Answer the members whose deadline has passed; the others continue without them."""
         now = self._clock()
         for one in group.waiting:
             if now >= one.deadline:
-                one.error = self._contended()
+                self._turns.end(one, self._contended())
 
     def _contended(self) -> CommitContended:
         return CommitContended(f"other processes moved reference {self._name!r} during every attempt; try again")
 
-    def _apply(self, group: Group[H], base: Loaded[H] | None, fences: int) -> Round[H]:
+    def _apply(self, group: Group[H], known: Reference, base: Loaded[H] | None) -> Round[H]:
         made: Round[H] = Round()
         head = base.value if base else None
-        together = len(group.waiting) > 1
-        for one in group.waiting:
+        fences = fences_of(known, head)
+        together = self._turns.in_turn(group, known, made)
+        for one in together:
             attempt = CommitAttempt(
                 self._store, head, before=made.writes, memo=one.memo, fences=fences, clock=self._clock
             )
             try:
                 changed, result = one.change(attempt)
-                if together and changed is not None:
-                    # What cannot be encoded fails the member that made it, not its neighbors.
+                if len(together) > 1 and changed is not None:
+                    # What cannot be encoded fails the change that made it, not its neighbors.
                     encode(changed.model_copy(update={"operations": (one.operation,)}))
+                if one.combined is not None:
+                    encode(WaitingChange(reference=self._name, data=result))
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
                 made.refusals.append((one, error))
+                if one.combined is not None and self._turns.abandoned(one.combined):
+                    made.dropped.append(one.combined)
                 continue
             made.results.append((one, changed is not None, result))
             if changed is not None:
@@ -244,23 +274,26 @@ class Committer(Generic[H]):
         )
         id_ = sealing.write(head).id
         made.writes |= sealing.writes
+        if made.combined:
+            made.beside.append(self._store.prepare(CombinedOutcomes(outcomes=made.combined), id_))
         return made.writes[id_].loaded
 
     def _store_new(self, group: Group[H], made: Round[H]) -> None:
-        new = [one for key, one in made.writes.items() if key not in group.stored]
+        new = {name: one for name, one in made.objects.items() if name not in group.stored}
         # Before the write: objects of a half-done write must be deleted too.
-        group.stored |= {one.loaded.key.id: one.loaded.ref for one in new}
-        self._store.backend.put_many(one.stored for one in new)
+        group.stored |= {name: one.loaded.ref for name, one in new.items()}
+        self._store.backend.put_many(one.stored for one in new.values())
 
     def _swap(self, group: Group[H], made: Round[H], known: Reference, head: Loaded[H]) -> Reference | None:
         """Move the reference and answer the group, or return the reference that another process moved."""
         id_, seq = head.key.id, head.value.seq
+        moved = known.moved_to(id_, done=made.done)
         group.swapping = id_
         try:
             rival = swap(
                 self._store.backend,
                 known,
-                known.moved_to(id_),
+                moved,
                 wait=lambda attempt: self._sleep(self._retry.wait(attempt, self._draw())),
                 in_log=lambda now: now.head is not None and in_log(self._store, now.head, id_, seq, self._model),
             )
@@ -269,12 +302,13 @@ class Committer(Generic[H]):
             raise
         group.swapping = None
         if rival is not None:
-            self._known = rival
+            group.lost_attempts += 1
+            self._learn(rival)
             return rival
-        group.kept = made.writes
+        group.kept |= made.objects.keys()
         made.settle(id_)
-        self._known = known.moved_to(id_)
-        self._store.remember_reference(self._known)
+        self._learn(moved)
+        self._store.remember_reference(moved)
         self._store.remember(one.loaded for one in made.writes.values())
         return None
 
@@ -289,11 +323,18 @@ class Committer(Generic[H]):
             return  # Nothing names them, so maintenance deletes them.
 
     def _read_reference(self) -> Reference:
-        found = self._store.current_reference(self._name)
+        begun = self._clock()
+        try:
+            found = self._store.current_reference(self._name)
+        finally:
+            self._turns.trip_took(self._clock() - begun)
+        self._learn(found, begun)
+        return found
+
+    def _learn(self, found: Reference, at: float | None = None) -> None:
         # Another thread may have read or moved it meanwhile.
         if self._known is None or not found.is_older_than(self._known):
-            self._known = found
-        return found
+            self._known, self._known_at = found, self._clock() if at is None else at
 
     def _head_of(self, reference: Reference) -> Loaded[H] | None:
         if reference.head is None:

@@ -6,17 +6,29 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from delegation.persistence.commits.commits import CommitAttempt, Committed, H, Memo, Writes
+from delegation.persistence.commits.waiting import CombinedOutcome, Ticket, WaitingChange
 from delegation.persistence.errors import CommitUnknown
 from delegation.persistence.objects.objects import ObjectRef
+from delegation.persistence.objects.store import Prepared
+
+ObjectName = tuple[str, int]
+"""Type and id: an object that belongs to a head has the head's id."""
 
 
 @dataclass(eq=False)
 class Pending(Generic[H]):
-    """A commit that waits for its outcome until `deadline` (seconds of the committer's clock)."""
+    """A commit that waits for its outcome until `deadline` (seconds of the committer's clock).
+
+    `as_data` is what waits for it in the store, under `ticket` once it was contended. `combined` is its id if it is the
+    waiting change of another process.
+    """
 
     change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
     operation: str
     deadline: float
+    as_data: WaitingChange
+    ticket: Ticket | None = None
+    combined: int | None = None
     memo: Memo = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
     outcome: Committed[Any] | None = None
@@ -27,18 +39,28 @@ class Pending(Generic[H]):
         """Return whether the outcome is known."""
         return self.outcome is not None or self.error is not None
 
+    @property
+    def waits_as(self) -> int | None:
+        """Return the id under which it waits on the reference, None if it does not."""
+        return self.ticket.id if self.ticket else self.combined
+
 
 @dataclass(eq=False)
 class Group(Generic[H]):
     """Commits made together, and the objects stored for them in all attempts.
 
-    `swapping` is the head of a swap whose outcome is open, `kept` are the writes of the attempt that was applied.
+    `swapping` is the head of a swap whose outcome is open, `kept` names the objects of the attempt that was applied.
+    `apart` is set once changes of other processes did not make a head together with these. `attempts` counts all,
+    `lost_attempts` those that lost the swap.
     """
 
     members: list[Pending[H]]
-    stored: dict[int, ObjectRef] = field(default_factory=dict)
+    stored: dict[ObjectName, ObjectRef] = field(default_factory=dict)
     swapping: int | None = None
-    kept: Writes = field(default_factory=dict)
+    kept: set[ObjectName] = field(default_factory=set)
+    apart: bool = False
+    attempts: int = 0
+    lost_attempts: int = 0
 
     @property
     def waiting(self) -> list[Pending[H]]:
@@ -48,37 +70,68 @@ class Group(Generic[H]):
     @property
     def lost(self) -> list[ObjectRef]:
         """Return the objects of attempts that are known to have lost."""
-        return [ref for id_, ref in self.stored.items() if id_ not in self.kept] if self.swapping is None else []
+        return [ref for name, ref in self.stored.items() if name not in self.kept] if self.swapping is None else []
 
     def fail(self, error: BaseException) -> None:
         """Answer every member without an outcome with the error."""
         for one in self.waiting:
             one.error = error
 
-    def stopped(self) -> BaseException:
-        """Return the error for members whose thread ended without an outcome for them."""
-        if self.swapping is not None:
-            return CommitUnknown(self.swapping)
-        return RuntimeError("the thread that ran this commit was stopped")
+    def stop(self) -> None:
+        """Answer the members whose thread ended without an outcome for them."""
+        for one in self.waiting:
+            open_commit = self.swapping if self.swapping is not None else one.ticket and one.ticket.id
+            if open_commit is not None:
+                one.error = CommitUnknown(open_commit)
+            else:
+                one.error = RuntimeError("the thread that ran this commit was stopped")
 
 
 @dataclass(slots=True)
 class Round(Generic[H]):
-    """The results of one attempt of a group, valid only if the head it started from is the current one."""
+    """The results of one attempt of a group, valid only if the head it started from is the current one.
+
+    `dropped` are waiting changes that nobody waits for any more, `beside` is an object that belongs to the head.
+    """
 
     head: H | None = None
     writes: Writes = field(default_factory=dict)
     results: list[tuple[Pending[H], bool, Any]] = field(default_factory=list)
     refusals: list[tuple[Pending[H], Exception]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    beside: list[Prepared[Any]] = field(default_factory=list)
+
+    @property
+    def objects(self) -> dict[ObjectName, Prepared[Any]]:
+        """Return all new objects by name."""
+        return {(one.loaded.key.type, one.loaded.key.id): one for one in (*self.writes.values(), *self.beside)}
 
     @property
     def operations(self) -> tuple[str, ...]:
         """Return the names of what was changed."""
         return tuple(one.operation for one, changed, _ in self.results if changed and one.operation)
 
+    @property
+    def combined(self) -> tuple[CombinedOutcome, ...]:
+        """Return the outcomes of the changes of other processes."""
+        return tuple(
+            CombinedOutcome(one.combined, changed, result)
+            for one, changed, result in self.results
+            if one.combined is not None
+        )
+
+    @property
+    def done(self) -> list[int]:
+        """Return the waiting ids that the commit settles."""
+        own = [one for one, _ in self.refusals if one.combined is None]
+        settled = [one.waits_as for one in (*(member for member, _, _ in self.results), *own)]
+        return [*(one for one in settled if one is not None), *self.dropped]
+
     def settle(self, commit_id: int | None) -> None:
-        """Answer every member."""
+        """Answer every member that has no outcome yet."""
         for one, changed, result in self.results:
-            one.outcome = Committed(result, commit_id if changed else None)
+            if not one.settled:
+                one.outcome = Committed(result, commit_id if changed else None)
         for one, error in self.refusals:
-            one.error = error
+            if not one.settled:
+                one.error = error

@@ -178,7 +178,8 @@ def test_a_conditional_write_without_an_answer_is_never_repeated_blindly(failure
         backend.create_reference(first)
         backend.insert(one)
         client.calls.clear()
-        client.script["put_item"] = [fault(failure), fault(failure)]
+        client.script["update_item"] = [fault(failure)]
+        client.script["put_item"] = [fault(failure)]
         client.script["delete_item"] = [fault(failure)]
         with pytest.raises(CommitOutcomeUnknown):
             backend.replace_reference(first.moved_to(2), expected=first)

@@ -17,11 +17,13 @@ from typing import Any
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.persistence.commits.committer import CommitRetries, Committer
-from delegation.persistence.errors import CommitContended
+from delegation.persistence.commits.waiting import WAITING_TYPES, ChangeKind
+from delegation.persistence.errors import CommitContended, CommitOutcomeUnknown, CommitUnknown
 from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
 from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import TYPES, Head, add
 
 CALL = 0.005
@@ -71,11 +73,22 @@ class VirtualTime:
             raise self.failures[0]
 
 
-class FleetBackend(MemoryBackend):
-    """A store whose calls take CALL seconds, half of them before they are applied."""
+class Killed(BaseException):
+    """The process was killed during a call of the store."""
 
-    def __init__(self, time: VirtualTime) -> None:
+
+class FleetBackend(MemoryBackend):
+    """A store whose calls take CALL seconds, half of them before they are applied.
+
+    Of the conditional calls the share `lost_answers` has no answer, before or after it was applied; the share `kills`
+    of all calls is the last of its process.
+    """
+
+    def __init__(self, time: VirtualTime, lost_answers: float = 0.0, kills: float = 0.0, seed: int = 0) -> None:
         self.time = time
+        self.lost_answers = lost_answers
+        self.kills = kills
+        self._draw = random.Random(seed)
         self.calls: Counter[str] = Counter()
         self.rows = 0
         self.slow = False
@@ -87,10 +100,19 @@ class FleetBackend(MemoryBackend):
         elif not operation.endswith("_row"):
             self.calls[operation] += 1
             self._pass()
+            self._lose(operation)
 
     def _after(self, operation: str) -> None:
         if not operation.endswith("_row"):
             self._pass()
+            self._lose(operation)
+
+    def _lose(self, operation: str) -> None:
+        conditional = operation in {"replace_reference", "add_waiting", "withdraw"}
+        if self.slow and self._draw.random() < self.kills:
+            raise Killed
+        if conditional and self.slow and self._draw.random() < self.lost_answers:
+            raise CommitOutcomeUnknown("cut off")
 
     def _pass(self) -> None:
         if self.slow:
@@ -110,6 +132,7 @@ class FleetReport:
 
     latencies: list[float] = field(default_factory=list)
     contended: int = 0
+    unknown: int = 0
     calls: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     total: int = 0
@@ -130,11 +153,18 @@ class FleetReport:
 
 
 Commit = Callable[[Committer[Head], int], object]
+FLEET_TYPES = ObjectTypes([*TYPES, *WAITING_TYPES])
+ADD = ChangeKind[Head]("add", lambda attempt, data: add(data)(attempt))
 
 
 def by_function(committer: Committer[Head], number: int) -> object:
     """Commit a change given as a function."""
     return committer.commit(add(f"e{number % 50}"), operation=str(number))
+
+
+def by_data(committer: Committer[Head], number: int) -> object:
+    """Commit a change given as data."""
+    return committer.commit_data(ADD.name, f"e{number % 50}", operation=str(number))
 
 
 def run_fleet(
@@ -144,11 +174,13 @@ def run_fleet(
     seconds: float = 20.0,
     commit: Commit = by_function,
     seed: int = 1,
+    lost_answers: float = 0.0,
+    kills: float = 0.0,
     **more: Any,
 ) -> FleetReport:
     """Return what `rate` commits a second cost on one head; it is checked that each took effect exactly once."""
     time, draw, report = VirtualTime(), random.Random(seed), FleetReport()
-    backend = FleetBackend(time)
+    backend = FleetBackend(time, lost_answers, kills, seed)
     fleet = [_process(backend, time, node, **more) for node in range(processes)]
     fleet[0][0].create_reference("main")
     arrivals = list(itertools.takewhile(lambda at: at < seconds, itertools.accumulate(_gaps(draw, rate))))
@@ -166,6 +198,8 @@ def run_fleet(
                 report.latencies.append(time.now - at)
             except CommitContended:
                 report.contended += 1
+            except (CommitUnknown, Killed):
+                report.unknown += 1
 
     order = list(range(processes))
     draw.shuffle(order)
@@ -190,20 +224,21 @@ def _process(backend: Backend, time: VirtualTime, node: int, **more: Any) -> tup
         return join_id(STARTED_MS - EPOCH_MS + int(time.now * 1_000), node, next(sequence) % 4_096)
 
     store = CatalogStore(
-        backend, realm="r", catalog="c", types=more.pop("types", TYPES),
+        backend, realm="r", catalog="c", types=more.pop("types", FLEET_TYPES),
         cache=Cache(10_000_000, clock=lambda: time.now), new_id=new_id,
         now_us=lambda: int((STARTED_MS / 1_000 + time.now) * 1_000_000),
     )  # fmt: skip
-    settings = {"retry": CommitRetries(), "draw": draw.random, **more}
+    settings = {"retry": CommitRetries(), "draw": draw.random, "kinds": [ADD], **more}
     return store, Committer(store, "main", Head, sleep=time.sleep, clock=lambda: time.now, **settings)
 
 
 def _check(backend: FleetBackend, time: VirtualTime, report: FleetReport) -> None:
-    """Every commit that was acknowledged is in the log once, and no other."""
+    """Every commit that was acknowledged is in the log once, and no other unless its outcome is unknown."""
     backend.slow = False
     store, committer = _process(backend, time, 1_000)
     log = [name for one in committer.log() for name in one.value.operations]
-    assert len(set(log)) == len(log) == len(report.latencies), (len(set(log)), len(log), len(report.latencies))
+    assert len(set(log)) == len(log)
+    assert len(report.latencies) <= len(log) <= len(report.latencies) + report.unknown
     head = committer.head()
     assert head is not None
     found = store.fetch_many([ObjectRef(*ref) for ref in head.value.entities.values()])

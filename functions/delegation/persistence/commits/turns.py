@@ -1,0 +1,160 @@
+"""Whose turn it is to commit: who waits longest attempts next, and the others wait for it to combine their changes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic
+
+from delegation.persistence.backends.base import Reference
+from delegation.persistence.commits.commits import CommitObject, Committed, H
+from delegation.persistence.commits.groups import Group, Pending, Round
+from delegation.persistence.commits.retries import CommitRetries
+from delegation.persistence.commits.waiting import MOST_WAITING, ChangeKind, WaitingQueue, ahead
+from delegation.persistence.errors import CommitUnknown
+from delegation.persistence.ids.snowflake import EPOCH_MS, NODE_BITS, SEQUENCE_BITS
+from delegation.persistence.objects.store import CatalogStore
+
+ABANDONED_MS: Final = 600_000
+"""A waiting change this much older than the present one is dropped if it cannot be combined: its process is gone. If it
+is not, it finds out and waits again, so a wrong clock costs time only."""
+_POLLS_OF_CALLS: Final = 5
+"""A commit takes about as many round trips; looking more often than that would only cost."""
+
+
+class Turns(Generic[H]):
+    """The waiting changes of one process on one reference; thread-safe as far as groups are separate."""
+
+    def __init__(
+        self,
+        store: CatalogStore,
+        reference: str,
+        model: type[CommitObject],
+        kinds: Mapping[str, ChangeKind[H]],
+        retry: CommitRetries,
+        *,
+        clock: Callable[[], float],
+        draw: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._waiting = WaitingQueue(store, reference, model)
+        self._kinds = kinds
+        self._retry = retry
+        self._clock = clock
+        self._draw = draw
+        self._trip = 0.0
+        self._idle: set[int] = set()
+        self._seen: tuple[int, int] = (-1, 0)
+
+    def trip_took(self, seconds: float) -> None:
+        """Remember how long a call of the store takes."""
+        self._trip = seconds if not self._trip else 0.8 * self._trip + 0.2 * seconds
+
+    def next(self, group: Group[H], known: Reference) -> tuple[Reference, float | None]:
+        """Return the reference, and the seconds to wait for others; None if it is the turn of this group.
+
+        Who finds others waiting, or lost twice, waits in the queue too.
+        """
+        if not self._waiting.usable:
+            return known, None
+        others = set(known.waiting) - {one.waits_as for one in group.waiting} - self._idle
+        if (others or group.lost_attempts > 1) and len(known.waiting) < MOST_WAITING:
+            known = self._add(group, known)
+        own = [one.ticket.id for one in group.waiting if one.ticket]
+        before = ahead(known.waiting, own, self._idle) if own else []
+        if not before:
+            return known, None
+        version, polls = self._seen
+        self._seen = (known.version, polls + 1 if version == known.version else 0)
+        if self._seen[1] > len(before):
+            # Nobody has moved the reference: those before this one make no progress.
+            self._idle |= set(before)
+            return known, None
+        return known, self._poll(len(before))
+
+    def pause_after_loss(self, group: Group[H]) -> float:
+        """Return the seconds to wait after a lost attempt: none at the first loss, nor for one whose turn it is."""
+        if self._waiting.usable and (group.lost_attempts <= 1 or any(one.ticket for one in group.waiting)):
+            return 0.0
+        return self._retry.wait(group.lost_attempts - 1, self._draw())
+
+    def in_turn(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
+        """Return the changes of an attempt: all that wait, oldest first, then the members that do not wait."""
+        waiting = [] if group.apart else self._of_others(group, known, made)
+        waiting += [one for one in group.waiting if one.ticket]
+        waiting.sort(key=lambda one: one.waits_as or 0)
+        return waiting + [one for one in group.waiting if not one.ticket]
+
+    def resolve(self, group: Group[H], known: Reference) -> None:
+        """Give the members whose changes others have combined their outcomes. Raises CommitUnknown."""
+        for one in group.waiting:
+            if one.ticket and one.ticket.id not in known.waiting:
+                one.outcome = self._waiting.outcome(one.ticket, known)
+                one.ticket = None
+
+    def end(self, one: Pending[H], error: BaseException) -> None:
+        """Answer a member with an error, unless its change was combined meanwhile."""
+        try:
+            found: Committed[Any] | None = self._waiting.withdraw(one.ticket) if one.ticket else None
+        except CommitUnknown as unknown:
+            one.error = unknown
+            return
+        one.ticket = None
+        if found is not None:
+            one.outcome = found
+        else:
+            one.error = error
+
+    def fail(self, group: Group[H], error: Exception) -> None:
+        """Answer all members without an outcome with an error, after their changes were taken back."""
+        for one in group.waiting:
+            if group.swapping is None:
+                self.end(one, error)
+            else:
+                one.error = error
+
+    def withdraw_all(self, group: Group[H]) -> None:
+        """Take the changes of members back that are decided without a commit; one combined meanwhile has an outcome."""
+        for one in group.waiting:
+            if one.ticket:
+                one.outcome = self._waiting.withdraw(one.ticket)
+                one.ticket = None
+
+    def _add(self, group: Group[H], known: Reference) -> Reference:
+        new = [one for one in group.waiting if one.ticket is None and one.as_data.kind]
+        if not new and not any(one.ticket for one in group.waiting):
+            # One function keeps the place of all.
+            new = group.waiting[:1]
+        if not new:
+            return known
+        tickets, known = self._waiting.add([one.as_data for one in new], known)
+        for one, ticket in zip(new, tickets, strict=True):
+            one.ticket = ticket
+        self.resolve(group, known)
+        return known
+
+    def _poll(self, before: int) -> float:
+        """Return the seconds until the next look: who is next looks more often than who waits behind many."""
+        usual = max(self._retry.poll, _POLLS_OF_CALLS * self._trip)
+        return usual * min(0.3 + 0.2 * before, 2.0) * (0.75 + 0.5 * self._draw())
+
+    def _of_others(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
+        own = {one.waits_as for one in group.waiting}
+        others = [one for one in known.waiting if one not in own]
+        if not others or not self._waiting.usable:
+            return []
+        found: list[Pending[H]] = []
+        for id_, change in self._waiting.changes(others):
+            kind = self._kinds.get(change.kind) if change else None
+            if change is None or (kind is None and self.abandoned(id_)):
+                made.dropped.append(id_)
+            elif kind is not None:
+                apply = _applying(kind, change.data)
+                found.append(Pending(apply, change.operation, 0.0, change, combined=id_))
+        return found
+
+    def abandoned(self, id_: int) -> bool:
+        """Return whether a waiting change is so old that its process is gone."""
+        made_at = id_ >> (NODE_BITS + SEQUENCE_BITS)
+        return self._store.now_us() // 1_000 - EPOCH_MS - made_at > ABANDONED_MS
+
+
+def _applying(kind: ChangeKind[H], data: Any) -> Callable[[Any], tuple[H | None, Any]]:
+    return lambda attempt: kind.apply(attempt, data)

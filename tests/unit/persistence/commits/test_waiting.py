@@ -1,0 +1,263 @@
+"""A contended change waits in the store, the next winner combines it, and its own process learns of it once."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from delegation.persistence.commits.commits import Changed, CommitAttempt
+from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.turns import ABANDONED_MS
+from delegation.persistence.commits.waiting import WAITING_TYPES, ChangeKind, WaitingChange, WaitingQueue, ahead
+from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown
+from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
+from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.types import ObjectTypes
+from tests.unit.persistence.builders import TYPES, Head, add, committer_on, put, store_on
+from tests.unit.persistence.commits.commit_world import DOWN, LOST, Refusal, World
+from tests.unit.persistence.commits.fleet import by_data, run_fleet
+
+WITH_WAITING = ObjectTypes([*TYPES, *WAITING_TYPES])
+NODES = itertools.count(1)
+
+
+def refuse(attempt: CommitAttempt[Head], data: Any) -> Changed[Head, Any]:
+    if attempt.head is not None and data in attempt.head.entities:
+        raise Refusal(f"{data} is there")
+    return put(data, 1)(attempt)
+
+
+KINDS = [ChangeKind[Head]("add", lambda attempt, data: add(data)(attempt)), ChangeKind[Head]("new", refuse)]
+
+
+class Waiting(World):
+    """Processes whose changes may wait; every call of the store takes 2 ms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        plain = self.backend.before
+
+        def before(operation: str) -> None:
+            if not operation.endswith("_row"):
+                self.clock.advance(0.002)
+            plain(operation)
+
+        self.backend.before = before
+
+    def process(self, **more: object) -> tuple[CatalogStore, Committer[Head]]:
+        node, sequence = next(NODES) % 1_024, itertools.count()
+
+        def new_id() -> int:
+            return join_id(self.clock.now_ms() - EPOCH_MS, node, next(sequence) % 4_096)
+
+        store = store_on(self.backend, self.clock, ids=new_id, types=WITH_WAITING)
+        settings: dict[str, Any] = {"kinds": KINDS, "retry": CommitRetries(tries=1_000), **more}
+        return store, committer_on(store, self.clock, **settings)
+
+    def waiting(self) -> tuple[int, ...]:
+        """Return the ids that wait."""
+        return self.store.current_reference("main").waiting
+
+    def contend(self, *, then: Callable[[], object] = lambda: None, losses: int = 2) -> None:
+        """Let rivals without kinds win the next swaps, and `then` happen once a change waits."""
+        rival = self.process(kinds=[])[1]
+        numbers = itertools.count()
+
+        def lose() -> None:
+            left = self.backend.meanwhile.pop("replace_reference", [])
+            rival.commit(put(f"rival{next(numbers)}", 0))
+            self.backend.meanwhile["replace_reference"] = left
+
+        def waits(operation: str) -> None:
+            if operation == "add_waiting" and not done:
+                done.append(operation)
+                then()
+
+        done: list[str] = []
+        plain = self.backend.after
+        self.backend.meanwhile["replace_reference"] = [lose] * losses
+
+        def after(operation: str) -> None:
+            plain(operation)
+            waits(operation)
+
+        self.backend.after = after
+
+
+@pytest.fixture
+def world() -> Waiting:
+    world = Waiting()
+    world.committer.commit(add("n"))
+    return world
+
+
+def operations(world: Waiting) -> list[str]:
+    return [name for one in world.committer.log() for name in one.value.operations]
+
+
+def test_the_next_winner_combines_what_waits_and_its_process_learns_the_outcome(world: Waiting) -> None:
+    winner = world.process()[1]
+    won: list[int | None] = []
+    world.contend(then=lambda: won.append(winner.commit(add("n", 10), operation="winner").commit_id))
+    done = world.committer.commit_data("add", "n", operation="contended")
+    # The longer waiting change came first.
+    assert (done.result, done.commit_id) == (2, won[0])
+    assert world.numbers()["n"] == 12
+    assert [name for name in operations(world) if name != ""] == ["contended", "winner"]
+    assert world.waiting() == ()
+
+
+def test_a_winner_that_does_not_know_a_kind_leaves_it_waiting(world: Waiting) -> None:
+    seen: list[int] = []
+    stranger = world.process(kinds=[])[1]
+
+    def then() -> None:
+        stranger.commit(add("n", 10))
+        seen.append(len(world.waiting()))
+
+    world.contend(then=then)
+    assert world.committer.commit_data("add", "n").result == 12
+    assert seen == [1]
+    assert world.waiting() == ()
+
+
+def test_a_function_keeps_its_place_but_is_not_combined(world: Waiting) -> None:
+    seen: list[int] = []
+    winner = world.process()[1]
+
+    def then() -> None:
+        winner.commit(add("n", 10))
+        seen.append(len(world.waiting()))
+
+    world.contend(then=then)
+    assert world.committer.commit(add("n")).result == 12
+    assert seen == [1]
+    assert world.waiting() == ()
+
+
+def test_a_refusal_is_raised_by_the_process_whose_change_it_is(world: Waiting) -> None:
+    stranger, winner = world.process(kinds=[])[1], world.process()[1]
+
+    def then() -> None:
+        stranger.commit(put("taken", 5))
+        winner.commit(add("n", 10))
+
+    world.contend(then=then)
+    with pytest.raises(Refusal, match="taken is there"):
+        world.committer.commit_data("new", "taken", operation="never")
+    assert world.waiting() == ()
+    assert "never" not in operations(world)
+    assert world.numbers()["n"] == 11
+
+
+def test_a_contended_change_is_taken_back_and_never_applied(world: Waiting) -> None:
+    victim = world.process(retry=CommitRetries(tries=1_000, seconds=0.5))[1]
+    world.contend(losses=10_000)
+    with pytest.raises(CommitContended):
+        victim.commit_data("add", "n", operation="never")
+    world.backend.meanwhile.clear()
+    assert world.waiting() == ()
+    world.process()[1].commit(add("n", 10))
+    assert world.numbers()["n"] == 11
+    assert "never" not in operations(world)
+
+
+def test_a_change_that_was_combined_before_it_was_taken_back_has_its_outcome(world: Waiting) -> None:
+    winner = world.process()[1]
+    victim = world.process(retry=CommitRetries(tries=1_000, seconds=0.5))[1]
+
+    def combine() -> None:
+        world.backend.meanwhile.clear()
+        winner.commit(add("n", 10))
+
+    world.contend(losses=10_000)
+    world.backend.meanwhile["withdraw"] = [combine]
+    assert victim.commit_data("add", "n").result == 2
+    assert world.numbers()["n"] == 12
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("operation", ["add_waiting", "withdraw"])
+def test_a_lost_answer_of_the_queue_is_resolved(world: Waiting, operation: str, where: str) -> None:
+    seconds = 0.5 if operation == "withdraw" else 20.0
+    victim = world.process(retry=CommitRetries(tries=1_000, seconds=seconds))[1]
+    world.contend(losses=10_000 if operation == "withdraw" else 2)
+    faults = world.backend.fail_before if where == "before" else world.backend.fail_after
+    faults[operation] = [LOST]
+    if operation == "withdraw":
+        with pytest.raises(CommitContended):
+            victim.commit_data("add", "n")
+    else:
+        assert victim.commit_data("add", "n").result == 2
+    world.backend.meanwhile.clear()
+    assert world.waiting() == ()
+    assert world.numbers()["n"] == (1 if operation == "withdraw" else 2)
+
+
+def test_a_store_that_fails_while_a_change_waits_leaves_it_unknown(world: Waiting) -> None:
+    world.contend(then=lambda: world.backend.fail_before.update(replace_reference=[DOWN] * 50, withdraw=[DOWN] * 50))
+    with pytest.raises(CommitUnknown):
+        world.committer.commit_data("add", "n")
+    world.backend.fail_before.clear()
+    # It still waits, and the next winner applies it.
+    world.process()[1].commit(put("other", 1))
+    assert world.numbers()["n"] == 2
+
+
+def test_a_store_that_fails_after_it_was_taken_back_is_unavailable(world: Waiting) -> None:
+    world.contend(then=lambda: world.backend.fail_before.update(put_many=[DOWN]))
+    with pytest.raises(BackendUnavailable):
+        world.committer.commit_data("add", "n")
+    assert world.waiting() == ()
+    assert world.numbers()["n"] == 1
+
+
+def test_a_place_that_a_former_release_dropped_is_taken_again(world: Waiting) -> None:
+    """It replaces the whole row of the reference, without the ids that wait."""
+
+    def former_release() -> None:
+        key = world.store.reference_key("main")
+        world.backend._references[key] = replace(world.backend._references[key].fenced(), waiting=())
+
+    world.contend(then=former_release)
+    assert world.committer.commit_data("add", "n", operation="once").result == 2
+    assert operations(world).count("once") == 1
+
+
+def test_an_abandoned_change_of_an_unknown_kind_is_dropped(world: Waiting) -> None:
+    store = world.process()[0]
+    queue = WaitingQueue(store, "main", Head)
+    queue.add([WaitingChange(reference="main", kind="later release")], store.current_reference("main"))
+    world.committer.commit(add("n"))
+    assert len(world.waiting()) == 1
+    world.clock.advance(ABANDONED_MS / 1_000 + 1)
+    world.committer.commit(add("n"))
+    assert world.waiting() == ()
+
+
+def test_an_outcome_is_found_after_more_commits_than_a_reference_lists(world: Waiting) -> None:
+    winner = world.process()[1]
+
+    def then() -> None:
+        winner.commit(add("n", 10))
+        for number in range(40):
+            winner.commit(put(f"later{number}", 0))
+
+    world.contend(then=then)
+    assert world.committer.commit_data("add", "n").result == 2
+
+
+def test_what_waits_longest_is_next() -> None:
+    assert ahead([3, 5, 8], [8, 9], []) == [3, 5]
+    assert ahead([3, 5, 8], [8], [3]) == [5]
+    assert ahead([3, 5], [2], []) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fleet_that_loses_answers_and_processes_applies_every_change_once(seed: int) -> None:
+    """`run_fleet` checks that each acknowledged change is in the log once, and that no other one is."""
+    report = run_fleet(60, seconds=2, seed=seed, processes=20, commit=by_data, lost_answers=0.05, kills=0.005)
+    assert report.contended == 0
+    assert len(report.latencies) + report.unknown == report.total
