@@ -80,7 +80,8 @@ class Group(Generic[H]):
     def stop(self) -> None:
         """Answer the members whose thread ended without an outcome for them."""
         for one in self.waiting:
-            open_commit = self.swapping if self.swapping is not None else one.ticket and one.ticket.id
+            waits_as = one.ticket.id if one.ticket else None
+            open_commit = waits_as if self.swapping is None else self.swapping
             if open_commit is not None:
                 one.error = CommitUnknown(open_commit)
             else:
