@@ -63,7 +63,9 @@ def moto_backend(wrap: Callable[[Any], Any] = lambda client: client, **more: Any
     """Provide DynamoDB in this process, for sequential use only; `wrap` may wrap the client."""
     with mock_aws(), contextlib.closing(dynamodb_client()) as client:
         objects, references = create_tables(client)
-        yield DynamoDbBackend(Calls(wrap(client), sleep=no_wait), objects=objects, references=references, **more)
+        calls = Calls(wrap(client), sleep=no_wait)
+        # moto loses acknowledged writes under threads.
+        yield DynamoDbBackend(calls, objects=objects, references=references, parallel=1, **more)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls
@@ -39,13 +40,17 @@ class Calls(DynamoDbCalls):
 
 
 class DynamoDbBackend:
-    """Backend on DynamoDB; `part_bytes` is the largest value of one row, smaller only in tests."""
+    """Backend on DynamoDB. The batches of a call are sent `parallel` at a time, at most as many as the client has
+    connections; `part_bytes` is the largest value of one row, smaller only in tests."""
 
-    def __init__(self, calls: Calls, *, objects: str, references: str, part_bytes: int = PART_BYTES) -> None:
+    def __init__(
+        self, calls: Calls, *, objects: str, references: str, part_bytes: int = PART_BYTES, parallel: int = 8
+    ) -> None:
         self._calls = calls
         self._objects = objects
         self._references = references
         self._part_bytes = part_bytes
+        self._parallel = parallel
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
         parts = hints(wanted)
@@ -208,17 +213,26 @@ class DynamoDbBackend:
         self._in_batches(requests, _WRITE_ROWS, send)
 
     def _in_batches(self, requests: Sequence[Any], size: int, send: Callable[[list[Any]], list[Any]]) -> None:
-        """Call `send` with `size` requests at a time, and again with those that it returns as unprocessed."""
-        for start in range(0, len(requests), size):
-            pending = list(requests[start : start + size])
-            stalled = 0
-            while pending:
-                if stalled >= self._calls.tries:
-                    raise BackendUnavailable(f"a batch made no progress in {stalled} tries")
-                self._calls.wait(stalled)
-                left = send(pending)
-                stalled = 0 if len(left) < len(pending) else stalled + 1
-                pending = left
+        """Call `send` with `size` requests each, several calls at the same time, until nothing is unprocessed."""
+        batches = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
+        if len(batches) <= 1 or self._parallel <= 1:
+            for batch in batches:
+                self._until_processed(batch, send)
+            return
+        with ThreadPoolExecutor(min(self._parallel, len(batches))) as pool:
+            # To the end, because it raises what a batch raised.
+            list(pool.map(lambda batch: self._until_processed(batch, send), batches))
+
+    def _until_processed(self, pending: list[Any], send: Callable[[list[Any]], list[Any]]) -> None:
+        """Call `send`, and again with the requests that it returns as unprocessed."""
+        stalled = 0
+        while pending:
+            if stalled >= self._calls.tries:
+                raise BackendUnavailable(f"a batch made no progress in {stalled} tries")
+            self._calls.wait(stalled)
+            left = send(pending)
+            stalled = 0 if len(left) < len(pending) else stalled + 1
+            pending = left
 
 
 def _only_if(expression: str, **values: Any) -> dict[str, Any]:

@@ -62,6 +62,22 @@ class CatalogStore:
         found = self._cache.get_many(by_key, lambda keys: self._load([by_key[key] for key in keys]))
         return [found[one.key] for one in wanted]
 
+    def fetch_head(self, type_: str, reference: Reference, model: type[M]) -> Loaded[M] | None:
+        """Return the head of a reference, from the cache or from the copy in the reference if there is one."""
+        if reference.head is None:
+            return None
+        ref, copy = ObjectRef(type_, reference.head), reference.copy
+        if copy is None:
+            return self.fetch(ref, model)
+        stored = StoredObject(self.key(ref), copy.value, copy.created_at)
+
+        def load(_keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
+            value = self.types.decode(stored)
+            loaded = Loaded(stored.key, value, stored.created_at, len(stored.value))
+            return {stored.key: CacheEntry(loaded, value.held_bytes())}
+
+        return of_model(self._cache.get_many([stored.key], load)[stored.key], model)
+
     def key(self, ref: ObjectRef) -> ObjectKey:
         """Return the key of an object of this catalog."""
         return ObjectKey(self.realm, self.catalog, ref.type, ref.id)

@@ -3,12 +3,8 @@
 import threading
 from typing import Any
 
-import pytest
-
 from delegation.persistence.backends.base import Locator, ObjectKey, StoredObject
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
-
-LINE_11 = "issue 17, line 11: "
 
 
 class MeetingClient:
@@ -34,7 +30,6 @@ def backend() -> tuple[DynamoDbBackend, MeetingClient]:
     return DynamoDbBackend(Calls(client), objects="objects", references="references"), client
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "batches are sent one after the other")
 def test_batches_of_a_read_are_sent_at_the_same_time() -> None:
     store, client = backend()
     wanted = [Locator(ObjectKey("r", "c", "t", number)) for number in range(150)]
@@ -42,7 +37,6 @@ def test_batches_of_a_read_are_sent_at_the_same_time() -> None:
     assert client.calls == 2
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "batches are sent one after the other")
 def test_batches_of_a_write_are_sent_at_the_same_time() -> None:
     store, client = backend()
     store.put_many([StoredObject(ObjectKey("r", "c", "t", number), b"", 0) for number in range(50)])

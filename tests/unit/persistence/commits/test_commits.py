@@ -6,7 +6,7 @@ import pytest
 
 from delegation.persistence.backends.base import RECENT_HEADS
 from delegation.persistence.commits.commits import Changed, CommitAttempt, Committed
-from delegation.persistence.commits.committer import CommitRetries, Committer
+from delegation.persistence.commits.committer import COPIED_BYTES, CommitRetries, Committer
 from delegation.persistence.errors import (
     BackendUnavailable,
     CommitContended,
@@ -22,6 +22,9 @@ from tests.unit.persistence.builders import (
     put,
 )
 from tests.unit.persistence.commits.commit_world import DOWN, LOST, RETRY, UNCONTENDED, Refusal, World, times
+
+LARGE = "a" * COPIED_BYTES
+"""A name that makes a head too large to be copied into its reference."""
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def test_simple_immediately_successful_commit_takes_two_round_trips(world: World
 
 
 def test_a_cold_process_adds_two_reads(world: World) -> None:
-    world.committer.commit(put("a", 1))
+    world.committer.commit(put(LARGE, 1))
     cold = world.process()[1]
     world.calls()
     cold.commit(put("b", 2))
@@ -66,14 +69,14 @@ def test_a_cold_process_adds_two_reads(world: World) -> None:
 
 
 def test_each_lost_attempt_costs_three_round_trips(world: World) -> None:
-    """The refused swap returns the new head, so the reference is not read again."""
-    world.committer.commit(put("a", 1))
+    """The refused swap returns the new head's id, so the reference is not read again."""
+    world.committer.commit(put(LARGE, 1))
     rival = world.process()[1]
     rival.commit(put("b", 2))
     world.calls()
     world.committer.commit(put("c", 3))
     assert world.calls() == [*UNCONTENDED, *RETRY, "delete_many"]
-    assert world.numbers() == {"a": 1, "b": 2, "c": 3}
+    assert world.numbers() == {LARGE: 1, "b": 2, "c": 3}
 
 
 def test_write_successful_commit_after_four_retries(world: World) -> None:
@@ -297,7 +300,7 @@ def test_a_deletion_that_fails_does_not_fail_the_commit(world: World) -> None:
 
 
 def test_a_missing_head_raises_corrupt_object(world: World) -> None:
-    done = world.committer.commit(put("a", 1))
+    done = world.committer.commit(put(LARGE, 1))
     world.store.delete([ObjectRef("head", done.commit_id or 0)])
     fresh = world.process()[1]
     with pytest.raises(CorruptObject, match=str(done.commit_id)):

@@ -1,14 +1,9 @@
 """The round trips of cold and contended commits whose head is small, and of names of realms and catalogs."""
 
-import pytest
-
 from tests.unit.persistence.builders import put
 from tests.unit.persistence.commits.commit_world import UNCONTENDED, World
 
-LINE_11 = "issue 17, line 11: "
 
-
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "the head is read separately from its reference")
 def test_a_cold_process_reads_a_small_head_with_its_reference() -> None:
     world = World()
     world.committer.commit(put("a", 1))
@@ -19,7 +14,6 @@ def test_a_cold_process_reads_a_small_head_with_its_reference() -> None:
     assert world.numbers() == {"a": 1, "b": 2}
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "the head is read separately from its reference")
 def test_a_lost_attempt_with_a_small_head_costs_two_round_trips() -> None:
     world = World()
     world.committer.commit(put("a", 1))
