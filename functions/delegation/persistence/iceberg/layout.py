@@ -24,10 +24,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A list of objects identified by their field `id`, or, if `id` is None, a map of objects by name."""
+    """A list of objects identified by their field `id`, or, if `id` is None, a map of objects by name.
+
+    Many parts of a `packed` section share an object.
+    """
 
     model: type[IcebergPart]
     id: str | None
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,9 @@ TABLE: Final = Layout(
         "schemas": Section(IcebergSchema, "schema-id"),
         "partition-specs": Section(IcebergSpec, "spec-id"),
         "sort-orders": Section(IcebergSortOrder, "order-id"),
-        "snapshots": Section(IcebergSnapshot, "snapshot-id"),
-        "statistics": Section(IcebergStatistics, "snapshot-id"),
-        "partition-statistics": Section(IcebergStatistics, "snapshot-id"),
+        "snapshots": Section(IcebergSnapshot, "snapshot-id", packed=True),
+        "statistics": Section(IcebergStatistics, "snapshot-id", packed=True),
+        "partition-statistics": Section(IcebergStatistics, "snapshot-id", packed=True),
         "encryption-keys": Section(IcebergKey, "key-id"),
         "refs": Section(IcebergRef, None),
     },
@@ -85,7 +89,7 @@ VIEW: Final = Layout(
     ),
     sections={
         "schemas": Section(IcebergSchema, "schema-id"),
-        "versions": Section(IcebergViewVersion, "version-id"),
+        "versions": Section(IcebergViewVersion, "version-id", packed=True),
     },
     wholes={"properties": IcebergProperties},
     logs=frozenset({"version-log"}),

@@ -35,6 +35,11 @@ class Log:
     def __len__(self) -> int:
         return sum(chunk.entries for chunk in self._chunks) - self._skip + len(self._tail)
 
+    @property
+    def refs(self) -> list[ObjectRef]:
+        """Return the objects of the spilled entries."""
+        return [chunk.ref for chunk in self._chunks]
+
     def entries(self) -> list[Json]:
         """Return all entries, the oldest first, after reading the chunks. Raises CorruptObject."""
         return _read(self._chunks, self._fetch)[self._skip :] + self._tail

@@ -14,10 +14,11 @@ from delegation.persistence.errors import CorruptObject, InvalidIcebergMetadata
 from delegation.persistence.iceberg.layout import LAYOUTS, Derived, Json, Layout, id_text, in_order
 from delegation.persistence.iceberg.log import Log, WriteObject, same
 from delegation.persistence.iceberg.objects import IcebergField, IcebergMetadata, IcebergPart, LogState
+from delegation.persistence.iceberg.packs import PACK_TYPE, IcebergPack, slices, to_pack
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import MAX_KEY_BYTES, IndexKey
 from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.objects.objects import ObjectRef
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from delegation.persistence.objects.types import Fetch
 
 FIELD_BYTES: Final = 1_024
@@ -39,17 +40,19 @@ class ManagedMetadata:
             raise CorruptObject(f"the metadata has the unknown kind {state.kind!r}")
         self.layout: Layout = layout
         self._state = state
-        self._fetch = fetch
+        self._fetch_stored = fetch
+        self._held: dict[ObjectRef, Loaded[PersistedModel] | None] = {}
         self._index = Index.load(state.index, fetch)
         self._fields = dict(state.fields)
         self._present = set(state.sections)
         self._derived = set(state.derived)
-        self._logs = {name: Log(log, fetch) for name, log in state.logs.items()}
+        self._logs = {name: Log(log, self._fetch) for name, log in state.logs.items()}
         self._keys: dict[str, dict[bytes, list[bytes]]] = {}
         self._next: dict[str, int] = {}
         self._new: dict[bytes, IcebergPart] = {}
         self._touched = False
         self._added: set[object] = set()
+        self._thinned: dict[str, set[ObjectRef]] = {}
 
     @classmethod
     def of(cls, document: Mapping[str, Any], layout: Layout, fetch: Fetch) -> Self:
@@ -96,6 +99,7 @@ class ManagedMetadata:
         keys = self._known(section).get(id_text(id_))
         if keys:
             if not same(self.part(section, id_), value):
+                self._thin(section, keys[0])
                 self._write(keys[0], self._model(section)(value=value))
         else:
             self._append(section, id_text(id_), self._model(section)(value=value))
@@ -114,8 +118,7 @@ class ManagedMetadata:
         """Remove all parts of that id; return False if there is none."""
         keys = self._known(section).pop(id_text(id_), [])
         for key in keys:
-            self._index.remove(IndexKey(key))
-            self._new.pop(key, None)
+            self._unlink(section, key)
         return bool(keys)
 
     def clear(self, section: str) -> None:
@@ -146,7 +149,11 @@ class ManagedMetadata:
         return self._logs[name]
 
     def document(self) -> Json:
-        """Return the metadata document, the value of metadata.json, with fields in Iceberg's order."""
+        """Return the metadata document, the value of metadata.json, with fields in Iceberg's order.
+
+        All that is not in memory is read in two batches: the stripes of the index, then the parts and logs.
+        """
+        self._prefetch()
         document = dict(self._fields)
         for section in self._present:
             value: Any = self.parts(section)
@@ -185,9 +192,13 @@ class ManagedMetadata:
         """Return the state to store, after passing new parts to `write`; the loaded state itself if unchanged."""
         if not self.changed:
             return self._state
+        for section in self.layout.sections:
+            if self.layout.sections[section].packed:
+                self._pack(section, write)
         for key, part in self._new.items():
             self._index.put(IndexKey(key), write(part))
         self._new.clear()
+        self._thinned.clear()
         return self._state.model_copy(
             update={
                 "fields": dict(self._fields),
@@ -197,6 +208,58 @@ class ManagedMetadata:
                 "logs": {name: log.finish(write) for name, log in self._logs.items()},
             }
         )
+
+    def _fetch(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
+        """Return stored objects, from those that `_prefetch` read or from the store."""
+        wanted = list(refs)
+        missing = list(dict.fromkeys(ref for ref in wanted if ref not in self._held))
+        found = dict(zip(missing, self._fetch_stored(missing), strict=True)) if missing else {}
+        return [self._held[ref] if ref in self._held else found[ref] for ref in wanted]
+
+    def _prefetch(self) -> None:
+        self._index.prefetch_all()
+        refs = [ref for _, ref in self._index.items() if ref is not _PENDING]
+        refs += [ref for log in self._logs.values() for ref in log.refs]
+        missing = list(dict.fromkeys(ref for ref in refs if ref not in self._held))
+        if missing:
+            self._held |= zip(missing, self._fetch_stored(missing), strict=True)
+
+    def _pack(self, section: str, write: WriteObject) -> None:
+        """Write new parts of a section as packs, with stored ones if these are many or their packs have thinned."""
+        prefix = IndexKey.of(section)
+        if section not in self._thinned and not any(key.startswith(bytes(prefix) + b"\x00") for key in self._new):
+            return
+        thinned = {ref: len(self._pack_of(ref)) for ref in self._thinned.get(section, ())}
+        known = self._known(section)
+        entries: list[tuple[bytes, ObjectRef | None]] = [
+            (key, None if key in self._new else ref)
+            for key, ref in self._index.items(prefix=prefix)
+            # A pack holds one part of an id; a document that repeats an id keeps these parts as objects.
+            if len(known[key[_id_at(section) :]]) == 1
+        ]
+        keys = to_pack(entries, thinned)
+        values = dict(zip(keys, self._values(keys), strict=True))
+        for some in slices(keys):
+            ref = write(IcebergPack.of({key[_id_at(section) :]: values[key] for key in some}))
+            for key in some:
+                self._index.put(IndexKey(key), ref)
+                self._new.pop(key, None)
+
+    def _pack_of(self, ref: ObjectRef) -> Mapping[bytes, Any]:
+        [loaded] = self._fetch([ref])
+        if loaded is None or not isinstance(loaded.value, IcebergPack):
+            raise CorruptObject(f"the pack {ref.id} is missing")
+        return loaded.value.parts()
+
+    def _thin(self, section: str, key: bytes) -> None:
+        ref = self._index.get(IndexKey(key))
+        if ref is not None and ref.type == PACK_TYPE.name:
+            self._thinned.setdefault(section, set()).add(ref)
+
+    def _unlink(self, section: str, key: bytes) -> None:
+        self._thin(section, key)
+        self._index.remove(IndexKey(key))
+        self._new.pop(key, None)
 
     def _keys_of(self, section: str) -> list[bytes]:
         return self._index.keys(prefix=IndexKey.of(section))
@@ -246,9 +309,15 @@ class ManagedMetadata:
         refs = [ref for ref in self._index.get_many(stored).values() if ref is not None]
         values: dict[bytes, Any] = {key: self._new[key].value for key in wanted if key in self._new}
         for key, ref, loaded in zip(stored, refs, self._fetch(refs) if refs else [], strict=True):
-            if loaded is None or not isinstance(loaded.value, IcebergPart):
-                raise CorruptObject(f"part {ref.id} of {key.elements()[0]} is missing")
-            values[key] = loaded.value.value
+            section = key.elements()[0]
+            if loaded is not None and isinstance(loaded.value, IcebergPart):
+                values[key] = loaded.value.value
+                continue
+            packed = loaded.value.parts() if loaded is not None and isinstance(loaded.value, IcebergPack) else {}
+            text = bytes(key)[_id_at(section) :]
+            if text not in packed:
+                raise CorruptObject(f"part {ref.id} of {section} is missing")
+            values[key] = packed[text]
         return [values[key] for key in wanted]
 
     def _replace_section(self, section: str, value: Any) -> None:
@@ -280,8 +349,7 @@ class ManagedMetadata:
         removed += [key for same_id in old.values() for key, _ in same_id]
         for key in removed:
             self._known(section)[key[_id_at(section) :]].remove(key)
-            self._index.remove(IndexKey(key))
-            self._new.pop(key, None)
+            self._unlink(section, key)
         for text, held in moved:
             self._append(section, text, held)
 

@@ -1,7 +1,8 @@
 """The object types of managed Iceberg metadata (NoSQL persistence proposal, Managed Iceberg Metadata).
 
 A state of a table or view is one small IcebergMetadata. Every schema, spec, sort order, snapshot, ref and so on is a
-separate object, written once and shared by all states that have it. Values are parsed JSON.
+separate object, written once and shared by all states that have it; many snapshots are packed into few objects. Values
+are parsed JSON.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
+from delegation.persistence.iceberg.packs import PACK_TYPE
 from delegation.persistence.index.format import EmbeddedIndex, IndexBytes
 from delegation.persistence.index.stripes import head_links
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
@@ -120,6 +122,7 @@ PART_TYPES: Final[dict[str, type[IcebergPart]]] = {
 ICEBERG_TYPES: Final[Iterable[ObjectType[Any]]] = (
     ObjectType("iceberg", IcebergMetadata, links=_links),
     ObjectType("iceberg-log", IcebergLog),
+    PACK_TYPE,
     *(ObjectType(name, model) for name, model in PART_TYPES.items()),
 )
 """To be declared, together with STRIPES, wherever managed metadata is stored."""

@@ -75,6 +75,10 @@ class Index:
         """Read the stripes of the keys in one batch."""
         self._entries({bisect_right(self._separators, key) - 1 for key in keys} - {-1})
 
+    def prefetch_all(self) -> None:
+        """Read all stripes in one batch."""
+        self._entries(range(len(self._stripes)))
+
     def put(self, key: IndexKey, ref: ObjectRef) -> None:
         """Add or replace the value of a key. Raises ValueError for an invalid ref."""
         if not 0 <= ref.id <= MAX_ID or not 1 <= ref.parts <= MAX_PARTS or not ref.type:

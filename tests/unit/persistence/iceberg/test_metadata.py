@@ -160,7 +160,7 @@ def test_one_part_is_read_without_the_others() -> None:
     held.objects.read.clear()
     wanted = metadata.ids("snapshots")[150]
     assert metadata.part("snapshots", wanted)["snapshot-id"] == wanted
-    assert [ref.type for ref in held.objects.read if ref.type != "index-stripe"] == ["iceberg-snapshot"]
+    assert [ref.type for ref in held.objects.read if ref.type != "index-stripe"] == ["iceberg-pack"]
     assert metadata.part("snapshots", 5) is None
     assert not metadata.has("snapshots", str(wanted))
 
@@ -180,7 +180,7 @@ def test_everything_that_a_state_needs_is_linked() -> None:
         waiting += declared.links(loaded.value, held.objects.fetch)
     held.objects.stored = {key: data for key, data in held.objects.stored.items() if key in reached}
     assert as_json(held.document()) == before
-    assert {kind for kind, _ in reached} >= {"iceberg-log", "index-stripe", "iceberg-snapshot"}
+    assert {kind for kind, _ in reached} >= {"iceberg-log", "index-stripe", "iceberg-pack"}
 
 
 def test_a_missing_part_and_an_unknown_kind_raise_corrupt_object() -> None:

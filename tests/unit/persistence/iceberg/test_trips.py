@@ -1,14 +1,24 @@
 """How many batches, rows and read units it takes to load a table."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.unit.persistence.iceberg.iceberg_fixtures import as_json, document_of, pyiceberg_table
+from delegation.persistence.errors import CorruptObject
+from delegation.persistence.iceberg.packs import MOST_PACKED, PACK_AFTER, PACK_TYPE, IcebergPack, to_pack
+from delegation.persistence.iceberg.updates import add_snapshot, remove_snapshots
+from delegation.persistence.objects.objects import ObjectRef
+from tests.unit.persistence.iceberg.iceberg_fixtures import (
+    Held,
+    as_json,
+    document_of,
+    pyiceberg_table,
+    snapshot_json_of,
+    snapshot_of,
+)
 from tests.unit.persistence.iceberg.metered import MeteredTable
 
-LINE_11 = "issue 17, line 11: "
 
-
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "a table of 1,000 snapshots takes 18 batches and 507 read units")
 def test_a_table_of_a_thousand_snapshots_is_loaded_in_three_batches_and_eighty_units() -> None:
     document = document_of(pyiceberg_table(2, 1_000))
     table = MeteredTable(document)
@@ -20,3 +30,88 @@ def test_a_table_of_a_thousand_snapshots_is_loaded_in_three_batches_and_eighty_u
     table.backend.reset()
     table.load(warm).document()
     assert table.backend.batches == 0
+
+
+def snapshots_in(held: Held, first: int, count: int) -> None:
+    """Add snapshots, each in its own state."""
+    for number in range(first, first + count):
+        table = held.load()
+        add_snapshot(table, snapshot_json_of(number))
+        held.save(table)
+
+
+def kinds(held: Held) -> list[str]:
+    """Return the types of the objects that a load of the document reads."""
+    held.objects.read.clear()
+    held.document()
+    return [ref.type for ref in dict.fromkeys(held.objects.read)]
+
+
+def test_snapshots_that_were_added_one_by_one_are_packed() -> None:
+    held = Held().imported(document_of(pyiceberg_table(2, 0)))
+    for first in range(0, 3 * PACK_AFTER, PACK_AFTER):
+        snapshots_in(held, first, PACK_AFTER)
+        assert kinds(held).count("iceberg-snapshot") <= PACK_AFTER
+    assert kinds(held).count(PACK_TYPE.name) <= 2
+    assert [one["snapshot-id"] for one in held.document()["snapshots"]] == [
+        snapshot_of(number).snapshot_id for number in range(3 * PACK_AFTER)
+    ]
+    # About log2(n) times each.
+    packs = [size for kind, size in held.objects.written if kind == PACK_TYPE.name]
+    assert len(packs) <= 4
+
+
+def test_a_pack_that_lost_most_of_its_snapshots_is_written_again() -> None:
+    held = Held().imported(document_of(pyiceberg_table(2, 300)))
+    table = held.load()
+    remove_snapshots(table, [snapshot_of(number).snapshot_id for number in range(1, 290)])
+    held.save(table)
+    packs = [ref for ref in held.objects.read if ref.type == PACK_TYPE.name]
+    held.objects.read.clear()
+    assert [one["snapshot-id"] for one in held.document()["snapshots"]] == [
+        snapshot_of(number).snapshot_id for number in (0, *range(290, 300))
+    ]
+    assert not set(packs) & set(held.objects.read)
+
+
+def test_a_snapshot_that_changes_leaves_its_pack() -> None:
+    held = Held().imported(document_of(pyiceberg_table(2, 100)))
+    table = held.load()
+    changed = snapshot_json_of(7) | {"summary": {"operation": "delete"}}
+    table.put("snapshots", changed["snapshot-id"], changed)
+    held.save(table)
+    assert held.document()["snapshots"][7] == changed
+    assert held.document()["snapshots"][8] == snapshot_json_of(8)
+
+
+def test_a_document_that_repeats_an_id_keeps_both_parts() -> None:
+    document = document_of(pyiceberg_table(2, 100))
+    document["snapshots"][50] = document["snapshots"][3] | {"summary": {"operation": "replace"}}
+    assert as_json(Held().imported(document).document()) == as_json(document)
+
+
+def test_a_pack_that_does_not_decode_is_corrupt() -> None:
+    pack = IcebergPack(data=b"no pack")
+    assert pack.held_bytes() == len(b"no pack")
+    with pytest.raises(CorruptObject, match="pack"):
+        pack.parts()
+
+
+PARTS = st.lists(st.none() | st.integers(0, 4), max_size=3 * PACK_AFTER)
+
+
+@settings(max_examples=50)
+@given(PARTS, st.sets(st.integers(0, 4)))
+def test_what_is_packed_leaves_few_objects(held: list[int | None], thin: set[int]) -> None:
+    refs = {number: ObjectRef(PACK_TYPE.name, number) for number in range(5)}
+    entries = [(b"%06d" % at, None if one is None else refs[one]) for at, one in enumerate(held)]
+    thinned = {refs[number]: 2 * held.count(number) + 1 for number in thin}
+    keys = to_pack(entries, thinned)
+    assert keys == sorted(keys)
+    chosen = set(keys)
+    left = [(key, ref) for key, ref in entries if key not in chosen]
+    assert sum(ref is None for _, ref in left) <= PACK_AFTER
+    assert not {ref for _, ref in left} & set(thinned)
+    # A pack is written as a whole or not at all.
+    assert not {ref for key, ref in entries if key in chosen and ref} & {ref for _, ref in left}
+    assert len(keys) <= max(MOST_PACKED, len(entries))
