@@ -244,3 +244,24 @@ def test_a_refusal_returns_the_winner_without_another_read() -> None:
         client.calls.clear()
         assert backend.replace_reference(first.moved_to(3), expected=first) == Refused(second)
         assert len(client.calls) == 1
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "AccessDeniedException", "ResourceNotFoundException"])
+@pytest.mark.xfail(strict=True, reason="issue 17, line 4: a request that can never succeed is said to be retryable")
+def test_a_request_that_can_never_succeed_is_not_retryable(code: str) -> None:
+    with faulty() as (backend, client):
+        for operation in ("put_item", "get_item", "batch_get_item", "batch_write_item", "scan"):
+            client.script[operation] = [refuses(error(code))]
+        calls: list[Callable[[], object]] = [
+            lambda: backend.create_reference(ref()),
+            lambda: backend.read_reference(ref().key),
+            lambda: backend.fetch_many([locator(obj())]),
+            lambda: backend.put_many([obj()]),
+            backend.scan,
+        ]
+        for call in calls:
+            with pytest.raises(BackendUnavailable, match=code) as raised:
+                call()
+            assert not raised.value.retryable
+            assert raised.value.code == "PERSISTENCE_REFUSED"
+        assert len(client.calls) == len(calls)
