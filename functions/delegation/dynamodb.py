@@ -118,7 +118,7 @@ class DynamoDbCalls:
         for attempt in range(self.tries):
             self.wait(attempt)
             try:
-                return call()
+                answer = call()
             except ClientError as error:
                 if is_conditional and _is_refusal(error):
                     raise
@@ -129,11 +129,17 @@ class DynamoDbCalls:
                 failure = error
             except _UNREACHABLE as error:
                 failure, unclear = error, True
+            else:
+                self.answered(answer)
+                return answer
             if unclear and not repeats_unclear:
                 break
         if unclear and is_conditional:
             raise self.unknown(f"{name} got no clear answer: {_reason(failure)}") from failure
         raise self.unavailable(f"{name} failed: {_reason(failure)}") from failure
+
+    def answered(self, answer: Mapping[str, Any]) -> None:
+        """Take note of an answer; a subclass may, for example, read the time from it."""
 
     def wait(self, attempt: int) -> None:
         """Pause before a repeat; `attempt` counts from 0, which has no pause."""

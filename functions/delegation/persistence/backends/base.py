@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from delegation.persistence.errors import ObjectTooLarge
 
@@ -65,6 +65,16 @@ class ScanPage:
 
     rows: tuple[ScannedRow, ...]
     after: str | None
+
+
+class Segment(NamedTuple):
+    """One of `of` disjoint parts of the objects, which are scanned independently; `number` counts from 0."""
+
+    number: int
+    of: int
+
+
+WHOLE: Final = Segment(0, 1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -137,8 +147,13 @@ class Backend(Protocol):
     def delete(self, key: ObjectKey, *, expected: str) -> Refused[StoredObject] | None:
         """Delete if the stored version token is `expected`."""
 
-    def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
-        """Return about `limit` rows in no particular order; rows written meanwhile may be among them."""
+    def scan(
+        self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000, segment: Segment = WHOLE
+    ) -> ScanPage:
+        """Return about `limit` rows of a segment in no particular order; rows written meanwhile may be among them.
+
+        A row belongs to the same one of `segment.of` segments in every call.
+        """
 
     def read_reference(self, key: ReferenceKey) -> Reference | None:
         """Return the current reference, by a consistent read."""
@@ -154,6 +169,12 @@ class Backend(Protocol):
 
     def delete_reference(self, key: ReferenceKey) -> None:
         """Delete the reference of a dropped catalog or purged realm; an absent one is no error."""
+
+    def time(self) -> int:
+        """Return the time by the store's clock, never by this process's: µs since 1970, exact to a second."""
+
+    def estimated_time(self) -> int | None:
+        """Return `time` without a call, from the newest answer and the monotonic time since; None before the first."""
 
 
 def part_count(size: int, part_bytes: int = PART_BYTES) -> int:

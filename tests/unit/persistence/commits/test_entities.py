@@ -29,15 +29,15 @@ from delegation.persistence.errors import (
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
-from delegation.persistence.maintenance.coordination import TASK_TYPE
 from delegation.persistence.maintenance.recovery import recent_heads, reset
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, SweepPolicy
+from delegation.persistence.maintenance.run import SweepPolicy
+from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
 
-TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, FILTER_TYPE, TASK_TYPE])
+TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, *MAINTENANCE_TYPES])
 SMALL = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
 KEYS = [IndexKey.of("ns", f"t{number}") for number in range(40)]
 
@@ -46,6 +46,7 @@ class World:
     def __init__(self, policy: IndexPolicy = SMALL) -> None:
         self.backend = CountingBackend()
         self.clock = FakeClock()
+        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self._ids = itertools.count(1)
         self.policy = policy
         self.store = self.store_of("r", "c")
@@ -83,8 +84,12 @@ class World:
         }
 
     def sweep(self) -> int:
-        policy = SweepPolicy(grace=100, expected=1_000)
-        return RealmMaintenance(self.backend, self.store_of, now_us=self.clock.now_us, policy=policy).run().deleted
+        """Run maintenance twice, a grace period apart; return how many objects were deleted."""
+        deleted = 0
+        for _ in range(2):
+            deleted += RealmMaintenance(self.backend, self.store_of, policy=SweepPolicy(grace=100)).run().deleted
+            self.clock.advance(102)
+        return deleted
 
 
 @pytest.fixture

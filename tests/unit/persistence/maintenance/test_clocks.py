@@ -13,7 +13,7 @@ from delegation.persistence.commits.entities import EntityChanges, EntityHead, s
 from delegation.persistence.errors import TaskHeld
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.maintenance.sweep import RealmSweepReport, SweepPolicy
+from delegation.persistence.maintenance.run import RealmSweepReport, SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock
 
@@ -92,7 +92,6 @@ class World:
 
 
 @pytest.mark.parametrize(("writer", "keeper"), [(-25 * HOUR, 0.0), (0.0, 25 * HOUR)], ids=["writer", "host"])
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: the sweep compares wall clocks and deletes the present head")
 def test_a_head_acknowledged_while_a_run_scans_is_kept(writer: float, keeper: float) -> None:
     world = World(writer, keeper)
     numbers = itertools.count()
@@ -105,7 +104,6 @@ def test_a_head_acknowledged_while_a_run_scans_is_kept(writer: float, keeper: fl
         world.clock.advance(GRACE + 60)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: one head a year ahead keeps all later ones for a year")
 def test_one_commit_with_a_clock_a_year_ahead_does_not_keep_later_heads() -> None:
     world = World()
     ahead = world.start(YEAR).realms().open("acme", "sales")
@@ -120,7 +118,6 @@ def test_one_commit_with_a_clock_a_year_ahead_does_not_keep_later_heads() -> Non
     assert world.content() == {"ahead": "", "n": "59"}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: a run held by a host a year ahead is never presumed lost")
 def test_a_run_lost_on_a_host_a_year_ahead_is_taken_over_in_time() -> None:
     world = World()
     world.put("n")
@@ -139,7 +136,6 @@ def test_a_run_lost_on_a_host_a_year_ahead_is_taken_over_in_time() -> None:
     assert world.run().complete
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: a host a year ahead takes over a run that is not lost")
 def test_a_host_a_year_ahead_does_not_take_over_a_running_one() -> None:
     world = World()
     world.put("n")
@@ -155,7 +151,6 @@ def test_a_host_a_year_ahead_does_not_take_over_a_running_one() -> None:
     assert met
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: one run deletes what it saw once")
 def test_an_object_is_deleted_by_the_second_of_two_runs_a_grace_apart() -> None:
     world = World()
     world.put("n")
@@ -171,7 +166,6 @@ def test_an_object_is_deleted_by_the_second_of_two_runs_a_grace_apart() -> None:
     assert garbage.id not in world.backend.stored_ids("entity")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: a writer's wall clock decides how long a head is readable")
 def test_a_head_that_a_listing_began_on_is_kept_for_a_grace_by_a_writer_behind() -> None:
     world = World(writer=-25 * HOUR)
     for number in range(30):
@@ -190,7 +184,6 @@ def test_a_head_that_a_listing_began_on_is_kept_for_a_grace_by_a_writer_behind()
 
 @pytest.mark.parametrize("off", [-YEAR, YEAR], ids=["a year behind", "a year ahead"])
 @pytest.mark.parametrize("whose", ["writer", "maintenance"])
-@pytest.mark.xfail(strict=True, reason="issue 17, line 2: a clock one year off loses objects or keeps them")
 def test_a_clock_one_year_off_loses_nothing_and_keeps_nothing(whose: str, off: float) -> None:
     world = World(**{"writer" if whose == "writer" else "keeper": off})
     numbers = itertools.count()

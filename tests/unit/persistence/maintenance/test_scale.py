@@ -10,7 +10,7 @@ import pytest
 from delegation.persistence.backends.base import Locator
 from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
 from delegation.persistence.errors import MaintenanceRefused
-from delegation.persistence.maintenance.sweep import RealmSweepReport, SweepPolicy
+from delegation.persistence.maintenance.run import RealmSweepReport, SweepPolicy
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import (
@@ -66,7 +66,6 @@ def after_steps(steps: int) -> Callable[[], bool]:
     return lambda: next(calls) > steps
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 8: marking asks stop only between references")
 def test_a_run_stopped_inside_a_reference_continues_there() -> None:
     world = World()
     world.fill(world.store, 1_000)
@@ -88,7 +87,6 @@ def test_a_run_stopped_inside_a_reference_continues_there() -> None:
     assert reads < 100
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 8: one realm's refusal ends the run of all realms")
 def test_a_realm_that_refuses_is_reported_and_the_others_are_swept() -> None:
     world = World()
     stores = [world.store_of(realm, "c") for realm in ("a", "b")]
@@ -117,7 +115,6 @@ def _folders(world: World, store: CatalogStore) -> list[Any]:
     return list(head.value.entities.values())
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 8: a table is scanned in one segment only")
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_table_is_scanned_in_segments(stopped: bool) -> None:
     world = World()
@@ -134,7 +131,6 @@ def test_a_table_is_scanned_in_segments(stopped: bool) -> None:
     assert len(world.backend.stored_ids("entity")) == 200
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 8: what a run has to remember is one object")
 def test_what_a_run_remembers_is_stored_in_chunks() -> None:
     world = World()
     world.fill(world.store, 300)
@@ -143,7 +139,7 @@ def test_what_a_run_remembers_is_stored_in_chunks() -> None:
         world.clock.advance(GRACE + 60)
         for _ in range(200):
             report = world.run(after_steps(4), chunk=50)
-            stored = [one for key, one in world.backend._objects.items() if key.type.startswith("maintenance")]
+            stored = [one for key, one in world.backend._objects.items() if key.type == "maintenance-keys"]
             largest = max([largest, *(len(one.value) for one in stored)])
             if report.complete:
                 break
