@@ -98,7 +98,7 @@ def test_a_realm_from_its_creation_to_its_purge(backend: Backend, monkeypatch: p
     assert sum(row.parts == 3 for row in rows) == (1 if isinstance(backend, MemoryBackend) else 3)
 
     reference = store.current_reference(MAIN)
-    heads = list(recent_heads(start().store("acme", store.catalog), reference))
+    heads = list(recent_heads(start().store(store.realm, store.catalog), reference))
     assert [one.problem for one in heads] == [None] * 20
     reset(store, MAIN, heads[1].id)
     del expected["huge"]
@@ -108,5 +108,5 @@ def test_a_realm_from_its_creation_to_its_purge(backend: Backend, monkeypatch: p
 
     realms.set_status("acme", RealmStatus.INACTIVE)
     assert start().realms().purge("acme").references == 2
-    assert all_rows(backend, realm="acme", limit=1_000) == []
+    assert all_rows(backend, realm=store.realm, limit=1_000) == []
     assert realms.page(limit=5).entities == ()

@@ -21,11 +21,12 @@ from delegation.persistence.backends.base import (
     Segment,
     StoredObject,
     check_fits_one_row,
+    check_key,
     distinct,
     hints,
 )
 from delegation.persistence.backends.dynamodb_items import AttributeMap, RowKey
-from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
+from delegation.persistence.errors import BackendRefused, BackendUnavailable, CommitOutcomeUnknown
 
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
@@ -40,6 +41,7 @@ class Calls(DynamoDbCalls):
     """DynamoDbCalls that raises the errors of persistence."""
 
     unavailable = BackendUnavailable
+    rejected = BackendRefused
     unknown = CommitOutcomeUnknown
 
     _newest: tuple[str, float] | None = None
@@ -171,6 +173,7 @@ class DynamoDbBackend:
         return self._calls.estimated_time()
 
     def _put_reference(self, new: Reference, condition: Mapping[str, Any]) -> Refused[Reference] | None:
+        check_key(new.key)
         row = {"TableName": self._references, "Item": items.reference_item(new)}
         answer = self._calls.conditional("put_item", **row, **condition)
         return None if answer is None else Refused(items.reference(answer) if answer else None)

@@ -19,6 +19,7 @@ from delegation.persistence.backends.base import (
     Segment,
     StoredObject,
     check_fits_one_row,
+    check_key,
     distinct,
     hints,
     part_count,
@@ -127,6 +128,7 @@ class MemoryBackend:
             return self._references.get(key)
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
+        check_key(new.key)
         with self._call("create_reference"):
             if stored := self._references.get(new.key):
                 return Refused(stored)

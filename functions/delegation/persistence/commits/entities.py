@@ -180,14 +180,16 @@ class Directory(Generic[M]):
 
         return self._committer.commit(changed, operation=f"update {name}").result
 
-    def remove(self, name: str) -> None:
-        """Remove an entity. Raises EntityNotFound."""
+    def remove(self, name: str, *, only_if: Callable[[M], bool] = lambda _value: True) -> None:
+        """Remove an entity. Raises EntityNotFound, also for one that `only_if` does not hold for."""
         key = IndexKey.of(name)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
-            if not entities.remove(key):
-                raise EntityNotFound(f"there is no entity {name!r}")
+            found = entities.fetch(key, self._model)
+            if found is None or not only_if(found.value):
+                raise EntityNotFound(f"there is no entity {name!r}" + (" of that state" if found else ""))
+            entities.remove(key)
             return Changed(entities.head, None)
 
         self._committer.commit(change, operation=f"remove {name}")

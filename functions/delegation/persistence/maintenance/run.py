@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from pydantic import Field
@@ -165,8 +165,16 @@ class SweepRun:
     @property
     def report(self) -> RealmSweepReport:
         """Return the counts so far."""
-        known = {name: count for name, count in self._state.counts.items() if name in RealmSweepReport.__slots__}
-        return replace(RealmSweepReport(**known), refused=tuple(sorted(self._state.refused.items())))
+        counts = self._state.counts
+        return RealmSweepReport(
+            references=counts.get("references", 0),
+            marked=counts.get("marked", 0),
+            scanned=counts.get("scanned", 0),
+            deleted=counts.get("deleted", 0),
+            young=counts.get("young", 0),
+            unknown=counts.get("unknown", 0),
+            refused=tuple(sorted(self._state.refused.items())),
+        )
 
     def scan(self) -> bool:
         """Collect the keys of all objects that may be deleted; return False if it was stopped."""

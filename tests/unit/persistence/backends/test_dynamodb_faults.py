@@ -247,7 +247,6 @@ def test_a_refusal_returns_the_winner_without_another_read() -> None:
 
 
 @pytest.mark.parametrize("code", ["ValidationException", "AccessDeniedException", "ResourceNotFoundException"])
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: a request that can never succeed is said to be retryable")
 def test_a_request_that_can_never_succeed_is_not_retryable(code: str) -> None:
     with faulty() as (backend, client):
         for operation in ("put_item", "get_item", "batch_get_item", "batch_write_item", "scan"):

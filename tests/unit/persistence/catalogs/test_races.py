@@ -94,7 +94,6 @@ def every_call(race: Callable[[World, int], Callable[[], bool]]) -> int:
     raise AssertionError("unreachable")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: open brings the reference of a dropped catalog back")
 def test_no_commit_is_acknowledged_into_a_catalog_dropped_while_it_was_opened() -> None:
     def race(world: World, call: int) -> Callable[[], bool]:
         world.mine.create_catalog("acme", "sales", {})
@@ -112,7 +111,6 @@ def test_no_commit_is_acknowledged_into_a_catalog_dropped_while_it_was_opened() 
     assert every_call(race) >= 2
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: a late drop removes the catalog made anew under its name")
 def test_a_late_drop_leaves_a_catalog_made_anew_alone() -> None:
     def race(world: World, call: int) -> Callable[[], bool]:
         world.mine.create_catalog("acme", "sales", {})
@@ -139,7 +137,6 @@ def test_a_late_drop_leaves_a_catalog_made_anew_alone() -> None:
     assert every_call(race) >= 4
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: a late purge empties the realm made anew under its name")
 def test_a_late_purge_leaves_a_realm_made_anew_alone() -> None:
     def race(world: World, call: int) -> Callable[[], bool]:
         put(world.mine.create_catalog("acme", "sales", {}), "old")
@@ -167,7 +164,6 @@ def test_a_late_purge_leaves_a_realm_made_anew_alone() -> None:
     assert every_call(race) >= 5
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: a new realm lists the former tenant's catalogs")
 def test_a_new_realm_never_lists_the_catalogs_of_a_former_one() -> None:
     """A process of the former tenant creates a catalog while the realm is purged and made anew."""
 
@@ -181,14 +177,14 @@ def test_a_new_realm_never_lists_the_catalogs_of_a_former_one() -> None:
         with contextlib.suppress(PersistenceError):
             world.mine.create_catalog("acme", "secret", {})
         world.calm()
-        if ran():
+        # Before call 0 the realm is not read yet, so that the catalog is one of the new tenant.
+        if ran() and call > 0:
             assert world.theirs.catalogs("acme").page(limit=5).entities == ()
         return ran
 
     every_call(race)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: a catalog is registered before its reference exists")
 def test_a_registered_catalog_has_its_reference_whenever_the_creator_ends() -> None:
     class Ended(BaseException):
         pass
@@ -212,7 +208,6 @@ def test_a_registered_catalog_has_its_reference_whenever_the_creator_ends() -> N
             break
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: two creators of a realm share its space")
 def test_of_two_creators_one_wins_and_the_other_leaves_nothing() -> None:
     def race(world: World, call: int) -> Callable[[], bool]:
         before = len(world.references())
@@ -233,7 +228,6 @@ def test_of_two_creators_one_wins_and_the_other_leaves_nothing() -> None:
     assert every_call(race) >= 3
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17, line 4: an opened catalog makes its reference")
 def test_open_and_catalogs_write_nothing() -> None:
     world = World()
     world.mine.create_catalog("acme", "sales", {})

@@ -347,10 +347,12 @@ def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: World) -> No
     with pytest.raises(RealmNotReady):
         realms.purge("acme")
     realms.set_status("acme", RealmStatus.INACTIVE)
+    space = realms.get("acme").space
+    assert [key for key in world.backend._objects if key.realm == space]
     done = realms.purge("acme", page=7)
     assert done.references == 3
     assert done.objects > 60
-    assert not [key for key in world.backend._objects if key.realm == "acme"]
+    assert not [key for key in world.backend._objects if key.realm == space]
     assert [key.elements()[0] for key, _ in realms.page(limit=9).entities] == ["acm", "other"]
     assert world.committer_of(realms.open("other", "two")).head()
     with pytest.raises(EntityNotFound):
@@ -372,8 +374,10 @@ def test_an_interrupted_purge_is_continued(world: World) -> None:
             world.realms().purge("acme", page=5)
         with pytest.raises(RealmNotReady):
             realms.set_status("acme", RealmStatus.ACTIVE)
+    space = realms.get("acme").space
+    assert [key for key in world.backend._objects if key.realm == space]
     world.realms().purge("acme")
-    assert not [key for key in world.backend._objects if key.realm == "acme"]
+    assert not [key for key in world.backend._objects if key.realm == space]
 
 
 def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: World) -> None:
