@@ -31,6 +31,14 @@ _NOT_APPLIED: Final = frozenset({
     "TransactionConflictException",
 })  # fmt: skip
 _MAYBE_APPLIED: Final = frozenset({"InternalServerError", "ServiceUnavailable", "TransactionInProgressException"})
+_REJECTED: Final = frozenset({
+    "AccessDenied",
+    "AccessDeniedException",
+    "ResourceNotFoundException",
+    "SerializationException",
+    "ValidationException",
+})  # fmt: skip
+"""What a repeat of the same call meets again, until somebody changes a table, a permission or the program."""
 _NOT_APPLIED_REASONS: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
 _NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, CredentialRetrievalError)
 """The last: the endpoint of the role's credentials did not answer, so the request could not be signed."""
@@ -63,6 +71,8 @@ class DynamoDbCalls:
 
     unavailable: ClassVar[type[DelegationError]]
     """Raised when nothing was read or written."""
+    rejected: ClassVar[type[DelegationError] | None] = None
+    """Raised instead of `unavailable` when the call can never succeed; None for `unavailable` then too."""
     unknown: ClassVar[type[DelegationError]]
     """Raised when a write may or may not have been applied."""
 
@@ -118,7 +128,7 @@ class DynamoDbCalls:
         for attempt in range(self.tries):
             self.wait(attempt)
             try:
-                return call()
+                answer = call()
             except ClientError as error:
                 if is_conditional and _is_refusal(error):
                     raise
@@ -129,11 +139,19 @@ class DynamoDbCalls:
                 failure = error
             except _UNREACHABLE as error:
                 failure, unclear = error, True
+            else:
+                self.answered(answer)
+                return answer
             if unclear and not repeats_unclear:
                 break
         if unclear and is_conditional:
             raise self.unknown(f"{name} got no clear answer: {_reason(failure)}") from failure
-        raise self.unavailable(f"{name} failed: {_reason(failure)}") from failure
+        rejected = isinstance(failure, ClientError) and _code(failure) in _REJECTED
+        raised = (self.rejected if rejected else None) or self.unavailable
+        raise raised(f"{name} failed: {_reason(failure)}") from failure
+
+    def answered(self, answer: Mapping[str, Any]) -> None:
+        """Take note of an answer; a subclass may, for example, read the time from it."""
 
     def wait(self, attempt: int) -> None:
         """Pause before a repeat; `attempt` counts from 0, which has no pause."""

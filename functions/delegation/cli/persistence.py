@@ -14,6 +14,7 @@ from delegation.cli.output import open_output, print_json
 from delegation.persistence.backends.base import Backend, Reference
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.persistence.catalogs.realms import space_of
 from delegation.persistence.ids.nodes import SHORT_LIVED
 from delegation.persistence.maintenance.recovery import RecentHead, recent_heads, reset
 
@@ -44,7 +45,7 @@ def list_command(
     ctx: typer.Context,
     *,
     realm: Annotated[
-        str | None, typer.Option("--realm", show_default=False, help="Only references of this realm.")
+        str | None, typer.Option("--realm", show_default=False, help="Only references of this realm (name or space).")
     ] = None,
     objects: ObjectsOption,
     references: ReferencesOption,
@@ -54,6 +55,8 @@ def list_command(
     """List the references with their recent heads, and whether all objects of each head exist."""
     open_output(ctx, as_json=as_json)
     process = PersistenceProcess(open_backend(objects, references, endpoint), leases=SHORT_LIVED)
+    if realm is not None:
+        realm = space_of(process.store, realm)
     found = [
         (one, list(recent_heads(process.store(one.key.realm, one.key.catalog), one)))
         for one in sorted(process.backend.references(realm=realm), key=lambda one: one.key)
@@ -67,7 +70,7 @@ def list_command(
 @refs.command("reset")
 def reset_command(
     ctx: typer.Context,
-    realm: Annotated[str, typer.Argument(help="The realm.", show_default=False)],
+    realm: Annotated[str, typer.Argument(help="The realm (name or space).", show_default=False)],
     catalog: Annotated[str, typer.Argument(help="The catalog, as `refs list` shows it.", show_default=False)],
     name: Annotated[str, typer.Argument(help="The name of the reference.", show_default=False)],
     head: Annotated[int, typer.Argument(help="The id of the recent head to reset to.", show_default=False)],
@@ -84,7 +87,7 @@ def reset_command(
     """Reset a reference to one of its recent heads; later commits are no longer visible."""
     open_output(ctx, as_json=as_json)
     process = PersistenceProcess(open_backend(objects, references, endpoint), leases=SHORT_LIVED)
-    store = process.store(realm, catalog)
+    store = process.store(space_of(process.store, realm), catalog)
     if not yes:
         typer.confirm(f"Commits to {name} after {head} will no longer be visible. Reset?", abort=True, err=True)
     moved = reset(store, name, head, even_if_incomplete=even_if_incomplete)

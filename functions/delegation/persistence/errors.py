@@ -17,6 +17,18 @@ class BackendUnavailable(PersistenceError):
     code, retryable = "PERSISTENCE_UNAVAILABLE", True
 
 
+class BackendRefused(BackendUnavailable):
+    """The store refused the call and will refuse it again: a missing table or permission, or an invalid request."""
+
+    code, retryable = "PERSISTENCE_REFUSED", False
+
+
+class NameTooLong(PersistenceError):
+    """The names of a realm, catalog, type or reference make a key that no row can have; nothing was written."""
+
+    code = "NAME_TOO_LONG"
+
+
 class CommitOutcomeUnknown(PersistenceError):
     """A conditional write got no clear answer: it may have been applied, or may be later; read before deciding."""
 

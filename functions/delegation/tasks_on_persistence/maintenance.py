@@ -1,5 +1,6 @@
 """`persistence-maintenance`: the recurring task that marks and sweeps the objects of the NoSQL persistence."""
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
@@ -9,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from delegation.persistence.maintenance.sweep import RealmMaintenance
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver
 from delegation.tasks.work.behaviors import Behavior, Run
+
+logger = logging.getLogger(__name__)
 
 KIND: Final = "PERSISTENCE_MAINTENANCE"
 EVERY: Final = timedelta(hours=6)
@@ -21,7 +24,8 @@ class Sweep(BaseModel):
 
 
 class SweepReport(BaseModel):
-    """What one run did; see RealmSweepReport."""
+    """What one run did; see RealmSweepReport. The last release reads these reports too, so its field
+    `false_positive_rate` is kept: 0, because what is marked is known exactly."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,7 +34,10 @@ class SweepReport(BaseModel):
     scanned: int
     deleted: int
     young: int
-    false_positive_rate: float
+    false_positive_rate: float = 0.0
+    unknown: int = 0
+    refused: tuple[tuple[str, str], ...] = ()
+    not_before: int | None = None
 
 
 def persistence_maintenance(
@@ -38,7 +45,8 @@ def persistence_maintenance(
 ) -> Behavior[Sweep, SweepReport]:
     """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store.
 
-    A run that has to end early leaves its progress in the store, and the next attempt continues from it.
+    A run that has to end early leaves its progress in the store, and the next attempt continues from it. A realm that
+    was left as it is does not fail the task; it is in the report, and a warning is logged for it.
     """
 
     def work(_parameters: Sweep, run: Run) -> SweepReport:
@@ -54,6 +62,8 @@ def persistence_maintenance(
         report = maintenance().run(stop)
         if ended:
             raise ended[0]
+        for realm, reason in report.refused:
+            logger.warning("maintenance left realm %r as it is: %s", realm, reason)
         return SweepReport.model_validate(report, from_attributes=True)
 
     return Behavior(KIND, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +20,7 @@ from delegation.persistence.backends.base import (
     ObjectKey,
     ReferenceKey,
     Refused,
+    Segment,
     StoredObject,
 )
 from delegation.persistence.errors import ObjectTooLarge
@@ -270,6 +272,32 @@ def backend_scan(backend: Backend) -> None:
     assert {row.key for row in backend.scan(limit=1_000).rows} == {one.key for one in stored}
 
 
+def segments_are_disjoint_and_complete(backend: Backend) -> None:
+    stored = [obj() for _ in range(60)] + [huge(PART_BYTES * 2)]
+    backend.put_many(stored)
+    for count in (1, 2, 5):
+        found: list[set[ObjectKey]] = []
+        for number in range(count):
+            rows, after = set(), None
+            while True:
+                page = backend.scan(after=after, limit=7, segment=Segment(number, count))
+                rows |= {row.key for row in page.rows}
+                after = page.after
+                if after is None:
+                    break
+            found.append(rows)
+        assert sum(map(len, found)) == len(set().union(*found)) == len(stored)
+
+
+def the_store_has_a_clock_of_its_own(backend: Backend) -> None:
+    day = 86_400 * 10**6
+    now = backend.time()
+    assert abs(now - time.time_ns() // 1_000) < day
+    estimated = backend.estimated_time()
+    assert estimated is not None
+    assert abs(estimated - now) < day
+
+
 def backend_bulk_deletions(backend: Backend) -> None:
     doomed = [obj() for _ in range(60)] + [huge(PART_BYTES * 3)]
     kept = [obj(), huge(PART_BYTES * 2)]
@@ -353,6 +381,8 @@ SEQUENTIAL: list[Check] = [
     conditional_objects_fit_one_row,
     condition_on_an_immutable_object_is_refused,
     backend_scan,
+    segments_are_disjoint_and_complete,
+    the_store_has_a_clock_of_its_own,
     backend_bulk_deletions,
 ]
 CONCURRENT: list[Check] = [one_creator_wins, one_insert_wins, one_deleter_wins, no_lost_update]

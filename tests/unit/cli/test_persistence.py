@@ -89,3 +89,20 @@ def test_reset_to_an_incomplete_head_is_refused_with_a_next_step(run, realms, ba
     assert forced.exit_code == 0
     assert heads(run)[0]["id"] == before["id"]
     assert newest["id"] in [one["id"] for one in heads(run)]
+
+
+def test_a_realm_is_given_by_its_name_or_by_its_space(run, realms):
+    realms.create("one", {})
+    realms.create("two", {})
+    space = realms.get("one").space
+    for given in ("one", space):
+        [found] = json.loads(run("list", "--realm", given, "--json").stdout)["references"]
+        assert (found["realm"], found["name"]) == (space, "catalogs")
+    realms.create_catalog("one", "a", {})
+    realms.create_catalog("one", "b", {})
+    [found] = [
+        one for one in json.loads(run("list", "--realm", "one", "--json").stdout)["references"] if one["recent_heads"]
+    ]
+    before = found["recent_heads"][1]["id"]
+    assert run("reset", "one", "", "catalogs", str(before), "--yes").exit_code == 0
+    assert [key.elements() for key, _ in realms.catalogs("one").page(limit=9).entities] == [("a",)]

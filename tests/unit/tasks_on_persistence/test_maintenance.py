@@ -3,7 +3,7 @@
 import pytest
 
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.maintenance.sweep import SweepPolicy
+from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.tasks.errors import RunHandedOver
 from delegation.tasks.stores.base import Advance, Create, Revise
 from delegation.tasks.work.behaviors import Behavior
@@ -12,6 +12,7 @@ from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_pro
 from tests.unit.tasks.builders import HOUR, NOW, acquired, submitted, touched
 from tests.unit.tasks.work.site import Site
 
+POLICY = SweepPolicy(grace=3600.0)
 DAY_NS = 86_400 * 10**9
 
 
@@ -20,7 +21,7 @@ class SweptStore:
 
     def __init__(self) -> None:
         self.now_ns = int(NOW.timestamp() * 10**9)
-        self.backend = MemoryBackend()
+        self.backend = MemoryBackend(now_us=lambda: self.now_ns // 1_000)
         self.process = task_process(self.backend, now_ns=lambda: self.now_ns)
         self.store = PersistenceTaskStore(self.process.store("realm", "tasks"))
         task = self.store.apply(Create(submitted()))
@@ -30,12 +31,14 @@ class SweptStore:
             self.task = self.store.apply(Revise(self.task, after))
 
     def behavior(self) -> Behavior[Sweep, SweepReport]:
-        return persistence_maintenance(lambda: self.process.maintenance(SweepPolicy(grace=3600.0)))
+        return persistence_maintenance(lambda: self.process.maintenance(POLICY))
 
 
 @pytest.fixture
 def swept() -> SweptStore:
+    """A store that one run has found garbage in, a grace period ago."""
     swept = SweptStore()
+    assert swept.process.maintenance(POLICY).run().young > 0
     swept.now_ns += 2 * DAY_NS
     return swept
 
@@ -82,3 +85,32 @@ def test_a_run_that_has_to_end_is_continued_by_the_next_attempt(swept: SweptStor
     report = submission.completion.wait()
     assert report is not None
     assert report.deleted > 0
+
+
+def test_a_realm_that_is_left_as_it_is_is_reported_and_logged(
+    swept: SweptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = swept.process.store("broken", "c")
+    store.create_reference("main", head=77)
+    site = Site()
+    submission = site.client().submit(swept.behavior(), Sweep())
+    site.worker("w", swept.behavior()).run_once()
+    report = submission.completion.wait()
+    assert report is not None
+    assert report.deleted > 0
+    assert [realm for realm, _ in report.refused] == ["broken"]
+    assert "77" in caplog.text
+
+
+def test_a_report_of_this_release_is_one_of_the_last_release() -> None:
+    """Its fields, as that release declares them, are all there and of the same kinds."""
+    report = SweepReport(references=1, marked=2, scanned=3, deleted=4, young=5).model_dump()
+    last = {
+        "references": int,
+        "marked": int,
+        "scanned": int,
+        "deleted": int,
+        "young": int,
+        "false_positive_rate": float,
+    }
+    assert {name: type(report[name]) for name in last} == last

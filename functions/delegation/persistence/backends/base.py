@@ -2,13 +2,17 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from urllib.parse import quote
 
-from delegation.persistence.errors import ObjectTooLarge
+from delegation.errors import printable
+from delegation.persistence.errors import NameTooLong, ObjectTooLarge
 
 PART_BYTES: Final = 350_000
 """The largest value of one row; DynamoDB's limit of 400 KB counts keys and attribute names too."""
 MAX_PARTS: Final = 1_000
+MAX_KEY_BYTES: Final = 2_048
+"""The longest partition key of DynamoDB (Amazon DynamoDB, Constraints: Partition keys and sort keys)."""
 RECENT_HEADS: Final = 20
 MAX_ID: Final = 2**63 - 1
 SYSTEM: Final = ""
@@ -65,6 +69,16 @@ class ScanPage:
 
     rows: tuple[ScannedRow, ...]
     after: str | None
+
+
+class Segment(NamedTuple):
+    """One of `of` disjoint parts of the objects, which are scanned independently; `number` counts from 0."""
+
+    number: int
+    of: int
+
+
+WHOLE: Final = Segment(0, 1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -135,9 +149,10 @@ class Refused(Generic[T]):
 class Backend(Protocol):
     """A store of objects and references, shared by threads and processes.
 
-    Methods raise BackendUnavailable when the store does not answer. A conditional write was not applied then; put_many
-    and delete_many work row by row, may be half done, and can be repeated safely. A conditional write returns None once
-    it is applied; one that may have been applied is not repeated but raises CommitOutcomeUnknown.
+    Methods raise BackendUnavailable when the store does not answer, and its subclass BackendRefused when a repeat would
+    fail too. A conditional write was not applied then; put_many and delete_many work row by row, may be half done, and
+    can be repeated safely. A conditional write returns None once it is applied; one that may have been applied is not
+    repeated but raises CommitOutcomeUnknown.
     """
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
@@ -145,8 +160,8 @@ class Backend(Protocol):
         ones are read again consistently."""
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
-        """Write immutable objects of up to MAX_PARTS parts. Raises ObjectTooLarge; ValueError for one key with two
-        contents."""
+        """Write immutable objects of up to MAX_PARTS parts. Raises ObjectTooLarge and NameTooLong before anything is
+        written; ValueError for one key with two contents."""
 
     def delete_many(self, locators: Iterable[Locator]) -> None:
         """Delete objects with the parts stated; an absent one is no error."""
@@ -160,14 +175,19 @@ class Backend(Protocol):
     def delete(self, key: ObjectKey, *, expected: str) -> Refused[StoredObject] | None:
         """Delete if the stored version token is `expected`."""
 
-    def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
-        """Return about `limit` rows in no particular order; rows written meanwhile may be among them."""
+    def scan(
+        self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000, segment: Segment = WHOLE
+    ) -> ScanPage:
+        """Return about `limit` rows of a segment in no particular order; rows written meanwhile may be among them.
+
+        A row belongs to the same one of `segment.of` segments in every call.
+        """
 
     def read_reference(self, key: ReferenceKey) -> Reference | None:
         """Return the current reference, by a consistent read."""
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
-        """Write if the key is absent."""
+        """Write if the key is absent. Raises NameTooLong."""
 
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
         """Replace if the stored heads and version are those of `expected`.
@@ -188,6 +208,29 @@ class Backend(Protocol):
     def delete_reference(self, key: ReferenceKey) -> None:
         """Delete the reference of a dropped catalog or purged realm; an absent one is no error."""
 
+    def time(self) -> int:
+        """Return the time by the store's clock, never by this process's: µs since 1970, exact to a second."""
+
+    def estimated_time(self) -> int | None:
+        """Return `time` without a call, from the newest answer and the monotonic time since; None before the first."""
+
+
+def key_text(*fields: str) -> str:
+    """Return the fields of a key as the text that names its row: each percent-encoded, with slashes between."""
+    return "/".join(quote(field, safe="") for field in fields)
+
+
+def check_key(key: "ObjectKey | ReferenceKey") -> None:
+    """Raise NameTooLong if no row can have this key, before anything is written."""
+    named = (key.type, str(key.id)) if isinstance(key, ObjectKey) else (key.name,)
+    size = len(key_text(key.realm, key.catalog, *named))
+    if size > MAX_KEY_BYTES:
+        raise NameTooLong(
+            f"the key of realm {printable(key.realm, 40)!r}, catalog {printable(key.catalog, 40)!r} and "
+            f"{printable(named[0], 40)!r} has {size} bytes percent-encoded; at most {MAX_KEY_BYTES} are allowed: "
+            "choose shorter names"
+        )
+
 
 def part_count(size: int, part_bytes: int = PART_BYTES) -> int:
     """Return how many rows a value of `size` bytes takes. Raises ObjectTooLarge."""
@@ -198,9 +241,10 @@ def part_count(size: int, part_bytes: int = PART_BYTES) -> int:
 
 
 def distinct(objects: Iterable[StoredObject]) -> list[StoredObject]:
-    """Return the objects of a batch, each key once. Raises ValueError for one key with two contents."""
+    """Return the objects of a batch, each key once. Raises NameTooLong; ValueError for one key with two contents."""
     by_key: dict[ObjectKey, StoredObject] = {}
     for one in objects:
+        check_key(one.key)
         if by_key.setdefault(one.key, one) != one:
             raise ValueError(f"two different objects with the key {one.key} in one batch")
     return list(by_key.values())
@@ -215,6 +259,7 @@ def hints(wanted: Iterable[Locator]) -> dict[ObjectKey, int]:
 
 
 def check_fits_one_row(one: StoredObject, part_bytes: int = PART_BYTES) -> None:
-    """Raise ObjectTooLarge unless a condition on one row covers the whole object."""
+    """Raise ObjectTooLarge unless a condition on one row covers the whole object; NameTooLong for its key."""
+    check_key(one.key)
     if len(one.value) > part_bytes:
         raise ObjectTooLarge(f"{one.key} has {len(one.value)} bytes; an updateable object has at most {part_bytes}")

@@ -1,27 +1,33 @@
 """Backend on two DynamoDB tables: objects (partition key `key` S, sort key `part` N) and references (key `key` S)."""
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls
 from delegation.persistence.backends import dynamodb_items as items
 from delegation.persistence.backends.base import (
     PART_BYTES,
+    SYSTEM,
+    WHOLE,
     Locator,
     ObjectKey,
     Reference,
     ReferenceKey,
     Refused,
     ScanPage,
+    Segment,
     StoredObject,
     check_fits_one_row,
+    check_key,
     distinct,
     hints,
 )
 from delegation.persistence.backends.dynamodb_items import AttributeMap, RowKey
-from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
+from delegation.persistence.errors import BackendRefused, BackendUnavailable, CommitOutcomeUnknown
 
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
@@ -36,7 +42,28 @@ class Calls(DynamoDbCalls):
     """DynamoDbCalls that raises the errors of persistence."""
 
     unavailable = BackendUnavailable
+    rejected = BackendRefused
     unknown = CommitOutcomeUnknown
+
+    _newest: tuple[str, float] | None = None
+    """The header `Date` of the newest answer, and the monotonic time in s when it arrived."""
+
+    def answered(self, answer: Mapping[str, Any]) -> None:
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        if "date" in headers:
+            self._newest = headers["date"], time.monotonic()
+
+    def estimated_time(self) -> int | None:
+        """Return DynamoDB's time in µs since 1970 from its newest answer and the monotonic time since; None before."""
+        newest = self._newest
+        if newest is None:
+            return None
+        date, at = newest
+        try:
+            read = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return None
+        return round((read + time.monotonic() - at) * 1e6)
 
 
 class DynamoDbBackend:
@@ -91,7 +118,9 @@ class DynamoDbBackend:
         condition = _only_if("#token = :token", token={"S": expected})
         return self._refused_object(self._calls.conditional("delete_item", **where, **condition))
 
-    def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
+    def scan(
+        self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000, segment: Segment = WHOLE
+    ) -> ScanPage:
         names = [items.KEY, items.PART, items.PARTS, items.CREATED_AT, items.TOKEN]
         query: dict[str, Any] = {
             "TableName": self._objects,
@@ -100,6 +129,8 @@ class DynamoDbBackend:
             **_of_realm(realm),
             "ExpressionAttributeNames": {f"#{name}": name for name in names},
         }
+        if segment.of > 1:
+            query |= {"Segment": segment.number, "TotalSegments": segment.of}
         if after is not None:
             query["ExclusiveStartKey"] = json.loads(after)
         answer = self._calls.repeatable("scan", **query)
@@ -114,6 +145,7 @@ class DynamoDbBackend:
         return items.reference(answer["Item"]) if "Item" in answer else None
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
+        check_key(new.key)
         row = {"TableName": self._references, "Item": items.reference_item(new)}
         return self._refused_reference(self._calls.conditional("put_item", **row, **_NEW))
 
@@ -157,6 +189,18 @@ class DynamoDbBackend:
 
     def delete_reference(self, key: ReferenceKey) -> None:
         self._calls.repeatable("delete_item", TableName=self._references, Key=items.reference_key(key))
+
+    def time(self) -> int:
+        # Any read: DynamoDB states the time in the header `Date` of every answer.
+        nothing = items.reference_key(ReferenceKey(SYSTEM, SYSTEM, ""))
+        self._calls.repeatable("get_item", TableName=self._references, Key=nothing, ConsistentRead=True)
+        now = self._calls.estimated_time()
+        if now is None:
+            raise BackendUnavailable("DynamoDB's answer has no header `Date`, which maintenance needs; check the proxy")
+        return now
+
+    def estimated_time(self) -> int | None:
+        return self._calls.estimated_time()
 
     def _update_reference(
         self, key: ReferenceKey, update: str, condition: str, names: Mapping[str, str], values: Mapping[str, Any]

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from delegation.persistence.backends.base import (
     HeadCopy,
@@ -12,6 +12,7 @@ from delegation.persistence.backends.base import (
     ReferenceKey,
     ScannedRow,
     StoredObject,
+    key_text,
     part_count,
 )
 from delegation.persistence.errors import CorruptObject
@@ -34,17 +35,17 @@ _COPY_START: Final = struct.Struct(">QQ")
 
 def realm_prefix(realm: str) -> str:
     """Return the prefix of the keys of all rows of a realm."""
-    return quote(realm, safe="") + "/"
+    return key_text(realm, "")
 
 
 def object_key(key: ObjectKey, part: int = 0) -> AttributeMap:
     """Return the primary key of one row of an object: partition key `key`, sort key `part`."""
-    return {KEY: {"S": _joined(key.realm, key.catalog, key.type, str(key.id))}, PART: {"N": str(part)}}
+    return {KEY: {"S": key_text(key.realm, key.catalog, key.type, str(key.id))}, PART: {"N": str(part)}}
 
 
 def reference_key(key: ReferenceKey) -> AttributeMap:
     """Return the primary key of a reference."""
-    return {KEY: {"S": _joined(key.realm, key.catalog, key.name)}}
+    return {KEY: {"S": key_text(key.realm, key.catalog, key.name)}}
 
 
 def object_items(one: StoredObject, part_bytes: int) -> list[AttributeMap]:
@@ -146,10 +147,6 @@ def reference(item: Mapping[str, Any]) -> Reference:
         tuple(sorted(int(one) for one in item[WAITING]["NS"])) if WAITING in item else (),
         _copy(item, ids[0] if ids else None),
     )
-
-
-def _joined(*fields: str) -> str:
-    return "/".join(quote(field, safe="") for field in fields)
 
 
 def _split(item: Mapping[str, Any], count: int) -> list[str]:

@@ -2,11 +2,14 @@
 
 import bisect
 import threading
+import time
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from delegation.persistence.backends.base import (
+    WHOLE,
     Locator,
     ObjectKey,
     Reference,
@@ -14,8 +17,10 @@ from delegation.persistence.backends.base import (
     Refused,
     ScannedRow,
     ScanPage,
+    Segment,
     StoredObject,
     check_fits_one_row,
+    check_key,
     distinct,
     hints,
     part_count,
@@ -33,12 +38,20 @@ class MemoryBackend:
 
     `before` and `after` are called with the method's name around each call, outside the lock: one that raises simulates
     a call that failed before or after it was applied, one that blocks a slow network. put_many and delete_many
-    also call them with "put_row" and "delete_row" around each row, because a store may stop half-way.
+    also call them with "put_row" and "delete_row" around each row, because a store may stop half-way. `now_us` is the
+    store's clock.
     """
 
-    def __init__(self, *, before: Hook = _no_hook, after: Hook = _no_hook) -> None:
+    def __init__(
+        self,
+        *,
+        before: Hook = _no_hook,
+        after: Hook = _no_hook,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+    ) -> None:
         self.before = before
         self.after = after
+        self.now_us = now_us
         self._objects: dict[ObjectKey, StoredObject] = {}
         self._references: dict[ReferenceKey, Reference] = {}
         self._order: list[ObjectKey] | None = None
@@ -93,7 +106,9 @@ class MemoryBackend:
             del self._objects[key]
             return None
 
-    def scan(self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000) -> ScanPage:
+    def scan(
+        self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000, segment: Segment = WHOLE
+    ) -> ScanPage:
         with self._call("scan"):
             if self._order is None:
                 self._order = sorted(self._objects, key=repr)
@@ -103,7 +118,9 @@ class MemoryBackend:
             rows = tuple(
                 ScannedRow(key, part_count(len(one.value)), one.created_at, one.token)
                 for key in page
-                if (realm is None or key.realm == realm) and (one := self._objects.get(key))
+                if (realm is None or key.realm == realm)
+                and zlib.crc32(repr(key).encode()) % segment.of == segment.number
+                and (one := self._objects.get(key))
             )
             return ScanPage(rows, repr(page[-1]) if start + limit < len(order) else None)
 
@@ -112,6 +129,7 @@ class MemoryBackend:
             return self._references.get(key)
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
+        check_key(new.key)
         with self._call("create_reference"):
             if stored := self._references.get(new.key):
                 return Refused(stored)
@@ -151,6 +169,13 @@ class MemoryBackend:
     def delete_reference(self, key: ReferenceKey) -> None:
         with self._call("delete_reference"):
             self._references.pop(key, None)
+
+    def time(self) -> int:
+        with self._call("time"):
+            return self.now_us()
+
+    def estimated_time(self) -> int | None:
+        return self.now_us()
 
     @contextmanager
     def _call(self, operation: str) -> Iterator[None]:

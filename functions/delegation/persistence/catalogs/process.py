@@ -14,22 +14,22 @@ from delegation.persistence.iceberg.objects import ICEBERG_TYPES
 from delegation.persistence.ids.nodes import NODE_TYPE, NodeLeasePolicy, NodeLeases
 from delegation.persistence.ids.snowflake import IdGenerator
 from delegation.persistence.index.stripes import STRIPES
-from delegation.persistence.maintenance.coordination import TASK_TYPE
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, SweepPolicy
+from delegation.persistence.maintenance.run import SweepPolicy
+from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from delegation.persistence.objects.cache import Cache, CacheStatistics
 from delegation.persistence.objects.store import CatalogStore
+from delegation.persistence.objects.times import BoundedClock
 from delegation.persistence.objects.types import ObjectType, ObjectTypes, installed
 from delegation.persistence.objects.updateable import Updateables
 
 OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
     CATALOG_TYPE,
-    FILTER_TYPE,
     HEAD_TYPE,
     NODE_TYPE,
     REALM_TYPE,
     STRIPES,
-    TASK_TYPE,
     *WAITING_TYPES,
+    *MAINTENANCE_TYPES,
     *ICEBERG_TYPES,
 )
 """The types of this package; `installed` adds those of other packages."""
@@ -38,7 +38,8 @@ OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
 class PersistenceProcess:
     """Persistence in one process; thread-safe. `close` releases the node id, which the first id leases.
 
-    `now_ns` is the wall clock in nanoseconds since 1970, `clock` counts seconds and never goes back.
+    `now_ns` is the wall clock in nanoseconds since 1970; what is written has its time, corrected by that of the
+    database's answers. `clock` counts seconds and never goes back.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class PersistenceProcess:
         self._cache: Cache[Any, Any] = Cache(cache_bytes, clock=clock)
         self._references_cached_for = references_cached_for
         self._now_ns = now_ns
+        self._clock = clock
+        self._now_us = BoundedClock(lambda: now_ns() // 1_000, backend.estimated_time)
         self._leases = NodeLeases(
             Updateables(backend, self.types, self._now_us),
             now_ms=self._now_ms,
@@ -81,7 +84,7 @@ class PersistenceProcess:
         """Return the mark and sweep. It bypasses the cache, so that it does not evict what is in use."""
         uncached = Cache[Any, Any](0, clock=time.monotonic)
         store_of = partial(self._store, cache=uncached)
-        return RealmMaintenance(self.backend, store_of, now_us=self._now_us, policy=policy)
+        return RealmMaintenance(self.backend, store_of, policy=policy, clock=self._clock)
 
     def statistics(self) -> CacheStatistics:
         """Return the counters of the cache."""
@@ -102,9 +105,6 @@ class PersistenceProcess:
             now_us=self._now_us,
             references_cached_for=self._references_cached_for,
         )
-
-    def _now_us(self) -> int:
-        return self._now_ns() // 1_000
 
     def _now_ms(self) -> int:
         return self._now_ns() // 1_000_000

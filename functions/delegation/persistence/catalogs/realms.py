@@ -1,15 +1,26 @@
 """Realms, their catalogs, and the purge of a realm (NoSQL persistence proposal, System Managed Entities)."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from pydantic import Field
+from pydantic import Field, field_serializer, field_validator
 
 from delegation.persistence.backends.base import SYSTEM, Backend, Locator
 from delegation.persistence.commits.entities import Directory, EntityPage, directory_of
-from delegation.persistence.errors import EntityNotFound, RealmNotReady, ReferenceExists
+from delegation.persistence.errors import (
+    BackendUnavailable,
+    CommitUnknown,
+    CorruptObject,
+    EntityNotFound,
+    PersistenceError,
+    RealmNotReady,
+    ReferenceExists,
+    ReferenceNotFound,
+)
+from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType
@@ -34,11 +45,30 @@ _NEXT: Final[Mapping[RealmStatus, frozenset[RealmStatus]]] = {
 }
 
 
+_IN_SPACE: Final = "IN_SPACE_"
+"""Before the stored status of a realm with a space."""
+
+
 class Realm(PersistedModel):
-    """A tenant; `status` is a RealmStatus, stored as text so that a later release can add one."""
+    """A tenant; `status` is a RealmStatus, stored as text so that a later release can add one.
+
+    `space` is the realm in its keys, so that a realm of the same name starts empty; a realm that the last release made
+    has none and has its name there. The last release would take a realm with a space for an empty one, so the stored
+    status is one that it refuses to use.
+    """
 
     status: str = RealmStatus.ACTIVE.value
+    space: str = ""
     properties: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("status", mode="after")
+    @classmethod
+    def _without_mark(cls, status: str) -> str:
+        return status.removeprefix(_IN_SPACE)
+
+    @field_serializer("status")
+    def _stored_status(self, status: str) -> str:
+        return f"{_IN_SPACE}{status}" if self.space else status
 
 
 class RealmCatalog(PersistedModel):
@@ -65,8 +95,8 @@ class RealmPurge:
 class Realms:
     """The realms of a store, and the catalogs of each.
 
-    `store_of` makes a CatalogStore for (realm, catalog). The catalog named SYSTEM holds what belongs to a realm but to
-    none of its catalogs, such as the list of catalogs.
+    `store_of` makes a CatalogStore for a realm and a catalog as they are called in keys. The catalog named SYSTEM holds
+    what belongs to a realm but to none of its catalogs, such as the list of catalogs.
     """
 
     def __init__(self, backend: Backend, store_of: Callable[[str, str], CatalogStore], **settings: Any) -> None:
@@ -78,11 +108,13 @@ class Realms:
         self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, **settings)
 
     def create(self, realm: str, properties: Mapping[str, str]) -> None:
-        """Create a realm, active and without catalogs. Raises EntityExists; ValueError for the empty name."""
+        """Create a realm, active and without catalogs. Raises EntityExists; ValueError for the empty name or one that
+        is too long."""
         if realm == SYSTEM:
             raise ValueError("a realm needs a name")
-        self._realms.create(realm, Realm(properties=dict(properties)))
-        _ensure_reference(self._store_of(realm, SYSTEM), CATALOGS)
+        IndexKey.of(realm)
+        new = Realm(space=str(self._system.new_id()), properties=dict(properties))
+        self._register(self._store_of(new.space, SYSTEM), CATALOGS, lambda: self._realms.create(realm, new))
 
     def get(self, realm: str) -> Realm:
         """Return a realm as it is stored now. Raises EntityNotFound."""
@@ -110,51 +142,93 @@ class Realms:
         """Delete an inactive realm with everything in it; repeated after a crash, it continues.
 
         References are deleted first, so that no commit succeeds any more. Objects that running commits still write are
-        found by a further scan, and by maintenance. Raises EntityNotFound, RealmNotReady.
+        found by a further scan, and by maintenance. A realm made anew meanwhile has another space, so a late purge
+        leaves it alone. Raises EntityNotFound, also if another process completed the purge; RealmNotReady.
         """
-        if self.get(realm).status != RealmStatus.PURGING:
+        found = self.get(realm)
+        if found.status != RealmStatus.PURGING:
             self.set_status(realm, RealmStatus.PURGING)
-        references = list(self._backend.references(realm=realm))
-        for one in references:
-            self._backend.delete_reference(one.key)
+            found = self.get(realm)
+        space = in_keys(realm, found)
+        references = 0
+        while some := list(self._backend.references(realm=space)):
+            for one in some:
+                self._backend.delete_reference(one.key)
+            references += len(some)
         objects = 0
-        while removed := self._delete_objects(realm, page):
+        while removed := self._delete_objects(space, page):
             objects += removed
-        self._realms.remove(realm)
-        return RealmPurge(len(references), objects)
+        self._realms.remove(realm, only_if=lambda now: now.space == found.space)
+        return RealmPurge(references, objects)
 
     def catalogs(self, realm: str) -> Directory[RealmCatalog]:
         """Return the catalogs of an active realm. Raises EntityNotFound, RealmNotReady."""
-        status = self.get(realm).status
-        if status != RealmStatus.ACTIVE:
-            raise RealmNotReady(f"realm {realm!r} is {status}")
-        store = self._store_of(realm, SYSTEM)
-        # Again, because a process may have ended between the two steps of creating the realm.
-        _ensure_reference(store, CATALOGS)
-        return directory_of(store, CATALOGS, RealmCatalog, **self._settings)
+        return self._catalogs(self._space(realm))
 
     def create_catalog(self, realm: str, catalog: str, properties: Mapping[str, str]) -> CatalogStore:
-        """Create an empty catalog. Raises EntityExists; EntityNotFound and RealmNotReady for the realm."""
-        space = str(self._system.new_id())
-        self.catalogs(realm).create(catalog, RealmCatalog(space=space, properties=dict(properties)))
-        return self.open(realm, catalog)
-
-    def open(self, realm: str, catalog: str) -> CatalogStore:
-        """Return the store of a catalog, whose reference MAIN exists. Raises EntityNotFound, RealmNotReady."""
-        found = self.catalogs(realm).get(catalog).value
-        if found.dropped:
-            raise EntityNotFound(f"catalog {catalog!r} is being dropped")
-        store = self._store_of(realm, found.space)
-        _ensure_reference(store, MAIN)
+        """Create an empty catalog. Raises EntityExists; EntityNotFound and RealmNotReady for the realm; ValueError for
+        a name that is too long."""
+        IndexKey.of(catalog)
+        space = self._space(realm)
+        new = RealmCatalog(space=str(self._system.new_id()), properties=dict(properties))
+        store = self._store_of(space, new.space)
+        self._register(store, MAIN, lambda: self._catalogs(space).create(catalog, new))
         return store
 
+    def open(self, realm: str, catalog: str) -> CatalogStore:
+        """Return the store of a catalog; it writes nothing. Raises EntityNotFound, RealmNotReady.
+
+        If the catalog is dropped meanwhile, every commit to the store raises ReferenceNotFound.
+        """
+        space = self._space(realm)
+        found = self._catalogs(space).get(catalog).value
+        if found.dropped:
+            raise EntityNotFound(f"catalog {catalog!r} is being dropped")
+        return self._store_of(space, found.space)
+
     def drop_catalog(self, realm: str, catalog: str) -> None:
-        """Delete a catalog, repeatably; maintenance sweeps its objects. Raises EntityNotFound, RealmNotReady."""
-        catalogs = self.catalogs(realm)
-        dropped = catalogs.update(catalog, lambda old: old.model_copy(update={"dropped": True})).value
-        for one in list(self._store_of(realm, dropped.space).references()):
+        """Delete a catalog, repeatably; maintenance sweeps its objects. Raises EntityNotFound, also for a catalog that
+        another process dropped and made anew meanwhile; RealmNotReady."""
+        space = self._space(realm)
+        catalogs = self._catalogs(space)
+        found = catalogs.get(catalog).value
+
+        def dropped(old: RealmCatalog) -> RealmCatalog:
+            if old.space != found.space:
+                raise EntityNotFound(
+                    f"catalog {catalog!r} was dropped and made anew meanwhile; look before you drop it"
+                )
+            return old.model_copy(update={"dropped": True})
+
+        catalogs.update(catalog, dropped)
+        for one in list(self._store_of(space, found.space).references()):
             self._backend.delete_reference(one.key)
-        catalogs.remove(catalog)
+        catalogs.remove(catalog, only_if=lambda now: now.space == found.space)
+
+    def _space(self, realm: str) -> str:
+        """Return what an active realm is called in its keys."""
+        found = self.get(realm)
+        if found.status != RealmStatus.ACTIVE:
+            raise RealmNotReady(f"realm {realm!r} is {found.status}")
+        return in_keys(realm, found)
+
+    def _catalogs(self, space: str) -> Directory[RealmCatalog]:
+        return directory_of(self._store_of(space, SYSTEM), CATALOGS, RealmCatalog, **self._settings)
+
+    def _register(self, store: CatalogStore, reference: str, register: Callable[[], object]) -> None:
+        """Make a reference, then register what it belongs to: what is registered can always be used.
+
+        After a crash in between, or without an answer, a reference without commits remains that nothing names.
+        """
+        store.create_reference(reference)
+        try:
+            register()
+        except CommitUnknown:
+            raise
+        except PersistenceError:
+            with suppress(BackendUnavailable):
+                self._backend.delete_reference(store.reference_key(reference))
+            raise
 
     def _delete_objects(self, realm: str, page: int) -> int:
         removed, after = 0, None
@@ -166,6 +240,24 @@ class Realms:
             after = found.after
             if after is None:
                 return removed
+
+
+def in_keys(name: str, realm: Realm) -> str:
+    """Return what a realm is called in its keys."""
+    return realm.space or name
+
+
+def space_of(store_of: Callable[[str, str], CatalogStore], realm: str) -> str:
+    """Return what a realm is called in its keys; the text itself if no realm has this name, because it may be a space.
+
+    After a disaster the list of realms may be unreadable: then only spaces can be used.
+    """
+    if realm == SYSTEM:
+        return realm
+    try:
+        return in_keys(realm, directory_of(store_of(SYSTEM, SYSTEM), REALMS, Realm).get(realm).value)
+    except (EntityNotFound, ReferenceNotFound, CorruptObject):
+        return realm
 
 
 def _ensure_reference(store: CatalogStore, name: str) -> None:

@@ -189,12 +189,17 @@ class Directory(Generic[M]):
 
         return self._committer.commit(changed, operation=f"update {name}").result
 
-    def remove(self, name: str) -> None:
-        """Remove an entity, also one whose object is gone. Raises EntityNotFound."""
+    def remove(self, name: str, *, only_if: Callable[[M], bool] | None = None) -> None:
+        """Remove an entity, without `only_if` also one whose object is gone. Raises EntityNotFound, also for one that
+        `only_if` does not hold for."""
         key = IndexKey.of(name)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
+            if only_if is not None:
+                found = entities.fetch(key, self._model)
+                if found is not None and not only_if(found.value):
+                    raise EntityNotFound(f"there is no entity {name!r} of that state")
             if not entities.remove(key):
                 raise EntityNotFound(f"there is no entity {name!r}")
             return Changed(entities.head, None)

@@ -1,98 +1,93 @@
-"""Marking the objects that heads and recent commits need (NoSQL persistence proposal, Handling no longer needed
-objects)."""
+"""Marking the objects that references need (NoSQL persistence proposal, Handling no longer needed objects)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from delegation.persistence.backends.base import Reference
+from delegation.persistence.backends.base import ObjectKey, Reference
 from delegation.persistence.commits.commits import CommitObject
-from delegation.persistence.commits.log import read_log
 from delegation.persistence.errors import MaintenanceRefused
-from delegation.persistence.maintenance.bloom import BloomFilter
-from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, unknown_field
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType, ObjectTypes, follows_links
 
 _BATCH: Final = 200
 
 
+class Marks(Protocol):
+    """An exact set of marked keys: a key wrongly taken for marked would leave its links unmarked."""
+
+    def add(self, key: ObjectKey) -> bool:
+        """Mark a key; return whether it was unmarked."""
+
+
+class MarkedKeys:
+    """Marks in a Python set, for few objects."""
+
+    def __init__(self) -> None:
+        self._keys: set[ObjectKey] = set()
+
+    def add(self, key: ObjectKey) -> bool:
+        new = key not in self._keys
+        self._keys.add(key)
+        return new
+
+
 @dataclass(frozen=True)
 class Marker:
-    """Adds the objects that references reach to a filter.
+    """Marks the objects that references reach: from the current and the recent heads, to which one can be reset.
 
-    A reference keeps its current and recent heads, to which it can be reset, and every commit that was the head at
-    `cutoff` (µs) or later, because running operations may still read it. With `leaves`, objects without links are also
-    read, to check that they exist.
+    Former heads need no mark: what is unmarked is kept for a grace period more (`maintenance.sweep`). With `leaves`,
+    objects without links are also read, to check that they exist.
     """
 
     types: ObjectTypes
-    filter: BloomFilter
-    cutoff: int
+    marks: Marks
     leaves: bool = False
 
     def mark(self, store: CatalogStore, reference: Reference) -> None:
-        """Add all objects that a reference needs. Raises MaintenanceRefused for a link that cannot be followed."""
-        # An exact set, because a false positive of the filter would leave links unmarked.
-        visited: set[tuple[str, int]] = set()
+        """Mark all objects that a reference needs. Raises MaintenanceRefused for a link that cannot be followed."""
+        pending = self.begin(store, reference)
+        while pending:
+            self.advance(store, pending)
+
+    def begin(self, store: CatalogStore, reference: Reference) -> list[ObjectRef]:
+        """Mark the heads of a reference; return the marked objects whose links are still to be followed."""
         pending: list[ObjectRef] = []
-        for commit in self._commits(store, reference):
-            if (commit.key.type, commit.key.id) in visited:
-                continue
-            self._visit(store, commit, visited, pending)
-            while pending:
-                batch, pending[:] = pending[:_BATCH], pending[_BATCH:]
-                for ref, found in zip(batch, store.fetch_many(batch), strict=True):
-                    if found is None:
-                        raise MaintenanceRefused(f"{store.key(ref)} is named by a commit but missing")
-                    self._visit(store, found, visited, pending)
+        for head in self._heads(store, reference):
+            if self.marks.add(head.key):
+                self._follow(store, head, pending)
+        return pending
 
-    def _commits(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[PersistedModel]]:
-        if reference.head is None:
-            return
-        model: type[CommitObject] | None = None
-        for id_ in dict.fromkeys(reference.heads):
-            head = self._head(store, id_)
-            if head is None and id_ == reference.head:
-                raise MaintenanceRefused(f"reference {reference.key} points to {id_}, missing or of an undeclared type")
-            if head is not None:
-                model = model or type(head.value)
-                yield head
-        newest = True
-        for commit in read_log(store, reference.head, model or CommitObject):
-            if not newest:
-                yield commit
-            if commit.value.created_at < self.cutoff:
-                return
-            newest = False
+    def advance(self, store: CatalogStore, pending: list[ObjectRef]) -> None:
+        """Follow the links of some pending objects, the newest first, so that few are pending at a time."""
+        batch = pending[-_BATCH:]
+        del pending[-_BATCH:]
+        for ref, found in zip(batch, store.fetch_many(batch), strict=True):
+            if found is None:
+                raise MaintenanceRefused(f"{store.key(ref)} is named by a commit but missing")
+            self._follow(store, found, pending)
 
-    def _head(self, store: CatalogStore, id_: int) -> Loaded[CommitObject] | None:
+    def _heads(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[CommitObject]]:
         kinds = [one.name for one in self.types if issubclass(one.model, CommitObject)]
-        for found in store.fetch_many(ObjectRef(kind, id_) for kind in kinds):
-            if found is not None:
-                return of_model(found, CommitObject)
-        return None
+        ids = list(dict.fromkeys(reference.heads))
+        found = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in kinds)
+        heads = {one.key.id: of_model(one, CommitObject) for one in found if one is not None}
+        if reference.head is not None and reference.head not in heads:
+            raise MaintenanceRefused(
+                f"reference {reference.key} points to {reference.head}, missing or of an undeclared type"
+            )
+        return (heads[id_] for id_ in ids if id_ in heads)
 
-    def _visit(
-        self,
-        store: CatalogStore,
-        found: Loaded[PersistedModel],
-        visited: set[tuple[str, int]],
-        pending: list[ObjectRef],
-    ) -> None:
-        visited.add((found.key.type, found.key.id))
-        self.filter.add(found.key)
+    def _follow(self, store: CatalogStore, found: Loaded[PersistedModel], pending: list[ObjectRef]) -> None:
         links: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
-        if found.value.model_extra:
-            raise MaintenanceRefused(f"{found.key} has fields of a newer release; finish the upgrade first")
+        unknown = unknown_field(found.value)
+        if unknown is not None:
+            raise MaintenanceRefused(f"{found.key} has field {unknown!r} of a newer release; finish the upgrade first")
         for ref in links:
-            if (ref.type, ref.id) in visited:
-                continue
-            if self.leaves or follows_links(self._declared(ref.type)):
-                visited.add((ref.type, ref.id))
+            follow = self.leaves or follows_links(self._declared(ref.type))
+            if self.marks.add(store.key(ref)) and follow:
                 pending.append(ref)
-            else:
-                self.filter.add(store.key(ref))
 
     def _declared(self, name: str) -> ObjectType[Any]:
         declared = self.types.get(name)

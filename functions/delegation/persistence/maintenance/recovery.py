@@ -6,7 +6,6 @@ newest complete head.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from delegation.persistence.backends.base import Reference
@@ -18,12 +17,10 @@ from delegation.persistence.errors import (
     ReferenceNotFound,
     StaleObject,
 )
-from delegation.persistence.maintenance.bloom import BloomFilter
-from delegation.persistence.maintenance.marking import Marker
+from delegation.persistence.maintenance.marking import MarkedKeys, Marker
 from delegation.persistence.objects.store import CatalogStore
 
 _TRIES: Final = 5
-_LATEST: Final = round(timedelta(days=3_650_000).total_seconds() * 1e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +66,10 @@ def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool
 
 
 def _problem(store: CatalogStore, reference: Reference, head: int) -> str | None:
-    # Mark a reference that has only this head, with a cutoff that keeps no earlier commit.
+    # Mark a reference that has only this head.
     alone = Reference(reference.key, (head,), reference.created_at)
     try:
-        Marker(store.types, BloomFilter.for_keys(1, 0.5, bytes(16)), _LATEST, leaves=True).mark(store, alone)
+        Marker(store.types, MarkedKeys(), leaves=True).mark(store, alone)
     except MaintenanceRefused as refused:
         return str(refused)
     return None

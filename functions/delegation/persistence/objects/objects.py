@@ -1,5 +1,6 @@
 """Objects as frozen pydantic models, stored as CBOR (RFC 8949), unknown fields included."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -68,6 +69,28 @@ def encode(value: PersistedModel) -> bytes:
     if isinstance(value, UnknownObject):
         return value._raw  # noqa: SLF001 - private to this module
     return cbor2.dumps(value.model_dump())
+
+
+def unknown_field(value: Any) -> str | None:
+    """Return the path of a field that a newer release wrote, at any depth of a decoded value; None if there is none.
+
+    Free data (JSON in a field of type Any) has no fields that could be unknown.
+    """
+    if isinstance(value, BaseModel):
+        if value.model_extra:
+            return next(iter(value.model_extra))
+        inside: Any = ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, Mapping):
+        inside = value.items()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inside = enumerate(value)
+    else:
+        return None
+    for name, one in inside:
+        path = unknown_field(one)
+        if path is not None:
+            return f"{name}.{path}"
+    return None
 
 
 def decode(stored: StoredObject, model: type[M]) -> M:

@@ -7,7 +7,9 @@ them. Objects of undeclared types are kept byte for byte and never decoded.
 import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic, Protocol, get_args
+
+from pydantic import BaseModel
 
 from delegation.persistence.backends.base import StoredObject
 from delegation.persistence.errors import UnknownType
@@ -45,10 +47,44 @@ class ObjectType(Generic[M]):
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("an object type needs a name")
+        _check_keeps_unknown_fields(self.model)
 
     def cached_for(self, value: M) -> float | None:
         """Return how many seconds a value may stay in the cache: None without expiry, 0 not at all."""
         return (self.expires_after(value) or 0.0) if self.mutable else None
+
+
+def _check_keeps_unknown_fields(model: type[BaseModel]) -> None:
+    """Raise ValueError for a model, at any depth, that would drop the fields that a newer release wrote."""
+    checked: set[type[BaseModel]] = set()
+    waiting = [model]
+    while waiting:
+        one = waiting.pop()
+        if one in checked:
+            continue
+        checked.add(one)
+        for name, declared in one.model_fields.items():
+            for nested in _models_in(declared.annotation):
+                if nested.model_config.get("extra") != "allow":
+                    raise ValueError(
+                        f"{one.__name__}.{name} holds {nested.__name__}, which drops fields that a newer release "
+                        "wrote; derive it from PersistedModel"
+                    )
+                waiting.append(nested)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+    # A NamedTuple of another length does not decode, so a newer one is never mistaken for this release's.
+    for field in getattr(annotation, "__annotations__", {}).values() if _is_named_tuple(annotation) else ():
+        yield from _models_in(field)
+
+
+def _is_named_tuple(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields")
 
 
 class ObjectTypes:

@@ -245,3 +245,49 @@ def test_a_refusal_returns_the_winner_without_another_read() -> None:
         client.calls.clear()
         assert backend.replace_reference(first.moved_to(3), expected=first) == Refused(second)
         assert len(client.calls) == 1
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "AccessDeniedException", "ResourceNotFoundException"])
+def test_a_request_that_can_never_succeed_is_not_retryable(code: str) -> None:
+    with faulty() as (backend, client):
+        for operation in ("put_item", "get_item", "batch_get_item", "batch_write_item", "scan"):
+            client.script[operation] = [refuses(error(code))]
+        calls: list[Callable[[], object]] = [
+            lambda: backend.create_reference(ref()),
+            lambda: backend.read_reference(ref().key),
+            lambda: backend.fetch_many([locator(obj())]),
+            lambda: backend.put_many([obj()]),
+            backend.scan,
+        ]
+        for call in calls:
+            with pytest.raises(BackendUnavailable, match=code) as raised:
+                call()
+            assert not raised.value.retryable
+            assert raised.value.code == "PERSISTENCE_REFUSED"
+        assert len(client.calls) == len(calls)
+
+
+def test_the_time_is_that_of_the_answers_and_none_without_it() -> None:
+    def dated(date: str | None) -> Answer:
+        def answer(real: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+            answered = real(**arguments)
+            headers = answered["ResponseMetadata"]["HTTPHeaders"]
+            headers.pop("date")
+            if date is not None:
+                headers["date"] = date
+            return answered
+
+        return answer
+
+    with faulty() as (backend, client):
+        assert backend.estimated_time() is None
+        for wrong in (None, "yesterday"):
+            client.script["get_item"] = [dated(wrong)]
+            with pytest.raises(BackendUnavailable, match="Date"):
+                backend.time()
+        client.script["get_item"] = [dated("Sat, 01 Jan 2028 00:00:00 GMT")]
+        start = 1_830_297_600 * 10**6
+        assert start <= backend.time() < start + 10**9
+        estimated = backend.estimated_time()
+        assert estimated is not None
+        assert start <= estimated < start + 10**9

@@ -12,7 +12,7 @@ from delegation.persistence.commits.entities import EntityChanges, EntityHead, s
 from delegation.persistence.ids.snowflake import NODES
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.maintenance.sweep import SweepPolicy
+from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, split_id
 
@@ -25,6 +25,7 @@ def backend() -> CountingBackend:
 
 
 def process(backend: CountingBackend, clock: FakeClock, **more: Any) -> PersistenceProcess:
+    backend.now_us = clock.now_us  # type: ignore[method-assign]
     return PersistenceProcess(
         backend, types=TYPES, now_ns=lambda: clock.us * 1_000, clock=clock.seconds, sleep=clock.sleep, **more
     )
@@ -52,6 +53,7 @@ def test_a_catalog_from_its_realm_to_a_sweep(backend: CountingBackend) -> None:
     for number in range(30):
         committer.commit(named(f"n{number}"))
     store.write([Entity(name="garbage")])
+    assert first.maintenance(SweepPolicy(grace=100)).run().deleted == 0
     clock.advance(1_000)
     assert first.maintenance(SweepPolicy(grace=100)).run().deleted > 0
     second = process(backend, clock)

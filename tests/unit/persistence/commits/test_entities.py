@@ -29,15 +29,15 @@ from delegation.persistence.errors import (
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
-from delegation.persistence.maintenance.coordination import TASK_TYPE
 from delegation.persistence.maintenance.recovery import recent_heads, reset
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, SweepPolicy
+from delegation.persistence.maintenance.run import SweepPolicy
+from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
 
-TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, FILTER_TYPE, TASK_TYPE])
+TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, *MAINTENANCE_TYPES])
 SMALL = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
 KEYS = [IndexKey.of("ns", f"t{number}") for number in range(40)]
 
@@ -46,6 +46,7 @@ class World:
     def __init__(self, policy: IndexPolicy = SMALL) -> None:
         self.backend = CountingBackend()
         self.clock = FakeClock()
+        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self._ids = itertools.count(1)
         self.policy = policy
         self.store = self.store_of("r", "c")
@@ -83,8 +84,12 @@ class World:
         }
 
     def sweep(self) -> int:
-        policy = SweepPolicy(grace=100, expected=1_000)
-        return RealmMaintenance(self.backend, self.store_of, now_us=self.clock.now_us, policy=policy).run().deleted
+        """Run maintenance twice, a grace period apart; return how many objects were deleted."""
+        deleted = 0
+        for _ in range(2):
+            deleted += RealmMaintenance(self.backend, self.store_of, policy=SweepPolicy(grace=100)).run().deleted
+            self.clock.advance(102)
+        return deleted
 
 
 @pytest.fixture
@@ -342,10 +347,12 @@ def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: World) -> No
     with pytest.raises(RealmNotReady):
         realms.purge("acme")
     realms.set_status("acme", RealmStatus.INACTIVE)
+    space = realms.get("acme").space
+    assert [key for key in world.backend._objects if key.realm == space]
     done = realms.purge("acme", page=7)
     assert done.references == 3
     assert done.objects > 60
-    assert not [key for key in world.backend._objects if key.realm == "acme"]
+    assert not [key for key in world.backend._objects if key.realm == space]
     assert [key.elements()[0] for key, _ in realms.page(limit=9).entities] == ["acm", "other"]
     assert world.committer_of(realms.open("other", "two")).head()
     with pytest.raises(EntityNotFound):
@@ -367,8 +374,10 @@ def test_an_interrupted_purge_is_continued(world: World) -> None:
             world.realms().purge("acme", page=5)
         with pytest.raises(RealmNotReady):
             realms.set_status("acme", RealmStatus.ACTIVE)
+    space = realms.get("acme").space
+    assert [key for key in world.backend._objects if key.realm == space]
     world.realms().purge("acme")
-    assert not [key for key in world.backend._objects if key.realm == "acme"]
+    assert not [key for key in world.backend._objects if key.realm == space]
 
 
 def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: World) -> None:

@@ -17,14 +17,14 @@ from delegation.persistence.iceberg.updates import add_snapshot, remove_snapshot
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
-from delegation.persistence.maintenance.coordination import TASK_TYPE
-from delegation.persistence.maintenance.sweep import FILTER_TYPE, RealmMaintenance, SweepPolicy
+from delegation.persistence.maintenance.run import SweepPolicy
+from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import CountingBackend, FakeClock, store_on
 from tests.unit.persistence.iceberg.iceberg_fixtures import as_json, document_of, pyiceberg_table, snapshot_of
 
-TYPES = ObjectTypes([HEAD_TYPE, STRIPES, FILTER_TYPE, TASK_TYPE, *ICEBERG_TYPES])
+TYPES = ObjectTypes([HEAD_TYPE, STRIPES, *MAINTENANCE_TYPES, *ICEBERG_TYPES])
 POLICY = IndexPolicy(min_embedded=200, max_embedded=2_000, stripe=1_000)
 NAME = IndexKey.of("ns", "t")
 Change = Any
@@ -161,13 +161,15 @@ def test_a_sweep_deletes_what_was_expired_and_nothing_that_is_needed(tables: Tab
     for number in range(30):
         tables.clock.advance(10)
         tables.update(NAME, lambda table, now=number: table.set_field("last-updated-ms", now))
-    tables.clock.advance(1_000)
+    tables.backend.now_us = tables.clock.now_us  # type: ignore[method-assign]
+    ids = itertools.count(1 << 50).__next__
 
     def store_of(realm: str, catalog: str) -> CatalogStore:
-        return store_on(tables.backend, tables.clock, realm=realm, catalog=catalog, types=TYPES)
+        return store_on(tables.backend, tables.clock, ids=ids, realm=realm, catalog=catalog, types=TYPES)
 
-    policy = SweepPolicy(grace=100, expected=1_000)
-    RealmMaintenance(tables.backend, store_of, policy=policy, now_us=tables.clock.now_us).run()
+    for _ in range(2):
+        RealmMaintenance(tables.backend, store_of, policy=SweepPolicy(grace=100)).run()
+        tables.clock.advance(1_000)
     fresh = process(tables.backend, tables.clock, itertools.count(1 << 55).__next__)
     assert as_json(fresh.document(NAME)) == as_json(expected)
     # Up to a spill, stripes name the pack that the embedded index hides.
