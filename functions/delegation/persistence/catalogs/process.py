@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from delegation.persistence.backends.base import Backend
+from delegation.persistence.catalogs.names import NameCache
 from delegation.persistence.catalogs.realms import CATALOG_TYPE, REALM_TYPE, Realms
 from delegation.persistence.commits.entities import HEAD_TYPE
 from delegation.persistence.commits.waiting import WAITING_TYPES
@@ -39,7 +40,8 @@ class PersistenceProcess:
     """Persistence in one process; thread-safe. `close` releases the node id, which the first id leases.
 
     `now_ns` is the wall clock in nanoseconds since 1970; what is written has its time, corrected by that of the
-    database's answers. `clock` counts seconds and never goes back.
+    database's answers. `clock` counts seconds and never goes back. The names of catalogs are remembered for
+    `names_cached_for` seconds (NameCache).
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class PersistenceProcess:
         types: ObjectTypes | None = None,
         cache_bytes: int = 64 * 2**20,
         references_cached_for: float = 0,
+        names_cached_for: float = 5,
         leases: NodeLeasePolicy = NodeLeasePolicy(),  # noqa: B008 - frozen
         now_ns: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.monotonic,
@@ -60,6 +63,7 @@ class PersistenceProcess:
         self.types = types or installed(OWN_TYPES)
         self._cache: Cache[Any, Any] = Cache(cache_bytes, clock=clock)
         self._references_cached_for = references_cached_for
+        self._names = NameCache(names_cached_for, clock=clock)
         self._now_ns = now_ns
         self._clock = clock
         self._now_us = BoundedClock(lambda: now_ns() // 1_000, backend.estimated_time)
@@ -78,7 +82,7 @@ class PersistenceProcess:
 
     def realms(self, **settings: Any) -> Realms:
         """Return the realms; `settings` go to their committers."""
-        return Realms(self.backend, self.store, **settings)
+        return Realms(self.backend, self.store, names=self._names, **settings)
 
     def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen
         """Return the mark and sweep. It bypasses the cache, so that it does not evict what is in use."""

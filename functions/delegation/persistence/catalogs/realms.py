@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import Field, field_serializer, field_validator
 
 from delegation.persistence.backends.base import SYSTEM, Backend, Locator
+from delegation.persistence.catalogs.names import NameCache, Spaces
 from delegation.persistence.commits.entities import Directory, EntityPage, directory_of
 from delegation.persistence.errors import (
     BackendUnavailable,
@@ -96,10 +97,19 @@ class Realms:
     """The realms of a store, and the catalogs of each.
 
     `store_of` makes a CatalogStore for a realm and a catalog as they are called in keys. The catalog named SYSTEM holds
-    what belongs to a realm but to none of its catalogs, such as the list of catalogs.
+    what belongs to a realm but to none of its catalogs, such as the list of catalogs. `names` remembers the catalogs
+    that `open` looked up; by default none.
     """
 
-    def __init__(self, backend: Backend, store_of: Callable[[str, str], CatalogStore], **settings: Any) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        store_of: Callable[[str, str], CatalogStore],
+        *,
+        names: NameCache | None = None,
+        **settings: Any,
+    ) -> None:
+        self._names = names or NameCache()
         self._backend = backend
         self._store_of = store_of
         self._settings = settings
@@ -115,6 +125,7 @@ class Realms:
         IndexKey.of(realm)
         new = Realm(space=str(self._system.new_id()), properties=dict(properties))
         self._register(self._store_of(new.space, SYSTEM), CATALOGS, lambda: self._realms.create(realm, new))
+        self._names.clear()
 
     def get(self, realm: str) -> Realm:
         """Return a realm as it is stored now. Raises EntityNotFound."""
@@ -137,6 +148,7 @@ class Realms:
             return old.model_copy(update={"status": status.value})
 
         self._realms.update(realm, change)
+        self._names.clear()
 
     def purge(self, realm: str, *, page: int = 1_000) -> RealmPurge:
         """Delete an inactive realm with everything in it; repeated after a crash, it continues.
@@ -159,6 +171,7 @@ class Realms:
         while removed := self._delete_objects(space, page):
             objects += removed
         self._realms.remove(realm, only_if=lambda now: now.space == found.space)
+        self._names.clear()
         return RealmPurge(references, objects)
 
     def catalogs(self, realm: str) -> Directory[RealmCatalog]:
@@ -173,6 +186,7 @@ class Realms:
         new = RealmCatalog(space=str(self._system.new_id()), properties=dict(properties))
         store = self._store_of(space, new.space)
         self._register(store, MAIN, lambda: self._catalogs(space).create(catalog, new))
+        self._names.clear()
         return store
 
     def open(self, realm: str, catalog: str) -> CatalogStore:
@@ -180,11 +194,14 @@ class Realms:
 
         If the catalog is dropped meanwhile, every commit to the store raises ReferenceNotFound.
         """
+        return self._store_of(*self._names.spaces(realm, catalog, lambda: self._look_up(realm, catalog)))
+
+    def _look_up(self, realm: str, catalog: str) -> Spaces:
         space = self._space(realm)
         found = self._catalogs(space).get(catalog).value
         if found.dropped:
             raise EntityNotFound(f"catalog {catalog!r} is being dropped")
-        return self._store_of(space, found.space)
+        return Spaces(space, found.space)
 
     def drop_catalog(self, realm: str, catalog: str) -> None:
         """Delete a catalog, repeatably; maintenance sweeps its objects. Raises EntityNotFound, also for a catalog that
@@ -201,6 +218,7 @@ class Realms:
             return old.model_copy(update={"dropped": True})
 
         catalogs.update(catalog, dropped)
+        self._names.clear()
         for one in list(self._store_of(space, found.space).references()):
             self._backend.delete_reference(one.key)
         catalogs.remove(catalog, only_if=lambda now: now.space == found.space)

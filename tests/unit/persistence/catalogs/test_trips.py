@@ -2,18 +2,17 @@
 
 import pytest
 
+from delegation.persistence.catalogs.names import NameCache
 from delegation.persistence.catalogs.realms import Realms, RealmStatus
 from delegation.persistence.errors import EntityNotFound, RealmNotReady
 from tests.unit.persistence.commits.test_entities import World
 
-LINE_11 = "issue 17, line 11: "
-
 
 def realms_of(world: World) -> Realms:
-    return Realms(world.backend, world.store_of, names_cached_for=5.0, policy=world.policy, **world.settings())
+    names = NameCache(5.0, clock=world.clock.seconds)
+    return Realms(world.backend, world.store_of, names=names, policy=world.policy, **world.settings())
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "every open reads realm and catalog again")
 def test_a_catalog_that_was_opened_is_opened_again_without_a_call() -> None:
     world = World()
     first, other = realms_of(world), realms_of(world)
@@ -29,7 +28,6 @@ def test_a_catalog_that_was_opened_is_opened_again_without_a_call() -> None:
         first.open("acme", "sales")
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "every open of a missing catalog reads the list of catalogs again")
 def test_a_missing_catalog_is_remembered_until_this_process_creates_it() -> None:
     world = World()
     realms = realms_of(world)
@@ -45,7 +43,6 @@ def test_a_missing_catalog_is_remembered_until_this_process_creates_it() -> None
     assert realms.open("acme", "sales").realm == realms.get("acme").space
 
 
-@pytest.mark.xfail(strict=True, reason=LINE_11 + "names are not cached")
 def test_a_realm_that_this_process_made_inactive_is_refused_at_once() -> None:
     world = World()
     realms = realms_of(world)
