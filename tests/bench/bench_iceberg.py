@@ -6,6 +6,9 @@ Both add the same snapshots one by one and move `main` to each. Ours decodes the
 all new objects, which for some commits include stripes of the index and chunks of the log (so figures are means over
 all commits). pyiceberg applies the updates to metadata in memory and writes all of it as JSON, like its catalogs; the
 second figure includes reading metadata.json. Times are CPU times. Import and export of a table are measured as well.
+
+First, the batches, rows and read units of a load: by a new process (cold), and by one that loaded the table before and
+loads it after one more snapshot (warm). The head of the catalog is not counted.
 """
 
 import argparse
@@ -29,7 +32,8 @@ from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, decode, encode
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.iceberg.iceberg_fixtures import document_of, pyiceberg_table, snapshot_of
+from tests.unit.persistence.iceberg.iceberg_fixtures import document_of, pyiceberg_table, snapshot_json_of, snapshot_of
+from tests.unit.persistence.iceberg.metered import MeteredTable
 
 TYPES = ObjectTypes([STRIPES, *ICEBERG_TYPES])
 ROW_BYTES = 90
@@ -68,9 +72,34 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--snapshots", type=int, nargs="+", default=[100, 1_000])
     options.add_argument("--commits", type=int, default=60)
+    options.add_argument("--loads", type=int, nargs="*", default=[10, 1_000, 10_000])
     given = options.parse_args()
+    for count in given.loads:
+        loads(count)
     for count in given.snapshots:
         measure(count, given.commits)
+
+
+def loads(count: int) -> None:
+    """Print what loading a table costs, cold and warm."""
+    document = document_of(pyiceberg_table(2, 10))
+    # By hand, because pyiceberg takes minutes for 10,000 snapshots.
+    document["snapshots"] = [snapshot_json_of(number) for number in range(count)]
+    document["snapshot-log"] = [
+        {"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in document["snapshots"]
+    ]
+    document["last-sequence-number"] = count
+    table = MeteredTable(document)
+    process = table.process()
+    table.load(process).document()
+    cold = table.backend.line()
+    writer = table.process()
+    changed = table.load(writer)
+    add_snapshot(changed, snapshot_json_of(count))
+    table.save(writer, changed)
+    table.backend.reset()
+    table.load(process).document()
+    show(f"load of {count:,} snapshots: cold {cold}; warm, after another snapshot, {table.backend.line()}")
 
 
 def measure(count: int, commits: int) -> None:

@@ -43,6 +43,10 @@ class MeteredBackend(MemoryBackend):
         self.batches = self.rows = 0
         self.units = 0.0
 
+    def line(self) -> str:
+        """Return the counts as text."""
+        return f"{self.batches} batches, {self.rows} rows, {self.units:g} read units"
+
 
 class MeteredTable:
     """A table in a catalog, to load in new processes."""
