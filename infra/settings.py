@@ -15,8 +15,15 @@ def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _split_names(value: object) -> object:
+    return [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
+
+
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list, or text with commas, because context given on the command line is text."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+"""Distinguished names: a list, or text with semicolons, because a name has commas."""
 
 
 class Settings(BaseModel):
@@ -29,7 +36,11 @@ class Settings(BaseModel):
       uploads after deploying the data stack and before the service stack.
     - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_crl`: a small PEM
       revocation list of its CA; `client_ca`: that CA's certificate in PEM, which must have signed the list.
-    - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none.
+    - `client_next_subject`, `client_next_issuer`: a second certificate, admitted while the first is replaced.
+    - `operator_subjects`, `operator_issuer`: the certificates of operators, who read, cancel and retry tasks; their tokens
+      have `operator_scope`. They submit tasks only with `operators_may_submit`.
+    - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none, and the next one while
+      the issuer replaces it.
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
     - `behaviors`: additional behaviors as `module:function`; the package must contain the modules.
@@ -53,9 +64,16 @@ class Settings(BaseModel):
     client_serials: CommaSeparated = ()
     client_crl: str | None = None
     client_ca: str | None = None
+    client_next_subject: str | None = None
+    client_next_issuer: str | None = None
+    operator_subjects: Names = ()
+    operator_issuer: str | None = None
+    operator_scope: str = "manage_tasks"
+    operators_may_submit: bool = False
     token_issuer: str = Field(min_length=1)
     token_jwks_url: str | None = Field(None, pattern=r"^https://")
     token_public_key: str | None = None
+    token_next_public_key: str | None = None
     token_audience: str | None = None
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     polaris_url: str = Field(pattern=r"^https://")
