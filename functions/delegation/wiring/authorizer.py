@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from delegation.edge.trust.authorizer import ALL, Authorizer, Identity, Permission
+from delegation.edge.trust.authorizer import Authorizer, Identity
 from delegation.edge.trust.certificates import (
     CertificatePin,
     load_authority,
@@ -11,6 +11,7 @@ from delegation.edge.trust.certificates import (
     parse_serials,
 )
 from delegation.edge.trust.jwks import JwksKeys, https_get
+from delegation.edge.trust.permissions import ALL, Permission
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, public_key
 from delegation.timestamps import utc_now

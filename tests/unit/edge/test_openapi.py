@@ -253,7 +253,9 @@ def test_the_lambda_answers_its_sample_events(
 
     def dependencies() -> Dependencies:
         built.append(1)
-        return Dependencies(submissions, FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW)
+        return Dependencies(
+            submissions, FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+        )
 
     monkeypatch.setattr(wiring, "api_dependencies", dependencies)
     handler_module._api.cache_clear()
@@ -275,7 +277,9 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
     monkeypatch.setenv("DELEGATION_TRACING", "true")
     monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
-    deps = Dependencies(FakeSubmissions(), FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW)
+    deps = Dependencies(
+        FakeSubmissions(), FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+    )
     monkeypatch.setattr(wiring, "api_dependencies", lambda: deps)
     asked: list[dict[str, Any]] = []
 

@@ -7,7 +7,6 @@ any other certificate of the CA.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from cryptography import x509
@@ -15,24 +14,11 @@ from cryptography import x509
 from delegation.edge import headers
 from delegation.edge.errors import Forbidden
 from delegation.edge.trust.certificates import CertificatePin, CertificateSource, presented_certificate
+from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
 from delegation.edge.trust.tokens import Principal, TokenVerifier, require_scope
 
 _REFUSED_PRINCIPAL: Final = "refused"
 _ANONYMOUS: Final = "anonymous"
-OPEN_METHODS: Final = frozenset({"GET/v1/health", "GET/openapi.json", "GET/docs"})
-"""Methods that need no token: whether the service is up, and the description of the API."""
-
-
-class Permission(StrEnum):
-    """What an identity may do with tasks."""
-
-    READ = "read"
-    SUBMIT = "submit"
-    MANAGE = "manage"
-    """Cancel and retry tasks."""
-
-
-ALL: Final = frozenset(Permission)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ class AuthorizerSettings(EnvironmentSettings):
     """Which client certificate and which tokens the authorizer admits.
 
     Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. `client_ca` is
-    the certificate of `client_issuer`, which must have signed `client_crl`. `client_next_*` name a second certificate of
-    Polaris, admitted beside the first while it is replaced. `operator_subjects` (names separated by semicolons) admit
+    the certificate of `client_issuer`, which must have signed `client_crl`. `client_next_*` name a second certificate
+    of Polaris, admitted beside the first while it is replaced. `operator_subjects` (names with semicolons between) admit
     operators, whose tokens have `operator_scope`. Exactly one of `token_jwks_url` and `token_public_key` (PEM) is set;
     `token_next_public_key` is admitted beside the latter while the issuer replaces its key.
     """
@@ -79,7 +79,9 @@ class AuthorizerSettings(EnvironmentSettings):
     @model_validator(mode="after")
     def _next_key_follows_a_key(self) -> Self:
         if self.token_next_public_key is not None and self.token_public_key is None:
-            raise ValueError("DELEGATION_TOKEN_NEXT_PUBLIC_KEY needs DELEGATION_TOKEN_PUBLIC_KEY, which it will replace")
+            raise ValueError(
+                "DELEGATION_TOKEN_NEXT_PUBLIC_KEY needs DELEGATION_TOKEN_PUBLIC_KEY, which it will replace"
+            )
         return self
 
     @model_validator(mode="after")

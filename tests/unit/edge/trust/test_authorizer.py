@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from delegation.edge.errors import KeysUnavailable, Unauthorized
-from delegation.edge.trust.authorizer import ALL, OPEN_METHODS, Authorizer, Identity, Permission, stage_arn
+from delegation.edge.trust.authorizer import Authorizer, Identity, stage_arn
 from delegation.edge.trust.certificates import LEAF_HEADER, CertificatePin, CertificateSource, parse_name
+from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
 from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, public_key
 from delegation.handlers import authorizer as handler_module
 from delegation.wiring import authorizer as wiring
@@ -207,7 +208,9 @@ def test_the_next_certificate_and_the_next_key_are_admitted_beside_the_present_o
     assert effect(refused.policy)[0] == "Deny"
 
 
-@pytest.mark.parametrize(("may", "permissions"), [("false", {"read", "manage"}), ("true", {"read", "manage", "submit"})])
+@pytest.mark.parametrize(
+    ("may", "permissions"), [("false", {"read", "manage"}), ("true", {"read", "manage", "submit"})]
+)
 def test_operators_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, may: str, permissions: set[str]) -> None:
     for name, value in {
         **ENVIRONMENT,
