@@ -37,8 +37,8 @@ class Settings(BaseModel):
     - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_crl`: a small PEM
       revocation list of its CA; `client_ca`: that CA's certificate in PEM, which must have signed the list.
     - `client_next_subject`, `client_next_issuer`: a second certificate, admitted while the first is replaced.
-    - `operator_subjects`, `operator_issuer`: the certificates of operators, who read, cancel and retry tasks; their tokens
-      have `operator_scope`. They submit tasks only with `operators_may_submit`.
+    - `operator_subjects`, `operator_issuer`: the certificates of operators, who read, cancel and retry tasks; their
+      tokens have `operator_scope`. They submit tasks only with `operators_may_submit`.
     - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none, and the next one while
       the issuer replaces it.
     - `polaris_*`: the catalog, and the scope of the service's principal.

@@ -74,14 +74,7 @@ def test_the_variables_fit_into_the_quota_of_lambda(name: str) -> None:
 
 def test_only_the_authorizer_gets_the_settings_of_client_identities() -> None:
     identities = ("DELEGATION_CLIENT_", "DELEGATION_OPERATOR", "DELEGATION_TOKEN_")
-    found = {
-        name
-        for name in FUNCTIONS
-        if any(
-            key.startswith(("DELEGATION_CLIENT_", "DELEGATION_OPERATOR", "DELEGATION_TOKEN_"))
-            for key in environment(name, DEPLOYMENT)
-        )
-    }
+    found = {name for name in FUNCTIONS if any(key.startswith(identities) for key in environment(name, DEPLOYMENT))}
     assert found == {"authorizer"}
 
 

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 
 class Answer(BaseModel):
@@ -46,6 +46,10 @@ class TaskSuccessResponse(Answer):
     execution_result: ExecutionResult | None = None
 
 
+ERROR_PAGE: Final = "/delegation-service/api/docs"
+"""The page that describes the error codes."""
+
+
 class ErrorResponse(BaseModel):
     """An error; `status` is set only when the task's failure is terminal.
 
@@ -62,6 +66,12 @@ class ErrorResponse(BaseModel):
     status: Literal["FAILED_TERMINAL"] | None = None
     retryable: bool | None = None
     partly_deleted: Literal[True] | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def type(self) -> str:
+        """The code's line on the page of errors (RFC 9457, Section 3.1.1), relative to the service's address."""
+        return f"{ERROR_PAGE}#{self.error_code}"
 
 
 def render(model: BaseModel) -> bytes:

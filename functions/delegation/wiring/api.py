@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
-from delegation.edge.app import ApiHandler, create_app
-from delegation.edge.routes import Dependencies
+from delegation.edge.api.app import ApiHandler, create_app
+from delegation.edge.api.routes import Dependencies
 from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 
-from delegation.edge.app import create_app
-from delegation.edge.routes import Dependencies
+from delegation.edge.api.app import create_app
+from delegation.edge.api.routes import Dependencies
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life import decisions

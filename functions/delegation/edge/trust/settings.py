@@ -38,7 +38,7 @@ class AuthorizerSettings(EnvironmentSettings):
 
     Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. `client_ca` is
     the certificate of `client_issuer`, which must have signed `client_crl`. `client_next_*` name a second certificate
-    of Polaris, admitted beside the first while it is replaced. `operator_subjects` (names with semicolons between) admit
+    of Polaris, admitted beside the first while it is replaced. `operator_subjects` (separated by semicolons) admit
     operators, whose tokens have `operator_scope`. Exactly one of `token_jwks_url` and `token_public_key` (PEM) is set;
     `token_next_public_key` is admitted beside the latter while the issuer replaces its key.
     """

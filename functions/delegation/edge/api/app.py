@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.answers import BASE_PATH
-from delegation.edge.endpoints import (
+from delegation.edge.api.endpoints import (
     CANCEL,
     CONFIG,
     ENDPOINTS,
@@ -22,11 +22,11 @@ from delegation.edge.endpoints import (
     VERSIONS,
     Endpoint,
 )
+from delegation.edge.api.health import Health
+from delegation.edge.api.management import Management
+from delegation.edge.api.routes import Dependencies, Event, Routes, Served
 from delegation.edge.errors import MethodNotAllowed, RouteNotFound
-from delegation.edge.health import Health
-from delegation.edge.management import Management
 from delegation.edge.problems import problem_of
-from delegation.edge.routes import Dependencies, Event, Routes, Served
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.errors import DelegationError
 

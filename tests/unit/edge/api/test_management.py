@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.endpoints import ENDPOINTS, SUBMIT, Endpoint
+from delegation.edge.api.endpoints import ENDPOINTS, SUBMIT, Endpoint
 from delegation.edge.trust.permissions import OPEN_METHODS, Permission
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.life.transitions import CANCELLED
+from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.conftest import TASK_ID, Api
 from tests.unit.edge.requests import loaded
-from tests.unit.edge.test_app import assert_problem, body_of
 from tests.unit.tasks.builders import acquired, failed, retried, started, submitted, succeeded
 
 TASK = f"/v1/tasks/{TASK_ID}"

@@ -2,13 +2,13 @@
 
 import tomllib
 
+from delegation.edge.api.release import VERSION
 from delegation.edge.problems import problem_of
 from delegation.polaris.errors import PolarisUnavailable
-from delegation.release import VERSION
 from delegation.tasks.errors import StoreUnavailable
 from tests.paths import ROOT
+from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.conftest import Api, header
-from tests.unit.edge.test_app import assert_problem, body_of
 
 HEALTH = "/v1/health"
 

@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delegation.edge import paging
-from delegation.edge.callers import admitted
-from delegation.edge.endpoints import CANCEL, RECEIPT, RETRY, VERSIONS, Endpoint
+from delegation.edge.api import paging
+from delegation.edge.api.callers import admitted
+from delegation.edge.api.endpoints import CANCEL, RECEIPT, RETRY, VERSIONS, Endpoint
+from delegation.edge.api.routes import Dependencies, Event, Served, task_id_of
 from delegation.edge.errors import ReceiptNotFound, TaskEnded, TaskNotFailed
-from delegation.edge.routes import Dependencies, Event, Served, task_id_of
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.errors import TaskNotFound
-from delegation.tasks.life.model import Caller as Asker
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
@@ -57,7 +56,7 @@ class Management:
         """Cancel a task; a repeat returns the cancelled task. Raises TaskEnded for one that ended otherwise."""
         caller = admitted(event, CANCEL)
         found = task_id_of(task_id)
-        task = self.deps.tasks.cancel(found, by=Asker(client_id=caller.client_id, subject=caller.subject))
+        task = self.deps.tasks.cancel(found, by=Caller(client_id=caller.client_id, subject=caller.subject))
         if task.is_terminal and task.error_code != CANCELLED:
             raise TaskEnded(found, task.status)
         return self._record(CANCEL, task)
@@ -69,7 +68,7 @@ class Management:
         before = self.deps.tasks.get(found)
         if before.status is not Status.FAILURE:
             raise TaskNotFailed(found, before.status)
-        task = self.deps.tasks.retry(found, by=Asker(client_id=caller.client_id, subject=caller.subject))
+        task = self.deps.tasks.retry(found, by=Caller(client_id=caller.client_id, subject=caller.subject))
         return self._record(RETRY, self.deps.tasks.dispatch(found, task=task))
 
     def _record(self, endpoint: Endpoint, task: Task) -> Served:

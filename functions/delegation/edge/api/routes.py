@@ -9,16 +9,15 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge import headers
-from delegation.edge.callers import admitted
+from delegation.edge.api.callers import admitted
+from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
-from delegation.edge.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.errors import BadRequest, RealmMismatch, UnsupportedContentEncoding, UnsupportedMediaType
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.operations.purge.behavior.parameters import DRY_RUN
-from delegation.tasks.life.model import Caller as Asker
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Caller, Task
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
@@ -47,10 +46,10 @@ class TaskOperations(Protocol):
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """Return versions after `after`, oldest first; none if there is no such task."""
 
-    def cancel(self, task_id: str, *, by: Asker | None = None) -> Task:
+    def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
         """Cancel a waiting task, or ask a running one to stop."""
 
-    def retry(self, task_id: str, *, by: Asker | None = None) -> Task:
+    def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
         """Retry a FAILURE; return any other task unchanged."""
 
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:

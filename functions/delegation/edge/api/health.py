@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from delegation.edge.callers import caller_of, check_request_id
-from delegation.edge.endpoints import HEALTH
-from delegation.edge.routes import Dependencies, Event, Served
+from delegation.edge.api.callers import caller_of, check_request_id
+from delegation.edge.api.endpoints import HEALTH
+from delegation.edge.api.release import VERSION
+from delegation.edge.api.routes import Dependencies, Event, Served
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.errors import DelegationError
-from delegation.release import VERSION
 from delegation.wire.responses import render_json
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.edge import headers
-from delegation.edge.endpoints import Endpoint
+from delegation.edge.api.endpoints import Endpoint
 from delegation.edge.errors import BadRequest, CallerUnknown, PermissionMissing
 from delegation.edge.telemetry import REQUEST_ID, is_request_id
 from delegation.edge.trust.permissions import ALL, Permission
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Admitted:
     """The token's client and subject, and what the identity of its certificate may do."""
 
     client_id: str
@@ -20,7 +20,7 @@ class Caller:
     permissions: frozenset[Permission]
 
 
-def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Caller:
+def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
     """Return the caller of an operation.
 
     Raises CallerUnknown without the authorizer's context, PermissionMissing, and BadRequest for a request id that
@@ -35,14 +35,14 @@ def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Caller:
     return caller
 
 
-def caller_of(event: Mapping[str, Any]) -> Caller | None:
+def caller_of(event: Mapping[str, Any]) -> Admitted | None:
     """Return who called, None for a caller without a token."""
     context = (event.get("requestContext") or {}).get("authorizer") or {}
     client = context.get("client_id")
     if not isinstance(client, str) or not client:
         return None
     subject = context.get("subject")
-    return Caller(client, subject if isinstance(subject, str) else "", _permissions(context.get("permissions")))
+    return Admitted(client, subject if isinstance(subject, str) else "", _permissions(context.get("permissions")))
 
 
 def check_request_id(event: Mapping[str, Any]) -> None:
