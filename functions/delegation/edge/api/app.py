@@ -9,12 +9,15 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.answers import BASE_PATH
+from delegation.edge.api.description import Description
 from delegation.edge.api.endpoints import (
     CANCEL,
     CONFIG,
+    DESCRIPTION,
     ENDPOINTS,
     EXECUTE,
     HEALTH,
+    PAGE,
     RECEIPT,
     RETRY,
     STATUS,
@@ -52,11 +55,14 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHa
 
 def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Telemetry) -> None:
     routes, management, health = Routes(deps, telemetry), Management(deps, telemetry), Health(deps, telemetry)
+    description = Description(telemetry)
     in_context: Mapping[Endpoint, Callable[[Event, LambdaContext], Served]] = {
         EXECUTE: routes.execute,
         SUBMIT: routes.submit,
         CONFIG: lambda event, _context: routes.config(event),
         HEALTH: lambda event, _context: health.health(event),
+        DESCRIPTION: lambda event, _context: description.openapi(event),
+        PAGE: lambda event, _context: description.page(event),
     }
     of_task: Mapping[Endpoint, Callable[[Event, str], Served]] = {
         STATUS: routes.status,
@@ -130,6 +136,7 @@ def _refusing(allowed: Sequence[str]) -> Callable[..., Never]:
 
 
 def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
+    content_type = served.headers.get("Content-Type", "application/json")
     headers = {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
@@ -137,4 +144,4 @@ def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
         **served.headers,
     }
     # Powertools sends bytes as base64, which a REST API without binary media types does not decode; so text.
-    return Response(served.status, "application/json", served.body.decode(), headers=headers)
+    return Response(served.status, content_type, served.body.decode(), headers=headers)

@@ -25,4 +25,6 @@ CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Perm
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
-ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, VERSIONS, RECEIPT, CANCEL, RETRY, CONFIG, HEALTH)
+DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
+PAGE: Final = Endpoint("getDocumentation", "GET", "/docs", None)
+ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, VERSIONS, RECEIPT, CANCEL, RETRY, CONFIG, HEALTH, DESCRIPTION, PAGE)

@@ -135,6 +135,8 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
             "POST /v1/tasks/{taskId}/retry",
             "GET /v1/config",
             "GET /v1/health",
+            "GET /openapi.json",
+            "GET /docs",
         ],
     }
 
