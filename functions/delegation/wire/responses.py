@@ -50,6 +50,31 @@ ERROR_PAGE: Final = "/delegation-service/api/docs"
 """The page that describes the error codes."""
 
 
+class Dependency(Answer):
+    """A part of the service that it depends on; `error_code` is the code of its failure."""
+
+    name: str
+    ok: bool
+    error_code: str | None = None
+
+
+class Health(Answer):
+    """Whether the service works; without a token only `status`."""
+
+    status: Literal["up", "down"]
+    version: str | None = None
+    realm: str | None = None
+    dependencies: tuple[Dependency, ...] = ()
+
+
+class Receipt(Answer):
+    """The receipt of a purge; its other members are as stored."""
+
+    format: int
+    task_id: str
+    status: str
+
+
 class ErrorResponse(BaseModel):
     """An error; `status` is set only when the task's failure is terminal.
 
