@@ -70,7 +70,7 @@ def test_the_gateways_own_answers_are_error_responses(service: Any) -> None:
     assert {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "ACCESS_DENIED", "REQUEST_TOO_LARGE"} <= set(answers)
     for answer in answers.values():
         text = answer["ResponseTemplates"]["application/json"].replace("$context.error.messageString", '"text"')
-        assert set(json.loads(text)) == {"error_code", "message"}
+        assert set(json.loads(text)) == {"error_code", "message", "type"}
     assert answers["UNAUTHORIZED"]["StatusCode"] == "401"
     assert answers["MISSING_AUTHENTICATION_TOKEN"]["StatusCode"] == "404"
     assert answers["THROTTLED"]["ResponseParameters"] == {"gatewayresponse.header.Retry-After": "'2'"}
