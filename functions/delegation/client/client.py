@@ -5,7 +5,7 @@ import re
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Lock
@@ -94,7 +94,9 @@ class DelegationClient:
         sleep: Callable[[float], None] = time.sleep,
         key: Callable[[], str] = new_key,
         backoff: SameKeyPauses | None = None,
+        owned: Iterable[httpx.Client] = (),
     ) -> None:
+        """`owned` are the HTTP clients that `close` closes."""
         self._base_url = base_url.rstrip("/")
         self._token = token
         self._http = http
@@ -102,21 +104,38 @@ class DelegationClient:
         self._sleep = sleep
         self._new_key = key
         self._backoff = backoff or SameKeyPauses()
+        self._owned = tuple(owned)
         self._lock = Lock()
         self._config: ServiceConfig | None = None
 
     @classmethod
     def connect(cls, settings: ClientSettings) -> Self:
-        """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured."""
+        """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured.
+
+        Close it, or use it in a `with` statement, when it is no longer needed.
+        """
         secret = settings.client_secret
+        issuer = httpx.Client(verify=settings.token_tls(), timeout=TIMEOUT)
+        service = httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT)
         token = OAuth2TokenSource(
             settings.token_url,
             lambda: ClientCredentials(settings.client_id, secret),
             clock=utc_now,
             scope=settings.scope,
-            transport=Transport(httpx.Client(verify=settings.token_tls(), timeout=TIMEOUT)),
+            transport=Transport(issuer),
         )
-        return cls(settings.edge_url, token, http=httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT))
+        return cls(settings.edge_url, token, http=service, owned=(issuer, service))
+
+    def close(self) -> None:
+        """Close the connections that `connect` opened; may be called again."""
+        for client in self._owned:
+            client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def execute_synchronous(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskSuccessResponse:
         """Execute a task and wait for its outcome, with as many requests as needed; raises TaskFailed."""
