@@ -196,7 +196,6 @@ def test_plans_are_stored_and_listed_and_absent_ones_reported(tested: StoreUnder
     assert tested.plans.get("t/1/a") == b"again"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 21: nothing tells an absent file from a deleted one")
 def test_only_keys_that_were_absent_are_reported_as_absent(tested: StoreUnderTest) -> None:
     """S3 confirms the delete of an absent key like any other, so a store need not know."""
     fill(tested, "a", "b")

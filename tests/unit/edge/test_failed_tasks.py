@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -238,7 +239,7 @@ def test_a_request_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(wor
     world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
     body, answers = world.body("orders"), []
     for number in range(60):
-        answers.append(answer_of(lambda: world.execute(body, key=f"k{number}" if keys else None)))
+        answers.append(answer_of(partial(world.execute, body, key=f"k{number}" if keys else None)))
         world.clock.advance(timedelta(milliseconds=130))
     assert attempts(world) <= 4
     early = [answer for answer in answers if answer.status == 503]
