@@ -25,7 +25,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import ReferenceStore
-from delegation.storage.base import FileTooLarge, ObjectStoreDenied
+from delegation.storage.base import ObjectStoreError
 
 OWNED_FOR: Final = timedelta(seconds=60)
 TABLES_A_WRITE: Final = 50
@@ -35,15 +35,14 @@ _LASTING: Final = (
     PolarisForbidden,
     PolarisUnexpectedAnswer,
     CredentialVendingFailed,
-    ObjectStoreDenied,
-    FileTooLarge,
+    ObjectStoreError,
     CorruptMetadata,
     CorruptManifestError,
     ManifestMismatchError,
     ManifestMissing,
     GuardRefused,
 )
-"""Errors that another try would meet again, so that the entry records them."""
+"""Errors that another try would meet again unless they are retryable, so that the entry records them."""
 
 
 class ListedCatalog(Protocol):
@@ -155,6 +154,8 @@ class Refresher:
         except _ABSENT:
             return False
         except _LASTING as error:
+            if error.retryable:
+                raise
             self.store.put(_unreadable(identifier, known, f"{error.code}: {error}"))
         return True
 

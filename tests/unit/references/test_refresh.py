@@ -273,7 +273,6 @@ def test_a_pass_ends_although_tables_are_created_all_the_time(scene):
     assert 3 <= scene.listing.asked["conditional"] <= 50
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 11: a table whose bucket is gone stops every pass")
 def test_a_table_whose_bucket_is_gone_is_recorded_and_the_others_are_visited(scene):
     for name in "abc":
         scene.one.create(name)

@@ -17,7 +17,7 @@ from delegation.operations.purge.errors import FilesShared, NeighbourChanged, Ne
 from delegation.operations.purge.guards import covered_roots
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
-from delegation.storage.base import FileTooLarge, ObjectStoreDenied
+from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, planned_paths
@@ -30,6 +30,7 @@ _UNREADABLE = (
     PolarisForbidden,
     CredentialVendingFailed,
     ObjectStoreDenied,
+    BucketNotFound,
     FileTooLarge,
     CorruptMetadata,
     CorruptManifestError,
@@ -41,13 +42,15 @@ _UNREADABLE = (
 class UnreadNeighbours:
     """What cannot be read of neighbour tables: it refuses the purge, or with `neighbour=report` it is a finding.
 
-    What can be read of such a table still protects its files.
+    What can be read of such a table still protects its files. `former` are former metadata files that cannot be read:
+    no reader of the table reads them, so they are only a finding.
     """
 
     def __init__(self, ctx: PurgeContext) -> None:
         self._ctx = ctx
         self._found: dict[str, None] = {}
         self._current: dict[str, bool] = {}
+        self.former: tuple[str, ...] = ()
 
     @property
     def reported(self) -> bool:
@@ -59,6 +62,11 @@ class UnreadNeighbours:
         if not self.reported:
             raise error
         self._found[f"{error.who}: {error.why}"] = None
+
+    def note_former(self, path: str) -> None:
+        """Record a neighbour's former metadata file that cannot be read."""
+        if path not in self.former:
+            self.former = (*self.former, path)
 
     def of(self, neighbour: Neighbour) -> reach.Unreadable:
         """Return a function for errors in a neighbour's files; it raises those that a repeat may change."""
@@ -221,7 +229,7 @@ def survey_neighbour(
             metadata,
             fetcher,
             lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
-            replace(tolerance, unreadable=_but_not_former_metadata(tolerance.unreadable)),
+            replace(tolerance, unreadable=_of_former_metadata(unread, tolerance.unreadable)),
         )
     manifests = {path: one for path, one in found.manifests.items() if not is_marked(path)}
     return small_files(metadata, history, found, tolerance.spelling), manifests
@@ -233,11 +241,13 @@ def tolerance_of(unreadable: reach.Unreadable, *, reported: bool) -> reach.Toler
     return reach.Tolerance(unreadable, spelling)
 
 
-def _but_not_former_metadata(unreadable: reach.Unreadable) -> reach.Unreadable:
-    """Return the function without the errors of damaged former metadata, which no reader of the table reads."""
+def _of_former_metadata(unread: UnreadNeighbours, unreadable: reach.Unreadable) -> reach.Unreadable:
+    """Return the function for errors in former metadata: it only notes what is damaged, or whose bucket is gone."""
 
     def accepted(path: str, error: DelegationError) -> None:
-        if not isinstance(error, (CorruptMetadata, FileTooLarge)):
+        if isinstance(error, (CorruptMetadata, FileTooLarge, BucketNotFound)):
+            unread.note_former(path)
+        else:
             unreadable(path, error)
 
     return accepted

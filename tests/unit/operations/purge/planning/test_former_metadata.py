@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from delegation.operations.purge.context import Neighbour, PurgeContext
+from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.options import PurgeOptions
+from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
@@ -16,7 +18,6 @@ from tests.unit.operations.purge.planning.executors_here import ENGINES
 
 GONE = "s3://gone/metadata/00000-former.metadata.json"
 ALL = ("s3://lake/", "s3://gone/")
-STOPS = pytest.mark.xfail(strict=True, reason="issue 12, line 11: a former bucket that is gone stops the purge")
 
 
 class WithoutABucket(MemoryObjectStore):
@@ -57,7 +58,7 @@ def findings(bench: Bench, plan: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("outside", ["keep", pytest.param("refuse", marks=STOPS), pytest.param("delete", marks=STOPS)])
+@pytest.mark.parametrize("outside", ["keep", "refuse", "delete"])
 def test_a_former_metadata_file_in_a_bucket_that_is_gone_is_a_finding(bench: Bench, outside: Any, engine: str) -> None:
     log_names_the_gone_bucket(bench, "t")
     result = ENGINES[engine](context(bench, PurgeOptions(outside=outside)))
@@ -66,7 +67,6 @@ def test_a_former_metadata_file_in_a_bucket_that_is_gone_is_a_finding(bench: Ben
     assert (former["count"], former["sample"]) == (1, [GONE])
 
 
-@STOPS
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_neighbours_former_metadata_in_a_bucket_that_is_gone_is_a_finding(bench: Bench, engine: str) -> None:
     busy_table(bench.lake, "near", location="s3://lake/wh/t/near")
@@ -74,6 +74,27 @@ def test_a_neighbours_former_metadata_in_a_bucket_that_is_gone_is_a_finding(benc
     log_names_the_gone_bucket(bench, "near")
     ctx = context(bench, PurgeOptions())
     near = LakeSource(bench.lake, "near", Faults(), ALL).load()
-    result = ENGINES[engine](dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(near, ctx.store)]))
+    result = ENGINES[engine](beside(ctx, near))
     assert (result.status, set(bench.lake.uris())) == ("PURGED", theirs)
     assert findings(bench, result.plan_ids[0])["FORMER_METADATA_UNREADABLE"]["sample"] == [GONE]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_neighbours_manifest_list_in_a_bucket_that_is_gone_is_up_to_the_operators_setting(
+    bench: Bench, engine: str
+) -> None:
+    """What it names is unknown, unlike that of former metadata."""
+    busy_table(bench.lake, "near", location="s3://lake/wh/t/near")
+    [*others, last] = bench.lake.metadata("near")["snapshots"]
+    lost = {**last, "manifest-list": "s3://gone/list.avro"}
+    bench.lake.rewrite_metadata("near", {"snapshots": [*others, lost]})
+    near = LakeSource(bench.lake, "near", Faults(), ALL).load()
+    with pytest.raises(NeighbourUnreadable, match="BUCKET_NOT_FOUND"):
+        ENGINES[engine](beside(context(bench, PurgeOptions()), near))
+    bench.head = type(bench.head)()
+    result = ENGINES[engine](beside(context(bench, PurgeOptions(neighbour="report")), near))
+    assert findings(bench, result.plan_ids[0])["NEIGHBOUR_UNREADABLE"]["sample"] == ["cat.ns.near: BUCKET_NOT_FOUND"]
+
+
+def beside(ctx: PurgeContext, near: LoadedTable) -> PurgeContext:
+    return dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(near, ctx.store)])
