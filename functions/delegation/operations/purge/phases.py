@@ -208,7 +208,8 @@ class Execution:
 
     def _check_before_the_first_delete(self, table: LoadedTable) -> None:
         if not self._planned_here or self._ctx.references is not None:
-            check_still_not_shared(self._ctx, self._indexes)
+            own = guards.own_root(self._metadata_of(table), self._ctx.options)
+            check_still_not_shared(self._ctx, self._indexes, own)
         if self._ctx.options.probe:
             guards.check_can_delete(self._ctx.store, guards.covered_roots(table, self._ctx.options).uris)
 

@@ -280,3 +280,15 @@ def test_a_neighbour_that_was_dropped_costs_no_load_of_the_others(world: Indexed
     world.listing.asked.clear()
     assert world.purge("t").status is Status.SUCCESS
     assert world.listing.asked["conditional"] == 0
+
+
+def test_an_approved_plan_executed_hours_later_deletes_nothing_at_a_table_created_meanwhile(
+    world: IndexedWorld,
+) -> None:
+    world.lake.create("pooled", **{"write.data.path": "s3://lake/pool"}).append(rows(1))
+    plan = world.purge("pooled", **{"dry-run": "true"}).details["plan_segments"][0]["id"]
+    world.clock.advance(timedelta(hours=5))
+    world.other.create("later", location="s3://lake/pool")
+    before = set(world.lake.uris())
+    assert world.purge("pooled", plan=plan).error_code == "FILES_AT_ANOTHER_TABLE"
+    assert before <= set(world.lake.uris())

@@ -13,7 +13,6 @@ from delegation.worksets.attempt import MemoryAttempt
 from tests.unit.operations.purge.lake import Bench, LakeSource, rows
 
 POOL = "s3://lake/pool"
-LATER = pytest.mark.xfail(strict=True, reason="issue 12, line 8: locations are not looked at again before the deletes")
 
 
 @pytest.fixture
@@ -42,7 +41,6 @@ def approved(bench: Bench) -> PurgeOptions:
     return PurgeOptions(execute_plan=purge_table(dry).plan_ids[0])
 
 
-@LATER
 def test_files_at_the_location_of_a_table_created_after_the_plan_are_not_deleted(bench: Bench) -> None:
     """What is below a table's location is that table's, also a file that it has not committed yet."""
     options = approved(bench)
@@ -54,7 +52,6 @@ def test_files_at_the_location_of_a_table_created_after_the_plan_are_not_deleted
     assert set(bench.lake.uris()) == before
 
 
-@LATER
 def test_an_attempt_that_resumes_before_its_first_delete_looks_at_the_locations_too(bench: Bench) -> None:
     with pytest.raises(KeyboardInterrupt):
         purge_table(interrupted(context(bench, PurgeOptions())))
@@ -85,7 +82,6 @@ def test_a_table_created_elsewhere_or_below_the_tables_own_location_stops_nothin
     assert set(bench.lake.uris()) == theirs
 
 
-@LATER
 def test_a_table_that_moved_to_the_files_after_the_plan_keeps_them(bench: Bench) -> None:
     bench.lake.create("mover", location="s3://lake/elsewhere")
     options = approved(bench)
