@@ -19,7 +19,6 @@ from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, rows
 from tests.unit.references.catalogs import LakeListing
 
 MAX_AGE = timedelta(minutes=15)
-LINE = "issue 12, line 8: "
 
 
 @dataclass
@@ -248,7 +247,6 @@ def test_an_entry_that_another_process_wrote_meanwhile_is_not_replaced_by_an_old
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.taking"}
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a table renamed during a pass is not found until the next one")
 def test_a_table_that_is_renamed_during_a_pass_is_found_under_its_new_name(scene):
     for name in "bmz":
         scene.one.create(name)
@@ -262,7 +260,6 @@ def test_a_table_that_is_renamed_during_a_pass_is_found_under_its_new_name(scene
     assert state.tables == 3
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "a table renamed during a pass is not found until the next one")
 def test_a_pass_ends_although_tables_are_created_all_the_time(scene):
     scene.one.create("t")
 
@@ -285,3 +282,32 @@ def test_a_table_whose_bucket_is_gone_is_recorded_and_the_others_are_visited(sce
     assert replace(scene.refresher(), read=read).ensure_fresh("cat").tables == 3
     (unreadable,) = scene.store.unreadable("cat")
     assert unreadable.problem.startswith("BUCKET_NOT_FOUND")
+
+
+def test_a_table_renamed_to_a_name_that_a_stopped_pass_had_left_behind_is_found(scene):
+    for name in "bmz":
+        scene.one.create(name)
+
+    def stop() -> None:
+        if scene.listing.asked["conditional"] == 2:
+            raise PolarisUnavailable("overloaded", status=503)
+
+    with pytest.raises(PolarisUnavailable):
+        scene.refresher(checkpoint=stop).ensure_fresh("cat")
+    scene.one.pointers["a"] = scene.one.pointers.pop("z")
+    scene.now += timedelta(seconds=5)
+    state = scene.refresher("other").ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+    assert state.tables == 3
+
+
+def test_a_pass_is_kept_while_many_namespaces_without_tables_are_listed(scene):
+    scene.one.create("t")
+    scene.listing.lakes |= {(f"empty{number}",): Lake() for number in range(20)}
+
+    def slow() -> None:
+        scene.now += OWNED_FOR / 4
+        with pytest.raises(ReferencesNotKnown):
+            scene.refresher("other").ensure_fresh("cat")
+
+    assert scene.refresher(pace=slow).ensure_fresh("cat").tables == 1

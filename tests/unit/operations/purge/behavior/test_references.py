@@ -241,10 +241,6 @@ def test_the_namespace_mode_does_not_find_a_clone_elsewhere(world: IndexedWorld)
     assert not world.other.io.new_input(world.other.pointers["clone"]).exists()
 
 
-RENAMED = "issue 12, line 8: a table that is renamed after the pass loses its files"
-
-
-@pytest.mark.xfail(strict=True, reason=RENAMED)
 def test_a_clone_that_was_renamed_since_the_index_was_refreshed_keeps_its_files(world: IndexedWorld) -> None:
     busy_table(world.lake, "before")
     world.other.pointers["clone"] = world.lake.pointers["t"]
@@ -254,7 +250,6 @@ def test_a_clone_that_was_renamed_since_the_index_was_refreshed_keeps_its_files(
     assert world.readable("renamed")
 
 
-@pytest.mark.xfail(strict=True, reason=RENAMED)
 def test_a_table_that_took_files_and_was_renamed_after_the_plan_keeps_them(world: IndexedWorld) -> None:
     files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
     world.other.create("near", location="s3://lake/wh/t/near").append(rows(1))
