@@ -230,10 +230,6 @@ def test_a_request_with_other_properties_than_a_running_purge_is_answered_what_i
     )
 
 
-KEYLESS = "issue 12, line 16: requests without a key run a failed task as often as they come"
-
-
-@pytest.mark.xfail(strict=True, reason=KEYLESS)
 @pytest.mark.parametrize("keys", [False, True], ids=["without a key", "a new key each time"])
 def test_a_request_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World, *, keys: bool) -> None:
     world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
@@ -247,7 +243,6 @@ def test_a_request_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(wor
     assert {json.loads(answer.body)["error_code"] for answer in early} == {"RESUBMITTED_TOO_SOON"}
 
 
-@pytest.mark.xfail(strict=True, reason=KEYLESS)
 def test_a_request_in_the_background_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World) -> None:
     """A refusal by a guard too: the task loads the table and reads its manifest lists each time."""
     world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
@@ -258,7 +253,6 @@ def test_a_request_in_the_background_that_is_repeated_in_a_loop_runs_its_task_a_
     assert attempts(world) <= 4
 
 
-@pytest.mark.xfail(strict=True, reason=KEYLESS)
 def test_repeats_without_a_key_are_bounded_and_the_task_can_be_run_again_later(world: World) -> None:
     world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
     began = world.clock()
