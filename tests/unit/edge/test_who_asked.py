@@ -168,7 +168,6 @@ def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(
     assert (line["task_id"], line["error_code"]) == (task.task_id, "FILES_NOT_DELETED")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 25: a repeated Complete counts a half deleted table again")
 def test_a_repeated_complete_counts_a_half_deleted_table_once(world: World) -> None:
     reported: list[Task] = []
     step = half_deleted_by_a_job(world)
@@ -189,7 +188,6 @@ def half_deleted_by_a_job(world: World) -> Step:
     return step
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 25: a repeated Complete counts a half deleted table again")
 def test_a_table_that_a_second_run_leaves_half_deleted_is_counted_again(world: World) -> None:
     reported: list[Task] = []
     world.tasks._left_partly_done = reported.append
