@@ -7,13 +7,14 @@ from functools import partial
 
 import pytest
 
+from delegation.edge.answers import failure_status
 from delegation.edge.problems import Problem, problem_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
 from delegation.idempotency.errors import TaskConflict
 from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris import errors as polaris
-from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
+from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise
 from tests.unit.edge.world import LIFETIME, REALM, World
@@ -278,10 +279,6 @@ def test_an_operators_retry_begins_a_new_series_of_repeats(world: World) -> None
     assert attempts(world) == before + 1
 
 
-CODES = "issue 12, line 16: the code of an unknown table depends on the endpoint"
-
-
-@pytest.mark.xfail(strict=True, reason=CODES)
 @pytest.mark.parametrize("trouble", [polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.NoSuchCatalog])
 def test_both_endpoints_answer_an_unknown_table_with_one_code(
     world: World, trouble: type[polaris.PolarisError]
@@ -292,3 +289,15 @@ def test_both_endpoints_answer_an_unknown_table_with_one_code(
         answer_of(lambda: world.submit(world.identity("orders"))),
     ]
     assert [(answer.status, json.loads(answer.body)["error_code"]) for answer in answers] == [(404, trouble.code)] * 2
+
+
+def classes(kind: type[DelegationError]) -> list[type[DelegationError]]:
+    return [kind, *(one for below in kind.__subclasses__() for one in classes(below))]
+
+
+@pytest.mark.parametrize(
+    "kind", [*classes(polaris.PolarisError), *classes(ObjectStoreError)], ids=lambda kind: str(kind.__name__)
+)
+def test_a_request_and_a_task_that_meet_one_error_answer_it_alike(kind: type[DelegationError]) -> None:
+    problem = problem_of(kind("trouble"))
+    assert (problem.error, problem.status) == (kind.code, failure_status(kind.code))
