@@ -1,4 +1,4 @@
-"""How often requests had one task run again, so that they can be slowed down whoever sends them."""
+"""How often requests had one task run again, to slow down repeats with any key or none."""
 
 from datetime import datetime, timedelta
 from typing import Final

@@ -1,4 +1,4 @@
-"""Former metadata whose bucket does not exist any more is a finding, whoever's it is, and never a stop."""
+"""Former metadata whose bucket does not exist any more is a finding and never a stop, of either table."""
 
 import dataclasses
 import json
