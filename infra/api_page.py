@@ -26,6 +26,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; p
 h1 { margin-bottom: 0; } h2 { border-bottom: 1px solid var(--line); margin-top: 3rem; }
 a { color: var(--accent); text-decoration: none; } a:hover { text-decoration: underline; }
 code { background: var(--soft); border-radius: 3px; font-size: 90%; padding: 0 .25em; overflow-wrap: anywhere; }
+td:first-child code { white-space: nowrap; overflow-wrap: normal; }
 nav { columns: 3 14rem; } nav a { display: block; }
 section { border: 1px solid var(--line); border-radius: 8px; margin: 1rem 0; padding: 0 1rem 1rem; }
 section h3 { margin: 1rem 0 .25rem; } .verb { color: var(--accent); font-weight: 700; }
@@ -188,7 +189,13 @@ def _paragraphs(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return _CODE.sub(r"<code>\1</code>", html.escape(" ".join(text.split())))
+    """Return text as HTML, with quoted code, and links from error codes to their lines."""
+    return _CODE.sub(_quoted, html.escape(" ".join(text.split())))
+
+
+def _quoted(found: re.Match[str]) -> str:
+    word = f"<code>{found[1]}</code>"
+    return f'<a href="#{found[1]}">{word}</a>' if any(found[1] in entries for entries in codes().values()) else word
 
 
 if __name__ == "__main__":
