@@ -23,7 +23,7 @@ def test_the_settings_of_cdk_json_are_valid_for_templates_alone() -> None:
 
 @pytest.mark.parametrize("name", ["domain-name", "token-issuer", "token-jwks-url", "polaris-url"])
 def test_an_example_of_cdk_json_is_not_deployed(name: str) -> None:
-    """The reserved domains of RFC 2606 are nobody's."""
+    """The reserved domains of RFC 2606 belong to nobody."""
     assert Settings.from_context({**default_context(), **REAL}).is_deployable
     with pytest.raises(ValidationError, match=f"delegation:{name} is the example"):
         Settings.from_context(

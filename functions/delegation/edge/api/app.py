@@ -25,7 +25,7 @@ from delegation.edge.api.endpoints import (
     VERSIONS,
     Endpoint,
 )
-from delegation.edge.api.health import Health
+from delegation.edge.api.health import HealthCheck
 from delegation.edge.api.management import Management
 from delegation.edge.api.routes import Dependencies, Event, Routes, Served
 from delegation.edge.errors import MethodNotAllowed, RouteNotFound
@@ -54,7 +54,7 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHa
 
 
 def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Telemetry) -> None:
-    routes, management, health = Routes(deps, telemetry), Management(deps, telemetry), Health(deps, telemetry)
+    routes, management, health = Routes(deps, telemetry), Management(deps, telemetry), HealthCheck(deps, telemetry)
     description = Description(telemetry)
     in_context: Mapping[Endpoint, Callable[[Event, LambdaContext], Served]] = {
         EXECUTE: routes.execute,

@@ -15,7 +15,7 @@ from delegation.wire.responses import render_json
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthCheck:
     """The health of the service; without a token only whether it is up, which is decided by the first check."""
 
     deps: Dependencies
