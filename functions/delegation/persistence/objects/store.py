@@ -76,7 +76,8 @@ class CatalogStore:
             loaded = Loaded(stored.key, value, stored.created_at, len(stored.value))
             return {stored.key: CacheEntry(loaded, value.held_bytes())}
 
-        return of_model(self._cache.get_many([stored.key], load)[stored.key], model)
+        found = self._cache.get_many([stored.key], load)[stored.key]
+        return of_model(found, model) if found else None
 
     def key(self, ref: ObjectRef) -> ObjectKey:
         """Return the key of an object of this catalog."""

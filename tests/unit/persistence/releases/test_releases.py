@@ -15,6 +15,8 @@ ROOMS = {"realm": {"space"}}
 """The fields that this release added to types of the last one, which keeps them when it writes an object back."""
 NEW_TYPES = {"maintenance-keys", "maintenance-marks"}
 """The types that this release added; the last one never deletes them, and refuses to sweep if a head names one."""
+RECORDED_ELSEWHERE = {"iceberg-pack", "waiting-change", "combined-outcomes"}
+"""New types too: packs are recorded by record_packed; a change waits for seconds, and only unread objects remain."""
 
 
 def values(name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -88,7 +90,7 @@ def test_the_last_release_leaves_alone_what_it_cannot_use() -> None:
 
 def test_every_type_of_this_release_has_a_room_or_is_one_of_the_last() -> None:
     new = {one.name for one in OWN_TYPES} - set(last_release.MODELS)
-    assert new == NEW_TYPES
+    assert new == NEW_TYPES | RECORDED_ELSEWHERE
 
 
 def test_what_the_last_release_did_on_a_store_of_this_one_was_recorded() -> None:
