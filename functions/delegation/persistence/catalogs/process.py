@@ -3,7 +3,6 @@
 import random
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from delegation.persistence.backends.base import Backend
@@ -84,11 +83,14 @@ class PersistenceProcess:
         """Return the realms; `settings` go to their committers."""
         return Realms(self.backend, self.store, names=self._names, **settings)
 
+    def uncached_store(self, realm: str, catalog: str) -> CatalogStore:
+        """Return the store of a catalog that bypasses the cache, so that maintenance sees what is stored and does not
+        evict what is in use."""
+        return self._store(realm, catalog, Cache[Any, Any](0, clock=time.monotonic))
+
     def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen
-        """Return the mark and sweep. It bypasses the cache, so that it does not evict what is in use."""
-        uncached = Cache[Any, Any](0, clock=time.monotonic)
-        store_of = partial(self._store, cache=uncached)
-        return RealmMaintenance(self.backend, store_of, policy=policy, clock=self._clock)
+        """Return the mark and sweep."""
+        return RealmMaintenance(self.backend, self.uncached_store, policy=policy, clock=self._clock)
 
     def statistics(self) -> CacheStatistics:
         """Return the counters of the cache."""

@@ -4,17 +4,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from delegation.persistence.backends.base import ObjectKey, Reference
+from delegation.persistence.backends.base import Backend, ObjectKey, Reference
 from delegation.persistence.commits.commits import CommitObject
-from delegation.persistence.errors import MaintenanceRefused
+from delegation.persistence.errors import CommitOutcomeUnknown, MaintenanceRefused
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, unknown_field
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType, ObjectTypes, follows_links
 
 _BATCH: Final = 200
+_FENCES: Final = 20
 
 
-class Marks(Protocol):
+class MarkSet(Protocol):
     """An exact set of marked keys: a key wrongly taken for marked would leave its links unmarked."""
 
     def add(self, key: ObjectKey) -> bool:
@@ -22,14 +23,14 @@ class Marks(Protocol):
 
 
 class MarkedKeys:
-    """Marks in a Python set, for few objects."""
+    """A MarkSet in memory, for few objects."""
 
     def __init__(self) -> None:
-        self._keys: set[ObjectKey] = set()
+        self.keys: set[ObjectKey] = set()
 
     def add(self, key: ObjectKey) -> bool:
-        new = key not in self._keys
-        self._keys.add(key)
+        new = key not in self.keys
+        self.keys.add(key)
         return new
 
 
@@ -42,7 +43,7 @@ class Marker:
     """
 
     types: ObjectTypes
-    marks: Marks
+    marks: MarkSet
     leaves: bool = False
 
     def mark(self, store: CatalogStore, reference: Reference) -> None:
@@ -79,13 +80,18 @@ class Marker:
             )
         return (heads[id_] for id_ in ids if id_ in heads)
 
-    def _follow(self, store: CatalogStore, found: Loaded[PersistedModel], pending: list[ObjectRef]) -> None:
-        links: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
+    def links(self, store: CatalogStore, found: Loaded[PersistedModel]) -> Iterator[tuple[ObjectRef, bool]]:
+        """Return what an object keeps alive, each with whether its own links are to be followed. Raises
+        MaintenanceRefused."""
+        named: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
         unknown = unknown_field(found.value)
         if unknown is not None:
             raise MaintenanceRefused(f"{found.key} has field {unknown!r} of a newer release; finish the upgrade first")
-        for ref in links:
-            follow = self.leaves or follows_links(self._declared(ref.type))
+        for ref in named:
+            yield ref, self.leaves or follows_links(self._declared(ref.type))
+
+    def _follow(self, store: CatalogStore, found: Loaded[PersistedModel], pending: list[ObjectRef]) -> None:
+        for ref, follow in self.links(store, found):
             if self.marks.add(store.key(ref)) and follow:
                 pending.append(ref)
 
@@ -94,3 +100,24 @@ class Marker:
         if declared is None:
             raise MaintenanceRefused(f"type {name!r} is not declared, so its links are unknown; install its package")
         return declared
+
+
+def fence(backend: Backend, reference: Reference) -> Reference | None:
+    """Fence a reference, so that every swap prepared before fails; return it, None if it was deleted.
+
+    Raises MaintenanceRefused if it moves all the time.
+    """
+    current: Reference | None = reference
+    for _ in range(_FENCES):
+        if current is None:
+            return None
+        fenced = current.fenced()
+        try:
+            refused = backend.replace_reference(fenced, expected=current)
+        except CommitOutcomeUnknown:
+            current = backend.read_reference(reference.key)
+            continue
+        if refused is None:
+            return fenced
+        current = refused.stored
+    raise MaintenanceRefused(f"reference {reference.key} moves too often to be fenced; run again later")

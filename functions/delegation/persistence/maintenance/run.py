@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 from pydantic import Field
 
 from delegation.persistence.backends.base import Backend, Locator, ObjectKey, Reference, ScanPage, Segment
-from delegation.persistence.errors import CommitOutcomeUnknown, CorruptObject, MaintenanceRefused
+from delegation.persistence.errors import CorruptObject, MaintenanceRefused
 from delegation.persistence.maintenance.keys import KeyChunk, KeySet, MaintenanceKeys, MaintenanceMarks
-from delegation.persistence.maintenance.marking import Marker
+from delegation.persistence.maintenance.marking import Marker, fence
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
 
@@ -19,7 +19,6 @@ Stop = Callable[[], bool]
 T = TypeVar("T")
 A = TypeVar("A")
 
-_FENCES: Final = 20
 _SECOND: Final = 1_000_000
 """How exact the database's time is, in µs."""
 _SCAN: Final = "scan"
@@ -287,7 +286,7 @@ class SweepRun:
                 return False
             if self._state.marked_to is not None and self._state.marked_to[:2] != name[:2]:
                 self._beyond = set()
-            fenced = self._fenced(reference)
+            fenced = fence(self._backend, reference)
             self._pending = marker.begin(store, fenced) if fenced else []
             self._set(marking=name)
         while self._pending:
@@ -298,29 +297,12 @@ class SweepRun:
         return True
 
     def add(self, key: ObjectKey) -> bool:
-        """Mark a key (Marks); one that was written after the scan is remembered as long as its catalog is marked."""
+        """Mark a key (MarkSet); one that was written after the scan is remembered as long as its catalog is marked."""
         new = self._scanned().mark(key)
         if new is None:
             new = key not in self._beyond
             self._beyond.add(key)
         return new
-
-    def _fenced(self, reference: Reference) -> Reference | None:
-        """Fence a reference, so that every swap prepared before fails; return it, None if it was deleted."""
-        current: Reference | None = reference
-        for _ in range(_FENCES):
-            if current is None:
-                return None
-            fenced = current.fenced()
-            try:
-                refused = self._backend.replace_reference(fenced, expected=current)
-            except CommitOutcomeUnknown:
-                current = self._backend.read_reference(reference.key)
-                continue
-            if refused is None:
-                return fenced
-            current = refused.stored
-        raise MaintenanceRefused(f"reference {reference.key} moves too often to be fenced; run again later")
 
     def _delete(self, doomed: Sequence[Locator]) -> None:
         if not doomed:

@@ -54,14 +54,18 @@ MAINTENANCE_TYPES: Final = (FILTER_TYPE, KEYS_TYPE, MARKS_TYPE, TASK_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class HeldTask:
+    """A run of the maintenance task that this process holds, and what the last run left."""
+
     run: TaskRun
     kept: SweepState
 
     def finish(self, state: SweepState, needed: int) -> None:
+        """End the run. Raises TaskTakenOver."""
         self.run.finish({_EXPECTED: needed, _STATE: state.model_dump()})
 
-    def checkpoint(self, run: RunState) -> None:
+    def checkpoint(self, run: RunState | None) -> None:
+        """Keep the task, and store the progress of a run that can be continued. Raises TaskTakenOver."""
         expected = self.run.state.get(_EXPECTED, 0)
         state = self.kept.model_copy(update={"run": run}).model_dump()
         self.run.checkpoint({_EXPECTED: expected, _STATE: state})
@@ -99,7 +103,7 @@ class RealmMaintenance:
         it is and reported in `refused`. Raises TaskHeld, TaskTakenOver, CommitOutcomeUnknown, BackendUnavailable.
         """
         held = self.task.start()
-        kept = _state_of(held.state)
+        kept = state_of(held.state)
         now = self._backend.time()
         if kept.run is None and kept.since and now < kept.not_before(self._policy):
             held.finish(held.state)
@@ -107,7 +111,7 @@ class RealmMaintenance:
         run = SweepRun(self._backend, self._store_of, self._system, self._policy, kept, stop=stop, clock=self._clock)
         if kept.run is None or not run.resume(kept.run):
             run.begin(begun(now, self._policy.segments))
-        task = _Task(held, kept)
+        task = HeldTask(held, kept)
         run.on_checkpoint(task.checkpoint)
         if not (run.scan() and run.mark() and run.sweep()):
             run.save()
@@ -119,7 +123,7 @@ class RealmMaintenance:
         return replace(run.report, complete=True)
 
 
-def _state_of(state: Mapping[str, Any]) -> SweepState:
+def state_of(state: Mapping[str, Any]) -> SweepState:
     """Return the stored state; an empty one instead of another release's, so that nothing is deleted in this run."""
     try:
         found = SweepState.model_validate(state.get(_STATE, {}))

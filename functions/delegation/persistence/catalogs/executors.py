@@ -1,0 +1,37 @@
+"""The persistence of each process of a Spark job, opened there: no client and no credential is sent to executors."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+import boto3
+
+from delegation.dynamodb import client_config
+from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+from delegation.persistence.catalogs.process import PersistenceProcess
+
+
+class ExecutorStores(Protocol):
+    """Opens the persistence of the process that it is called in; it is sent to executors, pickled."""
+
+    def open(self) -> PersistenceProcess:
+        """Return the persistence of this process, the same one in every call."""
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoDbStores:
+    """Opens the two DynamoDB tables with the credentials of the executor's environment."""
+
+    objects: str
+    references: str
+    endpoint: str | None = None
+
+    def open(self) -> PersistenceProcess:
+        return _opened(self)
+
+
+@cache
+def _opened(stores: DynamoDbStores) -> PersistenceProcess:
+    client = boto3.client("dynamodb", endpoint_url=stores.endpoint, config=client_config())
+    backend = DynamoDbBackend(Calls(client), objects=stores.objects, references=stores.references)
+    return PersistenceProcess(backend)
