@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
@@ -112,7 +112,10 @@ class Steps:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
         try:
             task = held_by(self._tasks.get(step.task_id), step.attempt)
-            former = [run for run in self._job_service.active(f"{step.task_id}-") if run.name != step.job]
+            # A first attempt has no former one, so any list will do.
+            as_of = datetime.min.replace(tzinfo=UTC) if step.attempt == 1 else None
+            active = self._job_service.active(f"{step.task_id}-", as_of=as_of)
+            former = [run for run in active if run.name != step.job]
             for run in former:
                 self._job_service.cancel(run.id)
             if former:

@@ -1,7 +1,7 @@
 """Whole lives of uncontended tasks, from acceptance to the last write of their record."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.inline import purge_table
@@ -104,7 +104,7 @@ class OneJob:
     def get(self, run_id: str) -> JobRun | None:
         return JobRun(run_id, self.name, self.state)
 
-    def active(self, prefix: str) -> list[JobRun]:
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> list[JobRun]:
         return []
 
     def cancel(self, run_id: str) -> None:

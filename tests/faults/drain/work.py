@@ -92,7 +92,7 @@ class Jobs:
     def get(self, run_id: str) -> JobRun | None:
         return self._runs.get(run_id)
 
-    def active(self, prefix: str) -> Sequence[JobRun]:
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
         self.lists += 1
         own = (self._runs.get(f"{prefix}{n}") for n in range(1, 9))
         return [run for run in own if run is not None and not run.has_ended]

@@ -145,7 +145,6 @@ class Listing(Client):
         return {"jobRuns": [{"id": f"run-{n}", "name": f"task-{n}-1", "state": "RUNNING"} for n in (1, 2)]}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 13: every start and every lost task lists all active runs")
 def test_active_runs_are_listed_once_a_minute() -> None:
     """A list that was read after the time asked about has every run that was started before it."""
     client, now = Listing("RUNNING"), NOW

@@ -64,7 +64,6 @@ def test_unreadable_records_do_not_hide_others(monkeypatch) -> None:
     assert len([one for one in swept if one.error]) == len(unreadable)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 13: the sweeper takes due tasks by age alone")
 def test_lost_tasks_come_first_however_many_wait() -> None:
     world = World()
     for _ in range(12):
@@ -77,7 +76,6 @@ def test_lost_tasks_come_first_however_many_wait() -> None:
     assert first.after.task_id == lost
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 13: the sweeper reconciles one task after the other")
 def test_tasks_are_reconciled_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     for _ in range(4):
