@@ -39,9 +39,19 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
         looked += 1
         failed += swept.error is not None or swept.unsettled
         _report(swept)
+    _wake(deployed)
     _ensure_maintenance(deployed)
     metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
     return {"looked": looked, "failed": failed}
+
+
+def _wake(deployed: DeployedTasks) -> None:
+    """Have the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
+    try:
+        if deployed.store.queued(utc_now(), each=1):
+            deployed.tasks.wake()
+    except TaskError as error:
+        logger.warning("waiting tasks were not read", extra={"action": "admit", "error_code": error.code})
 
 
 def _ensure_maintenance(deployed: DeployedTasks) -> None:

@@ -176,6 +176,8 @@ class Steps:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK and task.error_code != LOST:
             self._tasks.report_partly_done(task)  # a job that records its outcome cannot count it
+        if task.lane is not None and (task.is_terminal or task.is_queued):
+            self._tasks.wake(step.task_id)  # its place is free for another task
         match task.status:
             case Status.SUCCESS:
                 return step.to("succeeded")
@@ -265,7 +267,7 @@ class Steps:
     @staticmethod
     def _wait_or_stop(step: Step, task: Task) -> dict[str, Any]:
         """Round the wait up to a second: Step Functions truncates (its Developer Guide, "Wait workflow state")."""
-        if task.next_scheduled_run_ts is None:
+        if task.next_scheduled_run_ts is None or task.is_queued:
             return step.to("stop")
         rounded_up = (task.next_scheduled_run_ts + timedelta(seconds=1, microseconds=-1)).replace(microsecond=0)
         return step.to("wait", wait_until=isoformat(rounded_up))

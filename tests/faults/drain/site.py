@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.errors import DelegationError
+from delegation.orchestration.admission import Admission, Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.orchestration.job_runs import ExternalJobRuns
 from delegation.orchestration.step_input import Step
@@ -18,7 +19,7 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Advance, TaskChange, TaskStore
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.service import TaskService
-from tests.faults.drain.work import KINDS, Jobs, Sized
+from tests.faults.drain.work import KIND, KINDS, Jobs, Sized, traits_of
 from tests.faults.simulator.state_machine import STATES, act, backoff, matches, pause
 from tests.unit.tasks.builders import MINUTE, SECOND, Clock
 
@@ -49,10 +50,19 @@ class Site:
         self._events: list[tuple[Any, int, Callable[[], object]]] = []
         self._order = itertools.count()
         self.jobs = Jobs(self)
-        self.tasks = TaskService(store, policies, self, clock=self.clock, external_jobs=ExternalJobRuns(self.jobs))
+        self.tasks = TaskService(
+            store,
+            policies,
+            self,
+            clock=self.clock,
+            external_jobs=ExternalJobRuns(self.jobs),
+            traits={KIND: traits_of},
+        )
         self.behavior = Sized(self)
         self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]), jobs=self.jobs)
-        self.dispatcher = Dispatcher(self, "machine")
+        dispatcher = Dispatcher(self, "machine")
+        admission = Admission(self.tasks, store, KINDS, dispatcher.start_execution, limits=policies.limits)
+        self.inbox = Inbox(dispatcher, admission)
 
     # ---- time
 
@@ -71,6 +81,7 @@ class Site:
         """Sweep now and every minute after it."""
         for _ in sweep(self.tasks, KINDS, deadline=self.clock() + 55 * SECOND, clock=self.clock):
             pass
+        self.tasks.wake()
         self.after(MINUTE, self.keep_sweeping)
 
     def count_ends(self) -> Callable[[], int]:
@@ -112,7 +123,8 @@ class Site:
     def dispatch(self, batch: list[str]) -> list[str]:
         """What the dispatcher's handler does; returns the messages that failed."""
         for body in batch:
-            self.dispatcher.start(body)
+            self.inbox.take(body)
+        self.inbox.admit()
         return []
 
     # ---- Step Functions

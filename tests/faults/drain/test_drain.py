@@ -1,7 +1,5 @@
 """A dropped schema drains at the speed of the cap, and no task fails by waiting."""
 
-import pytest
-
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Policies, default_properties
 from delegation.tasks.stores.memory import MemoryTaskStore
@@ -9,7 +7,6 @@ from tests.faults.drain.load import Load, drained
 from tests.faults.drain.site import Site
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 13: executions that find no free Lambda end as DISPATCH_FAILED")
 def test_a_dropped_schema_drains_at_the_speed_of_the_cap() -> None:
     properties = {**default_properties(), "delegation.limits.all": "4"}
     site = Site(MemoryTaskStore(), Policies.from_properties(properties), lambdas=5)

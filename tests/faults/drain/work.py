@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
 from delegation.tasks.errors import LeaseLost
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.external_jobs import INLINE, SPARK
 
@@ -24,6 +25,11 @@ _PROGRESS: Final = timedelta(minutes=20)
 
 def seconds_of(task: Task) -> float:
     return float(json.loads(task.task_payload)["seconds"])
+
+
+def traits_of(payload: str) -> Traits:
+    stated = json.loads(payload)
+    return Traits(stated["tenant"], stated["bucket"], is_small=stated["small"])
 
 
 class Sized:
