@@ -4,8 +4,8 @@ import json
 import math
 import random
 import uuid
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -63,15 +63,43 @@ def heads(store: TaskStore) -> Iterator[Task]:
             return
 
 
+class Shares:
+    """How many places each tenant and bucket has while others wait, looked at every minute."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.places: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self.most = 0
+
+    def look(self) -> None:
+        running = self._site.store.running()
+        self.most = max(self.most, len(running))
+        waiting = {one.lane for one in self._site.store.queued(self._site.clock(), each=1)}
+        tenants = {lane.tenant for lane in waiting}
+        for tenant in tenants if len(tenants) > 1 else ():
+            self._note("tenant", tenant, [one.lane.tenant for one in running])
+        for tenant in tenants:
+            buckets = {lane.bucket for lane in waiting if lane.tenant == tenant}
+            for bucket in buckets if len(buckets) > 1 else ():
+                self._note("bucket", bucket, [one.lane.bucket for one in running if one.lane.tenant == tenant])
+
+    def _note(self, kind: str, name: str, among: Sequence[str]) -> None:
+        if among:
+            self.places[kind, name].append(among.count(name) / len(among))
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a drain; `ideal` and `took` in seconds."""
+    """The end of a drain; `ideal` and `took` in seconds, `waits` by load in ascending order."""
 
     ideal: float
     took: float
     statuses: Counter[Status]
     errors: Counter[str]
     most_running: int
+    waits: Mapping[Load, Sequence[float]]
+    small_waits: Sequence[float]
+    shares: Shares
 
 
 def drained(site: Site, loads: Sequence[Load], *, slots: int, most: timedelta = timedelta(days=30)) -> Outcome:
@@ -79,14 +107,23 @@ def drained(site: Site, loads: Sequence[Load], *, slots: int, most: timedelta = 
     began = site.clock()
     total = submit(site, loads)
     count = sum(load.count for load in loads)
-    ended = site.count_ends()
-    site.keep_sweeping()
+    ended, shares = site.count_ends(), Shares(site)
+    site.keep_sweeping(shares.look)
     site.run(lambda: ended() == count or site.clock() > began + most)
     found = list(heads(site.store))
+    waited = {task_id: wait.total_seconds() for task_id, wait in site.behavior.waited.items()}
+    of_load = {(load.tenant, load.bucket): load for load in loads}
+    waits: dict[Load, list[float]] = {load: [] for load in loads}
+    for task in found:
+        stated = json.loads(task.task_payload)
+        waits[of_load[stated["tenant"], stated["bucket"]]].append(waited[task.task_id])
     return Outcome(
         ideal=max(total / slots, *(seconds_of(task) for task in found)),
         took=(site.clock() - began).total_seconds(),
         statuses=Counter(task.status for task in found),
         errors=Counter(task.error_code for task in found if task.error_code is not None),
         most_running=site.most_running,
+        waits={load: sorted(found) for load, found in waits.items()},
+        small_waits=sorted(waited[task.task_id] for task in found if seconds_of(task) <= SMALL),
+        shares=shares,
     )

@@ -5,7 +5,7 @@ import itertools
 import json
 from collections.abc import Callable, Generator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from delegation.errors import DelegationError
 from delegation.orchestration.admission import Admission, Inbox
@@ -16,6 +16,7 @@ from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import Advance, TaskChange, TaskStore
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.service import TaskService
@@ -34,10 +35,18 @@ class Throttled(Exception):
     """Lambda has no free slot."""
 
 
+def nothing() -> None:
+    """Do nothing each minute."""
+
+
+class DrainStore(TaskStore, AdmissionStore, Protocol):
+    """What the deployment needs of a store."""
+
+
 class Site:
     """Tasks, the queue and the executions; `lambdas` invocations at most run at once, the others are throttled."""
 
-    def __init__(self, store: TaskStore, policies: Policies, *, lambdas: int) -> None:
+    def __init__(self, store: DrainStore, policies: Policies, *, lambdas: int) -> None:
         self.clock = Clock()
         self.store = store
         self.lambdas = lambdas
@@ -77,12 +86,13 @@ class Site:
             self.clock.now = max(self.clock.now, at)
             event()
 
-    def keep_sweeping(self) -> None:
+    def keep_sweeping(self, each_minute: Callable[[], object] = nothing) -> None:
         """Sweep now and every minute after it."""
         for _ in sweep(self.tasks, KINDS, deadline=self.clock() + 55 * SECOND, clock=self.clock):
             pass
         self.tasks.wake()
-        self.after(MINUTE, self.keep_sweeping)
+        each_minute()
+        self.after(MINUTE, lambda: self.keep_sweeping(each_minute))
 
     def count_ends(self) -> Callable[[], int]:
         """Return a function that returns how many tasks ended since."""
