@@ -44,7 +44,7 @@ from tests.unit.tasks.builders import (
 from tests.unit.tasks.racing import Queue
 
 SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
-LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"), 5)
+LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"))
 ANSWER = StoredAnswer(202, '{"status":"QUEUED"}')
 ERROR = AttemptError("TIMEOUT", "timed out", ErrorClass.TRANSIENT)
 LIFETIME = timedelta(minutes=30)

@@ -39,7 +39,7 @@ class EndedStaysRunning(MemoryTaskStore):
 
 class CountsEveryHolder(MemoryTaskStore):
     def running(self) -> Sequence[Running]:
-        lane = Lane.of("", Traits(), 0)
+        lane = Lane.of("", Traits())
         return tuple(Running(task.task_id, lane, is_held=True) for task in self._heads.values() if task.is_held)
 
 

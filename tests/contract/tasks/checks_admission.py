@@ -25,9 +25,9 @@ from tests.unit.tasks.builders import (
     touched,
 )
 
-LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"), 5)
-OTHER = Lane.of("TABLE_PURGE", Traits("sa/les", "läke 2"), 5)
-URGENT = Lane.of("TABLE_PURGE", Traits("sales", "lake"), 9)
+LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"))
+OTHER = Lane.of("TABLE_PURGE", Traits("sa/les", "läke 2"))
+URGENT = Lane.of("TABLE_PURGE", Traits("sales", "lake", priority=9))
 
 
 def waits(lane: Lane = LANE, after: Any = 0 * SECOND) -> Task:

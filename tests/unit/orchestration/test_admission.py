@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.behavior.traits import traits_of
 from delegation.orchestration.admission import Admission, Inbox
 from delegation.orchestration.dispatch import Dispatcher, ExecutionNotStarted, MalformedDispatch
 from delegation.orchestration.step_input import Step
@@ -155,7 +154,7 @@ def test_tasks_that_wait_start_after_the_limits_were_removed() -> None:
 def test_a_higher_priority_starts_first() -> None:
     site = Site(Limits(everything=1))
     site.submit()
-    urgent = site.submit(priority=8)
+    urgent = site.submit(traits=Traits("sales", priority=8))
     site.admission.run()
     assert site.started == [(urgent, 1)]
 
@@ -348,16 +347,3 @@ def test_a_batch_of_messages_admits_once_and_starts_what_was_counted(monkeypatch
     assert passes == [{ANY_TASK}]
     with pytest.raises(MalformedDispatch, match="n: must be"):
         inbox.take(message(other, -1))
-
-
-# ---- traits of purges
-
-
-def test_a_purge_waits_for_its_catalog_and_its_bucket() -> None:
-    parameters = {"table_identity": {"catalog_name": "lake"}, "metadata": {"location": "s3://bucket-1/wh/orders"}}
-    assert traits_of(json.dumps({"operation_parameters": parameters})) == Traits("lake", "bucket-1")
-
-
-@pytest.mark.parametrize("payload", ["", "[]", "{}", '{"operation_parameters": {"table_identity": []}}'])
-def test_a_payload_of_another_form_has_no_traits(payload: str) -> None:
-    assert traits_of(payload) == Traits()

@@ -28,11 +28,12 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a task's behavior says of it before it runs: for whom, on which bucket, and whether it is short."""
+    """What is known of a task before it runs: for whom, on which bucket, whether it is short, its priority (0 to 9)."""
 
     tenant: str = ""
     bucket: str = ""
     is_small: bool = True
+    priority: int = NORMAL
 
 
 TraitsOf = Callable[[str], Traits]
@@ -53,11 +54,11 @@ class Lane:
     is_small: bool = True
 
     @classmethod
-    def of(cls, kind: str, traits: Traits, priority: int) -> Self:
+    def of(cls, kind: str, traits: Traits) -> Self:
         """Return the lane of a task; ValueError names a priority outside of 0 to 9."""
-        if not 0 <= priority <= HIGHEST:
-            raise ValueError(f"priority: {priority} is not between 0 and {HIGHEST}")
-        return cls(part(traits.tenant), part(traits.bucket), part(kind), priority, traits.is_small)
+        if not 0 <= traits.priority <= HIGHEST:
+            raise ValueError(f"priority: {traits.priority} is not between 0 and {HIGHEST}")
+        return cls(part(traits.tenant), part(traits.bucket), part(kind), traits.priority, traits.is_small)
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -13,7 +13,7 @@ from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailabl
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
-from delegation.tasks.life.lanes import NORMAL, Lane, Traits
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
@@ -36,12 +36,13 @@ class TaskService(TaskChanges):
         task_type: str,
         payload: str,
         synchronous: bool = False,
-        priority: int = NORMAL,
+        traits: Traits | None = None,
         **fields: Any,
     ) -> Task:
         """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches at once.
 
-        With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted.
+        With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
+        replace those that its task type finds in the payload.
         """
         now = self.clock()
         task = Task(
@@ -57,7 +58,7 @@ class TaskService(TaskChanges):
             nonce=self._nonce(),
             **fields,
         )
-        return self._to_be_dispatched(task, now, priority)
+        return self._to_be_dispatched(task, now, traits)
 
     def resubmitted(
         self,
@@ -68,7 +69,7 @@ class TaskService(TaskChanges):
         synchronous: bool = False,
         resumes: bool | None = None,
         requested_by: Caller | None = None,
-        priority: int = NORMAL,
+        traits: Traits | None = None,
     ) -> Task:
         """Return the next version of a terminal task that is submitted again, not stored.
 
@@ -83,7 +84,7 @@ class TaskService(TaskChanges):
             restarted=self._restarted(task, resumes=resumes),
             requested_by=requested_by,
         )
-        return self._to_be_dispatched(again, now, priority)
+        return self._to_be_dispatched(again, now, traits)
 
     def create(self, first: Task, *, resumes: bool = True) -> tuple[Task, bool]:
         """Store and dispatch a task, or return the existing one, resubmitted if FAILURE; whether it was submitted."""
@@ -290,7 +291,7 @@ class TaskService(TaskChanges):
             self._queue.send(after.task_id, after.dispatch_count)
         return after
 
-    def _to_be_dispatched(self, task: Task, now: datetime, priority: int) -> Task:
+    def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
         """Let a background task wait for its admission, or count its dispatch when there are no limits.
 
         Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
@@ -302,7 +303,7 @@ class TaskService(TaskChanges):
             if task.synchronous:
                 return task
             return task.evolve(due_at=now) if polled else decisions.dispatch(task, now, self._policies.dispatch)
-        lane = Lane.of(task.task_type, self._traits(task), priority).text
+        lane = Lane.of(task.task_type, traits or self._traits(task)).text
         if task.synchronous:
             return task.evolve(lane=lane, admitted_ts=now, due_at=self.due_after(now))
         return t.queued(task, lane, now)

@@ -146,7 +146,7 @@ def test_dispatched_tasks_without_a_holder_do_not_become_more_and_more() -> None
 @given(st.text(), st.text(), st.text(min_size=1), st.integers(0, 9), st.booleans())
 def test_a_lane_is_read_back_from_its_text(tenant: str, bucket: str, kind: str, priority: int, is_small: bool) -> None:
     try:
-        lane = Lane.of(kind, Traits(tenant, bucket, is_small), priority)
+        lane = Lane.of(kind, Traits(tenant, bucket, is_small, priority))
     except UnicodeEncodeError:  # a lone surrogate, which JSON from a request may not have either
         return
     assert Lane.parse(lane.text) == lane
@@ -164,7 +164,7 @@ def test_long_names_that_differ_at_their_end_are_different_tenants() -> None:
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_a_priority_outside_of_its_range_is_refused(priority: int) -> None:
     with pytest.raises(ValueError, match="priority"):
-        Lane.of("TABLE_PURGE", Traits(), priority)
+        Lane.of("TABLE_PURGE", Traits(priority=priority))
 
 
 # ---- properties
