@@ -8,6 +8,8 @@ import pytest
 from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
 from delegation.operations.purge.behavior.traits import files_of, traits_at_submission, traits_of
 from delegation.tasks.life.lanes import Traits
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
 
 
 def payload(**properties: str) -> str:
@@ -64,3 +66,11 @@ def test_a_table_of_unknown_size_waits_as_a_small_one() -> None:
     assert traits_at_submission(payload(), large, 1_000).is_small is False
     assert traits_at_submission(payload(), large, 1_001).is_small is True
     assert traits_at_submission(payload(), None, 0).is_small is True
+
+
+def test_the_same_purge_with_another_priority_is_no_conflict() -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    first = world.submit(world.body("orders", priority="1"), None)
+    again = world.submit(world.body("orders", priority="8"), None)
+    assert (first.status, again.status, again.task_id) == (202, 202, first.task_id)
