@@ -26,6 +26,8 @@ _RACES: Final = 5
 """Tries to write the register; each lost race means that another process admitted tasks."""
 _COUNTED: Final = timedelta(seconds=10)
 """For so long an admission counts that the index does not show: longer than the index lags."""
+_SETTLED: Final = timedelta(seconds=2)
+"""For so long an admission counts that the index showed once: its next answer may be an older one."""
 _LAG: Final = 5
 """So many more of each lane are read, because the index may show some as waiting that run."""
 _WRITTEN_WITHIN: Final = timedelta(seconds=5)
@@ -74,11 +76,16 @@ class Admission:
     def _count(
         self, register: Register, ended: frozenset[str], now: datetime
     ) -> tuple[tuple[Running, ...], tuple[Recent, ...]]:
-        """Return what runs, and the recent admissions that the index does not show."""
+        """Return what runs, and the recent admissions that the index does not show yet, or may hide again."""
         shown = self._store.running()
-        known = ended | {one.task_id for one in shown}
-        recent = tuple(one for one in register.recent if one.task_id not in known and now - one.at < _COUNTED)
-        starting = (Running(one.task_id, one.lane, is_held=False) for one in recent)
+        known = {one.task_id for one in shown}
+
+        def counts(one: Recent) -> bool:
+            age = now - one.at
+            return one.task_id not in ended and age < (_SETTLED if one.task_id in known else _COUNTED)
+
+        recent = tuple(filter(counts, register.recent))
+        starting = (Running(one.task_id, one.lane, is_held=False) for one in recent if one.task_id not in known)
         return (*shown, *starting), recent
 
     def _chosen(self, running: Collection[Running], free: int, now: datetime, recent: int) -> tuple[Queued, ...]:
