@@ -17,6 +17,7 @@ from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.repeats import is_repeat, repeats_so_far
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
 from delegation.tasks.work.dispatch_queue import ANY_TASK, NoDispatchQueue
@@ -83,6 +84,7 @@ class TaskService(TaskChanges):
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
             requested_by=requested_by,
+            repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
         )
         return self._to_be_dispatched(again, now, traits)
 
