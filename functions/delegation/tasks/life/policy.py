@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
 from delegation.tasks.life import limits as caps
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.timestamps import parse_duration
 
@@ -105,7 +105,7 @@ class Policies:
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
     maintenance: MaintenancePolicy = MaintenancePolicy()
-    limits: Limits | None = None
+    limits: Caps | None = None
 
     def retry(self, task_type: str) -> RetryPolicy:
         """Return the policy of one task type."""
@@ -142,7 +142,7 @@ class Policies:
         for kind, policy in {"default": default, **by_type}.items():
             if policy.max_backoff < policy.initial_backoff:
                 raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
-        limits = Limits.from_properties(limited, InvalidProperty)
+        limits = Caps.from_properties(limited, InvalidProperty)
         return cls(default, by_type, lease=lease, dispatch=dispatch, maintenance=maintenance, limits=limits)
 
 

@@ -14,7 +14,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lanes import TraitsOf
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
@@ -114,7 +114,7 @@ class TaskChanges:
         return self._policies.maintenance
 
     @property
-    def limits(self) -> Limits | None:
+    def limits(self) -> Caps | None:
         """How many tasks may run at once; None when all are dispatched at once."""
         return self._policies.limits
 
