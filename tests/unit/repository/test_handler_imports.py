@@ -18,7 +18,7 @@ BUDGETS = {
     "make_due": 63,
     "start_job": 63,
     "sweeper": 68,
-    "api": 85,
+    "api": 95,
     "prepare": 151,
     "run_inline": 151,
 }
