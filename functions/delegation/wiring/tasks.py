@@ -4,7 +4,8 @@ from typing import Final
 
 from delegation.dynamodb import client_config
 from delegation.operations.purge.behavior.details import PurgeDetailRules
-from delegation.operations.purge.behavior.kinds import KIND
+from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.purge.behavior.traits import traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
@@ -21,6 +22,8 @@ PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
 """Counted when a purge fails after its first delete, so that a table is left half deleted; an alarm watches it."""
 DETAILS: Final = {KIND: PurgeDetailRules()}
 """How task types with details carry them into another submission."""
+TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of}
+"""In which lanes tasks wait for their admission."""
 
 
 def task_service(
@@ -60,6 +63,7 @@ def tasks_over(
         external_jobs=external_jobs,
         details=DETAILS,
         left_partly_done=count_partly_deleted if counts else ignored,
+        traits=TRAITS,
     )
 
 

@@ -46,9 +46,10 @@ class Task(BaseModel):
     "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `repeats` counts how often requests ran a terminal task again, None if they did not or a retry began anew.
-    `reported_version` is the version whose half done work was reported, so that nothing reports it again.
-    `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
+    on. A task with a `lane` starts only after its admission, at `admitted_ts` (`lanes`). `repeats` counts how often
+    requests ran a terminal task again, None if they did not or a retry began anew. `reported_version` is the version
+    whose half done work was reported, so that nothing reports it again. `requested_by` asked for the present
+    submission, `cancelled_by` for its cancellation.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored.
@@ -91,6 +92,8 @@ class Task(BaseModel):
     recurrence_seconds: int | None = Field(default=None, ge=1)
     children: tuple[str, ...] = ()
     pending_result: str | None = None
+    lane: str | None = None
+    admitted_ts: Timestamp | None = None
     requested_by: Caller | None = None
     cancelled_by: Caller | None = None
     repeats: int | None = Field(default=None, ge=1)
@@ -135,6 +138,11 @@ class Task(BaseModel):
         return self.status in HELD
 
     @property
+    def is_queued(self) -> bool:
+        """Whether the task waits for its admission: nothing dispatches or acquires it before."""
+        return self.lane is not None and self.admitted_ts is None and self.status in WAITING
+
+    @property
     def unexcused_attempts(self) -> int:
         """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused
@@ -156,7 +164,16 @@ class Task(BaseModel):
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
-INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"})
+INTERNAL: Final = frozenset({
+    "due_at",
+    "nonce",
+    "lease_owner",
+    "dispatch_base",
+    "lane",
+    "admitted_ts",
+    "repeats",
+    "reported_version",
+})  # fmt: skip
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
 """Fields whose name differs in format 1, in the store and in the public record."""

@@ -10,6 +10,8 @@ from typing import ClassVar, Final
 
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
+from delegation.tasks.life import limits as caps
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.timestamps import parse_duration
 
@@ -92,7 +94,10 @@ class MaintenancePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried."""
+    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried.
+
+    Without `limits` every task is dispatched at once.
+    """
 
     default: RetryPolicy
     by_type: Mapping[str, RetryPolicy]
@@ -100,6 +105,7 @@ class Policies:
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
     maintenance: MaintenancePolicy = MaintenancePolicy()
+    limits: Caps | None = None
 
     def retry(self, task_type: str) -> RetryPolicy:
         """Return the policy of one task type."""
@@ -110,6 +116,7 @@ class Policies:
         """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, object]] = {}
+        limited = {name: value for name, value in properties.items() if name.startswith(caps.PREFIX)}
         for name, value in properties.items():
             if name == _LOST_TIMEOUT:
                 lease = replace(lease, lost_timeout=_duration(name, value))
@@ -121,6 +128,8 @@ class Policies:
                 maintenance = replace(maintenance, retention=_duration(name, value, least=_LEAST_RETENTION))
             elif name == _INTERVAL:
                 maintenance = replace(maintenance, interval=_duration(name, value, least=timedelta(seconds=1)))
+            elif name in limited:
+                continue
             elif match := _RETRY.fullmatch(name):
                 field, parsed = _retry_field(name, match[2], value)
                 overrides.setdefault(match[1], {})[field] = parsed
@@ -133,7 +142,8 @@ class Policies:
         for kind, policy in {"default": default, **by_type}.items():
             if policy.max_backoff < policy.initial_backoff:
                 raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
-        return cls(default=default, by_type=by_type, lease=lease, dispatch=dispatch, maintenance=maintenance)
+        limits = Caps.from_properties(limited, InvalidProperty)
+        return cls(default, by_type, lease=lease, dispatch=dispatch, maintenance=maintenance, limits=limits)
 
 
 def _duration(name: str, value: str, *, least: timedelta | None = None) -> timedelta:

@@ -13,6 +13,8 @@ from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.details import DetailRules, KeptDetails
+from delegation.tasks.life.lanes import TraitsOf
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
@@ -23,6 +25,7 @@ from delegation.tasks.work.external_jobs import ExternalJobs, NoExternalJobs
 RACES: Final = 20
 """Tries to write before an operation fails; each lost race means that another writer made progress."""
 _NO_RULES: Final[Mapping[str, DetailRules]] = MappingProxyType({})
+_NO_TRAITS: Final[Mapping[str, TraitsOf]] = MappingProxyType({})
 
 Decide = Callable[[Task, datetime], Decision]
 """A decision of `life.decisions` for one task at a moment."""
@@ -60,8 +63,11 @@ class TaskChanges:
         details: Mapping[str, DetailRules] = _NO_RULES,
         draining: threading.Event | None = None,
         left_partly_done: Callable[[Task], None] = ignored,
+        traits: Mapping[str, TraitsOf] = _NO_TRAITS,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
+
+        `traits` of a task type say in which lane its tasks wait for their admission.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects.
         """
@@ -74,6 +80,7 @@ class TaskChanges:
         self._details = details
         self._draining = draining or threading.Event()
         self._left_partly_done = left_partly_done
+        self._traits_of = traits
 
     def having(
         self,
@@ -93,6 +100,7 @@ class TaskChanges:
             details={**self._details, **(details or {})},
             draining=self._draining,
             left_partly_done=self._left_partly_done,
+            traits=self._traits_of,
         )
 
     @property
@@ -104,6 +112,11 @@ class TaskChanges:
     def maintenance(self) -> MaintenancePolicy:
         """How long tasks are kept."""
         return self._policies.maintenance
+
+    @property
+    def limits(self) -> Caps | None:
+        """How many tasks may run at once; None when all are dispatched at once."""
+        return self._policies.limits
 
     def drain(self) -> None:
         """Let runs in this process, which is about to end, be handed over at their next checkpoint."""
