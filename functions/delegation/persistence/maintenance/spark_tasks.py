@@ -39,7 +39,7 @@ class ScanSegments:
     page: int
     chunk: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _results(self._scan(row["number"]) for row in _rows(batches))
 
     def _scan(self, number: int) -> Row:
@@ -69,7 +69,7 @@ class ReadKeys:
 
     stores: ExecutorStores
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _key_batches(self._read(_rows(batches)))
 
     def _read(self, refs: Iterable[Row]) -> Iterator[Row]:
@@ -87,7 +87,7 @@ class FollowLinks:
 
     stores: ExecutorStores
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _batches(self._linked(_rows(batches)), LINKS)
 
     def _linked(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -112,7 +112,7 @@ class DeleteKeys:
 
     stores: ExecutorStores
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         backend = self.stores.open().backend
         deleted = 0
         for some in _several(_rows(batches), _ROWS):
@@ -128,7 +128,7 @@ class WriteKeys:
     stores: ExecutorStores
     chunk: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = _Chunks(self.stores, self.chunk)
         written = 0
         for row in _rows(batches):
@@ -176,7 +176,7 @@ def _locator(row: Row) -> Locator:
     return Locator(ObjectKey(row["realm"], row["catalog"], row["type"], row["id"]), row["parts"])
 
 
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     return (row for batch in batches for row in batch.to_pylist())
 
 

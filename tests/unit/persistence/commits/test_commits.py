@@ -60,6 +60,17 @@ def test_simple_immediately_successful_commit_takes_two_round_trips(world: World
         assert world.calls() == UNCONTENDED
 
 
+def test_a_head_known_for_longer_than_20_ms_is_checked_first(world: World) -> None:
+    world.committer.commit(add("a"))
+    world.process()[1].commit(put("b", 1))
+    world.clock.advance(0.03)
+    rows = world.backend.rows
+    world.calls()
+    world.committer.commit(add("a"))
+    assert world.calls() == ["read_reference", *UNCONTENDED]
+    assert world.backend.rows == rows + 2
+
+
 def test_a_cold_process_adds_two_reads(world: World) -> None:
     world.committer.commit(put(LARGE, 1))
     cold = world.process()[1]

@@ -9,8 +9,10 @@ from delegation.persistence.backends.base import Locator
 from delegation.persistence.catalogs.executors import DynamoDbStores
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import EntityHead
+from delegation.persistence.iceberg.objects import IcebergProperties
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.maintenance.spark import SparkSweep
+from delegation.persistence.objects.store import CatalogStore
 from infra.local.aws.moto_app import MotoDynamoDb
 from tests.contract.persistence.backends import all_rows, create_tables, dynamodb_client
 from tests.spark_sessions import spark_session
@@ -23,7 +25,8 @@ pytestmark = [
 ]
 AWS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
 CHUNKS = 8
-AT_ONCE = SweepPolicy(grace=-3.0, page=30, chunk=40, segments=3)
+GARBAGE = 20
+AT_ONCE = SweepPolicy(grace=-3.0, chunk=40, segments=2)
 """The next run may delete at once: the database's time is exact to a second, twice."""
 
 
@@ -42,22 +45,22 @@ def stores(moto_dynamodb: MotoDynamoDb, monkeypatch: pytest.MonkeyPatch) -> Dyna
 
 
 def site_on(stores: DynamoDbStores) -> Site:
-    """Three realms of tables, with stripes and heads that are no longer recent."""
+    """Three realms of tables, and what nothing names."""
     site = Site()
     site.process = stores.open()
     site.backend = site.process.backend  # type: ignore[assignment]
     site.realms = site.process.realms(policy=POLICY)
-    for realm, commits in (("one", 30), ("two", 24), ("broken", 24)):
+    for realm in ("one", "two", "broken"):
         site.realms.create(realm, {})
-        site.realms.create_catalog(realm, "c", {})
-        write(site, realm, commits)
+        store = site.realms.create_catalog(realm, "c", {})
+        for number in range(2):
+            site.put(store, f"t{number}", f"s3://{realm}/{number}")
+        write_garbage(store)
     return site
 
 
-def write(site: Site, realm: str, commits: int) -> None:
-    store = site.realms.open(realm, "c")
-    for number in range(commits):
-        site.put(store, f"t{number % 7}", f"s3://{realm}/{number}")
+def write_garbage(store: CatalogStore) -> None:
+    store.write([IcebergProperties(value=number) for number in range(GARBAGE)])
 
 
 def keys_of(site: Site, realm: str) -> set[Any]:
@@ -78,17 +81,17 @@ def test_runs_on_spark_and_in_a_process_delete_the_same(spark: Any, stores: Dyna
 
     first = in_process.run()
     assert (first.deleted, [realm for realm, _ in first.refused]) == (0, [broken.realm])
-    assert first.young > 5
-    write(site, "one", 24)
+    assert first.young >= 2 * GARBAGE
+    write_garbage(site.realms.open("one", "c"))
     contents = {realm: site.content(realm, "c") for realm in ("one", "two")}
-    assert [len(one) for one in contents.values()] == [7, 7]
+    assert [len(one) for one in contents.values()] == [2, 2]
 
     second = SparkSweep(spark, stores, AT_ONCE).run()
     assert [realm for realm, _ in second.refused] == [broken.realm]
     assert "missing" in second.refused[0][1]
     # Each found some chunks of the run itself unneeded too, which that run deleted at its end.
     assert first.young - CHUNKS <= second.deleted <= first.young
-    assert second.young > CHUNKS
+    assert second.young >= GARBAGE
     third = in_process.run()
     assert second.young - CHUNKS <= third.deleted <= second.young
     assert {realm: site.content(realm, "c") for realm in contents} == contents
