@@ -73,3 +73,18 @@ def test_a_file_that_is_neither_is_refused(tmp_path, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadSettings, match=str(path)):
         read_properties(path)
+
+
+@pytest.mark.xfail(strict=True, reason="issue 13, line 18: a worker for added behaviors alone needs Polaris' settings")
+def test_a_worker_for_added_behaviors_alone_needs_the_task_table_only(monkeypatch):
+    import threading
+
+    from delegation.tasks.work.worker import WorkerSettings
+    from delegation.wiring.worker import added_worker
+
+    for name in ("IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "POLARIS_URL"):
+        monkeypatch.delenv(f"DELEGATION_{name}", raising=False)
+    monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.tasks.work.plugged_in:behaviors")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    assert added_worker(WorkerSettings(owner="w"), threading.Event()).owner == "w"
