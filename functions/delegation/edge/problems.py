@@ -88,12 +88,17 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_all(_UNAVAILABLE, "StaleTask", "RevisionConflict", "StoreUnavailable", "OutcomeUnknown"),
         **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition", "RunCancelled", "RunHandedOver"),
         **_all(_INTERNAL, "AwaitedTaskFailed", "MalformedRecord"),
+        **_all(_INTERNAL, "RunTimedOut", "ChildrenPending", "NoOutcomeYet"),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},
     "tasks.work.behaviors": {"IllegalResult": _INTERNAL},
     "tasks.work.lease_keeper": {"WorkOutlivedLease": _INTERNAL},
     "tasks.work.plugins": {"BadPlugin": _INTERNAL},
+    "tasks.life.recurrence": {"BadSchedule": _INTERNAL},
+    "tasks.authoring.context": _all(_INTERNAL, "ChildFailed", "BadCursor", "ChildChanged"),
+    "tasks.authoring.retired": {"KindRetired": _INTERNAL},
+    "tasks.authoring.signature": {"BadBehavior": _INTERNAL},
     # Raised while the service loads the table for a request that names only its identity.
     "polaris.errors": {
         **_all(Rule(404, "TABLE_NOT_FOUND"), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),

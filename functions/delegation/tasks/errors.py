@@ -88,6 +88,39 @@ class RunHandedOver(TaskError):
         self.task_id = task_id
 
 
+class RunTimedOut(TaskError):
+    """The attempt has worked for as long as its behavior allows; it is retried like any failed attempt."""
+
+    code: ClassVar[str] = "TIMED_OUT"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, seconds: float) -> None:
+        super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, as long as its behavior allows")
+        self.task_id = task_id
+
+
+class ChildrenPending(TaskError):
+    """Children whose results the work needs have not ended; the work runs again when they have."""
+
+    code: ClassVar[str] = "CHILDREN_PENDING"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, count: int) -> None:
+        super().__init__(f"{count} children of task {task_id} have not ended; its work runs again when they have")
+        self.task_id = task_id
+
+
+class NoOutcomeYet(TaskError):
+    """The task has not ended, so it has no result; wait for it, or read it again later."""
+
+    code: ClassVar[str] = "NO_OUTCOME_YET"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, status: str) -> None:
+        super().__init__(f"task {task_id} is {status} and has no outcome yet; wait for it")
+        self.task_id = task_id
+
+
 class AwaitedTaskFailed(TaskError):
     """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 

@@ -74,6 +74,7 @@ class TaskRecord(BaseModel):
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
     recurrence_seconds: int | None = None
+    recurrence_cron: str | None = None
     children: tuple[str, ...] = ()
     pending_result: str | None = None
     requested_by: Asker | None = None

@@ -6,8 +6,8 @@ from typing import Final
 
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.life.policy import STORE_MAINTENANCE
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
@@ -16,7 +16,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
 
-BUILT_IN_KINDS: Final = KINDS | {maintenance.KIND, REFERENCE_INDEX}
+BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX}
 """The task types of the built-in behaviors."""
 
 
@@ -49,5 +49,5 @@ def deployment(
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs, counts=counts)
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
-    tasks = plain.having(policies=replace(policies, fail_when_lost=plugins.fail_when_lost))
+    tasks = plain.having(policies=plugins.policies(policies))
     return DeployedTasks(store, tasks, BUILT_IN_KINDS | plugins.kinds, plugins.behaviors(tasks))

@@ -26,11 +26,18 @@ def test_a_function_may_return_any_form_of_behavior(tasks):
     assert added.fail_when_lost == {"ONCE"}
 
 
+def test_a_module_is_named_for_the_behaviors_that_it_has(tasks):
+    added = load([EXAMPLES, EXAMPLES], tasks, existing=frozenset())
+    assert added.kinds == {"SHOUT", "ONCE"}
+    assert load([f"{EXAMPLES}:SHOUT"], tasks, existing=frozenset()).kinds == {"SHOUT"}
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("nowhere.at_all:behaviors", "cannot be imported"),
-        (EXAMPLES, "is not module:function"),
+        (f"{EXAMPLES}:", "is neither a module nor module:function"),
+        ("tests.unit.tasks.builders", "declares no behavior"),
         (f"{EXAMPLES}:missing", "has no missing"),
         (f"{EXAMPLES}:NOT_A_FUNCTION", "is not a function"),
         (f"{EXAMPLES}:purges", "the task type TABLE_PURGE already has a behavior"),
@@ -44,7 +51,7 @@ def test_an_unusable_plugin_is_refused_by_name(tasks, name, reason):
 
 def test_two_plugins_cannot_both_run_a_kind(tasks):
     with pytest.raises(BadPlugin, match="the task type SHOUT already has a behavior"):
-        load([f"{EXAMPLES}:behaviors"] * 2, tasks, existing=frozenset())
+        load([f"{EXAMPLES}:behaviors", f"{EXAMPLES}:shouts"], tasks, existing=frozenset())
 
 
 @pytest.fixture

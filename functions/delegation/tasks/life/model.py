@@ -87,6 +87,7 @@ class Task(BaseModel):
     progress_ts: Timestamp | None = None
     eta_ts: Timestamp | None = None
     recurrence_seconds: int | None = Field(default=None, ge=1)
+    recurrence_cron: str | None = None
     children: tuple[str, ...] = ()
     pending_result: str | None = None
     requested_by: Caller | None = None
@@ -121,6 +122,11 @@ class Task(BaseModel):
         return self.status in TERMINAL
 
     @property
+    def is_recurring(self) -> bool:
+        """Whether a run of the task is followed by another."""
+        return self.recurrence_seconds is not None or self.recurrence_cron is not None
+
+    @property
     def is_left_partly_done(self) -> bool:
         """Whether the task ended as FAILURE after its work had begun to change what it works on."""
         return self.status is Status.FAILURE and self.effects_began_ts is not None
@@ -148,6 +154,8 @@ class Task(BaseModel):
     def public(self) -> dict[str, Any]:
         """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL."""
         shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL})}
+        if self.recurrence_cron is None:
+            del shown["recurrence_cron"]  # few tasks have one
         shown["partly_deleted"] = self.is_left_partly_done
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 

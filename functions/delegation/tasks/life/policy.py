@@ -4,15 +4,17 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
 from delegation.tasks.life.model import Task
 from delegation.timestamps import parse_duration
 
+STORE_MAINTENANCE: Final = "STORE_MAINTENANCE"
+"""The type of the recurring task that MaintenancePolicy is for."""
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
 _GRACE: Final = "delegation.dispatch.grace-duration"
@@ -20,7 +22,9 @@ _RETENTION: Final = "delegation.maintenance.task-retention-duration"
 _INTERVAL: Final = "delegation.maintenance.interval-duration"
 _LEAST_RETENTION: Final = timedelta(hours=1)
 """Longer than an idempotency record outlives its task, because a replay may still read the task."""
-_RETRY: Final = re.compile(r"delegation\.retry\.(default|[A-Z][A-Z_]*)\.([a-z-]+)")
+KIND_NAME: Final = r"(?:[A-Z][A-Z0-9_]*|[A-Za-z]\w*(?:\.\w+)+)"
+"""A task type's name as properties can name it: `TABLE_PURGE`, or with the name of its author, `acme.report`."""
+_RETRY: Final = re.compile(rf"delegation\.retry\.(default|{KIND_NAME})\.([a-z-]+)")
 MAX_EXCUSED: Final = 20
 """At most this many throttled attempts are excused."""
 
@@ -100,6 +104,16 @@ class Policies:
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
     maintenance: MaintenancePolicy = MaintenancePolicy()
+    configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The fields of retry policies that properties set for one task type each."""
+
+    def declaring(self, declared: Mapping[str, Mapping[str, Any]]) -> "Policies":
+        """Return policies with fields that code declares by task type; those that properties set are stronger."""
+        by_type = dict(self.by_type)
+        for kind, fields in declared.items():
+            by_type[kind] = replace(self.default, **{**fields, **self.configured.get(kind, {})})
+            _require_growing(kind, by_type[kind])
+        return replace(self, by_type=by_type)
 
     def retry(self, task_type: str) -> RetryPolicy:
         """Return the policy of one task type."""
@@ -109,7 +123,7 @@ class Policies:
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
         """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
-        overrides: dict[str, dict[str, object]] = {}
+        overrides: dict[str, dict[str, Any]] = {}
         for name, value in properties.items():
             if name == _LOST_TIMEOUT:
                 lease = replace(lease, lost_timeout=_duration(name, value))
@@ -128,12 +142,16 @@ class Policies:
                 raise InvalidProperty(name, "is not a property of this service")
         if lease.lost_timeout <= 2 * lease.clock_drift:
             raise InvalidProperty(_LOST_TIMEOUT, "must be longer than twice the clock drift")
-        default = replace(RetryPolicy(), **overrides.pop("default", {}))  # type: ignore[arg-type]
-        by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}  # type: ignore[arg-type]
+        default = replace(RetryPolicy(), **overrides.pop("default", {}))
+        by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}
         for kind, policy in {"default": default, **by_type}.items():
-            if policy.max_backoff < policy.initial_backoff:
-                raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
-        return cls(default=default, by_type=by_type, lease=lease, dispatch=dispatch, maintenance=maintenance)
+            _require_growing(kind, policy)
+        return cls(default, by_type, lease, dispatch, maintenance=maintenance, configured=overrides)
+
+
+def _require_growing(kind: str, policy: RetryPolicy) -> None:
+    if policy.max_backoff < policy.initial_backoff:
+        raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
 
 
 def _duration(name: str, value: str, *, least: timedelta | None = None) -> timedelta:

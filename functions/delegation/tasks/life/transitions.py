@@ -28,6 +28,7 @@ LOST: Final = "LOST"
 CANCELLED: Final = "CANCELLED"
 HANDED_OVER: Final = "HANDED_OVER"
 DISPATCH_FAILED: Final = "DISPATCH_FAILED"
+RETIRED: Final = "RETIRED"
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _ENDED: Final[dict[str, Any]] = dict.fromkeys(("lease_owner", "lost_not_before", "recheck_not_before", "eta_ts"))
@@ -127,6 +128,7 @@ def schedule_retry(
     grace: timedelta,
     code: str,
     summary: str,
+    extended: str | None = None,
     excuse: bool = False,
     throttled: bool = False,
     noted: bool = True,
@@ -142,7 +144,7 @@ def schedule_retry(
         throttled_count=task.throttled_count + (1 if throttled else 0),
         error_code=code,
         result_summary=_short(redacted(summary)),
-        result_extended=_bounded(task, now, code, summary) if noted else task.result_extended,
+        result_extended=_bounded(task, now, code, extended or summary) if noted else task.result_extended,
         **_ENDED,
     )
 

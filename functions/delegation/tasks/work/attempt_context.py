@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver
+from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, RunTimedOut
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService
@@ -41,8 +41,15 @@ class AttemptContext:
     """
 
     def __init__(
-        self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
+        self,
+        tasks: TaskService,
+        task: Task,
+        *,
+        hand_over_at: datetime | None,
+        monotonic: Callable[[], float],
+        timeout: timedelta | None = None,
     ) -> None:
+        """`timeout` is how long the attempt may work, None for any time."""
         self.tasks = tasks
         self.task = task
         self.task_id = task.task_id
@@ -52,12 +59,21 @@ class AttemptContext:
         self._alive_every = min(ALIVE_EVERY, tasks.lease.lost_timeout / 4).total_seconds()
         self._lock = threading.RLock()
         self._checked = float("-inf")
-        self._reported = monotonic()
+        self._reported = self._began = monotonic()
+        self._timeout = timeout
+        self.settled: set[str] = set()
+        """The children whose outcomes the work has read."""
         self._fenced_at = float("-inf")
         self._update(task)
 
+    def seconds(self) -> float:
+        """Return the monotonic clock by which this attempt measures times."""
+        return self._monotonic()
+
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Check before each piece of work that it may begin; raises LeaseLost, RunCancelled or RunHandedOver if not.
+        """Check before each piece of work that it may begin.
+
+        Raises LeaseLost, RunCancelled, RunHandedOver or RunTimedOut if not.
 
         Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
         hangs must not write `progress_ts`.
@@ -80,6 +96,8 @@ class AttemptContext:
                 raise RunHandedOver(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
+            if self._timeout is not None and self._monotonic() - self._began >= self._timeout.total_seconds():
+                raise RunTimedOut(self.task_id, self._timeout.total_seconds())
 
     def report(self, *, eta: datetime | None = None, **details: Any) -> None:
         """Write progress; one that comes too soon is left to the next report or the outcome. Raises LeaseLost."""

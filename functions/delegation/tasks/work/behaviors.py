@@ -15,10 +15,22 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import DelegationError
-from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.errors import (
+    AwaitedTaskFailed,
+    ChildrenPending,
+    LeaseLost,
+    MalformedRecord,
+    RunCancelled,
+    RunHandedOver,
+    RunTimedOut,
+    TaskError,
+)
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
+from delegation.tasks.life.recurrence import CURSOR, FORGIVEN
+from delegation.tasks.life.retry import PLAIN_RETRY, Retry
+from delegation.tasks.life.work_errors import failed_work
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.service import TaskService
@@ -26,7 +38,7 @@ from delegation.tasks.work.service import TaskService
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
 
-CHILDREN_PENDING: Final = "CHILDREN_PENDING"
+CHILDREN_PENDING: Final = ChildrenPending.code
 CHILD_FAILED: Final = "CHILD_FAILED"
 ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"
 _LONGEST_WAIT: Final = timedelta(minutes=1)
@@ -87,8 +99,9 @@ class Behavior(Generic[P, R]):
     """A task type: its parameters and result (pydantic), what identifies a task of it, how it is repeated.
 
     With `identify` the id is computed from the parameters, so a second submission attaches to the same task; without it
-    every submission is another task. `every` makes a task recur that long after each end. Retries follow the properties
-    of the task type. With a `result` type a run has to return one.
+    every submission is another task. `every` makes a task recur that long after each end, `cron` at the times of a
+    cron expression. Retries follow the properties of the task type, then `retry`. An attempt may work for `timeout`;
+    at most `concurrency` tasks of the type run at once. With a `result` type a run has to return one.
     """
 
     kind: str
@@ -98,9 +111,15 @@ class Behavior(Generic[P, R]):
     identify: Callable[[P], str] | None = None
     every: timedelta | None = None
     on_lost: OnLost = OnLost.RETRY
+    cron: str | None = None
+    retry: Retry = PLAIN_RETRY
+    timeout: timedelta | None = None
+    concurrency: int | None = None
 
-    def task_id(self, parameters: P) -> str:
-        """Return the id of a task with these parameters; another one at each call without `identify`."""
+    def task_id(self, parameters: P, key: str | None = None) -> str:
+        """Return the id of a task with these parameters or this key; another one at each call without either."""
+        if key is not None:
+            return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task-key:{self.kind}:{key}"))
         if self.identify is None:
             return str(uuid.uuid4())
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.kind}:{self.identify(parameters)}"))
@@ -137,9 +156,11 @@ class FunctionBehavior(Generic[P, R]):
         *,
         children_wait: timedelta = timedelta(seconds=5),
         monotonic: Callable[[], float] = elapsed,
+        attempt: Callable[..., AttemptContext] = AttemptContext,
     ) -> None:
         self._tasks = tasks
         self._behavior = behavior
+        self._attempt = attempt
         self._children_wait = children_wait
         self._monotonic = monotonic
 
@@ -154,24 +175,39 @@ class FunctionBehavior(Generic[P, R]):
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run."""
-        run = AttemptContext(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic)
+        timeout = self._behavior.timeout
+        run = self._attempt(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic, timeout=timeout)
         try:
-            if task.cancel_requested and task.children:
-                return self._after_children(task)
-            if task.pending_result is None:
-                task = self._work(task, run)
-            return self._after_children(task) if task.children else self._succeed(task)
+            return self._run(task, run)
         except LeaseLost:
             return self._tasks.get(task.task_id)
         except RunCancelled as error:
             return self._cancelled(task, error)
         except RunHandedOver as error:
             return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))
+        except RunTimedOut as error:
+            return self._end(task, failed_work(error, ErrorClass.TRANSIENT))
+        except AwaitedTaskFailed as error:
+            return self._end(task, failed_work(error, ErrorClass.PERMANENT))
         except TaskError:
             raise
-        except DelegationError as error:
-            kind = ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
-            return self._end(task, AttemptError(error.code, str(error), kind))
+        except Exception as error:  # noqa: BLE001 - the work is foreign code; what it raises is recorded on its task
+            return self._end(task, failed_work(error, self._behavior.retry.error_class(error)))
+
+    def _run(self, task: Task, run: AttemptContext) -> Task:
+        if task.cancel_requested and task.children:
+            return self._after_children(task)
+        if task.pending_result is None and task.error_code == CHILDREN_PENDING:
+            # The work waits for results: it runs again only when there are some.
+            stored = self._stored_children(task)
+            if any(not child.is_terminal for child in stored):
+                return self._await(task, stored)
+        if task.pending_result is None:
+            try:
+                task = self._work(task, run)
+            except ChildrenPending:
+                return self._await(task, self._stored_children(self._tasks.get(task.task_id)))
+        return self._after_children(task) if set(task.children) - run.settled else self._succeed(task)
 
     def _work(self, task: Task, run: AttemptContext) -> Task:
         """Run the function; the result of a task with children is recorded until they have ended."""
@@ -181,9 +217,13 @@ class FunctionBehavior(Generic[P, R]):
         if expected is not None and not isinstance(result, expected):
             raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
-        if not self._tasks.get(task.task_id).children:
+        children = self._tasks.get(task.task_id).children
+        if not set(children) - run.settled:
             return task.evolve(pending_result=recorded)
-        return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, pending_result=recorded))
+        forgiven = {FORGIVEN: sorted(run.settled) or None}
+        return run.write(
+            lambda: self._tasks.note(task.task_id, task.attempt_count, details=forgiven, pending_result=recorded)
+        )
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
         """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""
@@ -198,21 +238,30 @@ class FunctionBehavior(Generic[P, R]):
 
     def _succeed(self, task: Task) -> Task:
         result = None if task.pending_result == "null" else task.pending_result
-        return self._tasks.succeed(task.task_id, task.attempt_count, "done", result_extended=result)
+        cleared = dict.fromkeys((CURSOR, FORGIVEN))
+        return self._tasks.succeed(task.task_id, task.attempt_count, "done", details=cleared, result_extended=result)
+
+    def _stored_children(self, task: Task) -> list[Task]:
+        return [child for child in map(self._tasks.find, task.children) if child is not None]
+
+    def _await(self, task: Task, children: Sequence[Task]) -> Task:
+        """End an attempt that waits for children; the wait grows with the age of those that have not ended."""
+        open_ = [child for child in children if not child.is_terminal]
+        if task.cancel_requested:
+            for child in open_:
+                self._tasks.cancel(child.task_id, by=task.cancelled_by)
+        text = f"{len(open_)} of {len(children)} children have not ended"
+        wait = self._wait_for(open_) if open_ else timedelta(0)
+        return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""
-        stored = [self._tasks.find(child) for child in task.children]
-        open_ = [child for child in stored if child is not None and not child.is_terminal]
-        if open_:
-            if task.cancel_requested:
-                for child in open_:
-                    self._tasks.cancel(child.task_id, by=task.cancelled_by)
-            text = f"{len(open_)} of {len(stored)} children have not ended"
-            wait = self._wait_for(open_)
-            return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
         # A child that was never created belongs to an attempt that ended first; the next attempt created another.
-        failed = [child for child in stored if child is not None and child.status is Status.FAILURE]
+        stored = self._stored_children(task)
+        if any(not child.is_terminal for child in stored):
+            return self._await(task, stored)
+        forgiven = task.details.get(FORGIVEN) or ()
+        failed = [child for child in stored if child.status is Status.FAILURE and child.task_id not in forgiven]
         if task.cancel_requested:
             cancelled = AttemptError(t.CANCELLED, "cancelled on request", ErrorClass.PERMANENT, after_children=True)
             return self._end(task, cancelled)

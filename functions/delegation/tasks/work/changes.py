@@ -4,12 +4,12 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Self
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
-from delegation.tasks.life import decisions
+from delegation.tasks.life import decisions, recurrence
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.details import DetailRules, KeptDetails
@@ -175,8 +175,9 @@ class TaskChanges:
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
-        payload, restarted = ended.task_payload, self._rules(ended).restarted(ended.details)
-        at, grace = now + timedelta(seconds=ended.recurrence_seconds or 0), self._policies.dispatch.grace
+        restarted = recurrence.next_details(self._rules(ended).restarted(ended.details))
+        at, grace = recurrence.Recurrence.of(ended).next_run(now), self._policies.dispatch.grace
+        payload = recurrence.next_payload(ended)
         following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, restarted=restarted, at=at)
         if not ended.cancel_requested:
             return (following,)

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import STORE_MAINTENANCE as KIND
 from delegation.tasks.stores.base import Unreadable
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 
 logger = logging.getLogger(__name__)
-KIND: Final = "STORE_MAINTENANCE"
 _BATCH: Final = 25
 _PAGE: Final = 500
 """Heads in a page: a store may read more than a page, and reads the rest again for the next (TaskStore.heads)."""
@@ -153,7 +153,7 @@ def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mai
 
 def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
     """Maintain one task and return the counts as fields of the report; `own` is this run's task."""
-    done = {"versions_removed": 0 if head.recurrence_seconds is None else _cap_history(tasks, head)}
+    done = {"versions_removed": _cap_history(tasks, head) if head.is_recurring else 0}
     if head.task_id == own:
         return done
     if _is_removable(tasks, head):

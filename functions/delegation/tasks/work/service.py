@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
-from delegation.tasks.life import decisions, outcomes
+from delegation.tasks.life import decisions, outcomes, recurrence
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.lease import Lease
@@ -28,8 +28,17 @@ class TaskService(TaskChanges):
         """Return when the sweeper dispatches a task that waits until `moment`."""
         return moment + self._policies.dispatch.grace
 
-    def first(self, *, task_id: str, task_type: str, payload: str, synchronous: bool = False, **fields: Any) -> Task:
-        """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches."""
+    def first(
+        self,
+        *,
+        task_id: str,
+        task_type: str,
+        payload: str,
+        synchronous: bool = False,
+        at: datetime | None = None,
+        **fields: Any,
+    ) -> Task:
+        """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it."""
         now = self.clock()
         task = Task(
             task_id=task_id,
@@ -44,7 +53,7 @@ class TaskService(TaskChanges):
             nonce=self._nonce(),
             **fields,
         )
-        return self._to_be_dispatched(task, now)
+        return recurrence.scheduled(task, at) if at is not None and at > now else self._to_be_dispatched(task, now)
 
     def resubmitted(
         self,
@@ -55,8 +64,9 @@ class TaskService(TaskChanges):
         synchronous: bool = False,
         resumes: bool | None = None,
         requested_by: Caller | None = None,
+        at: datetime | None = None,
     ) -> Task:
-        """Return the next version of a terminal task that is submitted again, not stored.
+        """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
 
         `resumes` is whether it resumes where it stopped; with None the rules of its task type decide.
         """
@@ -69,10 +79,16 @@ class TaskService(TaskChanges):
             restarted=self._restarted(task, resumes=resumes),
             requested_by=requested_by,
         )
-        return self._to_be_dispatched(again, now)
+        return recurrence.scheduled(again, at) if at is not None and at > now else self._to_be_dispatched(again, now)
 
-    def create(self, first: Task, *, resumes: bool = True) -> tuple[Task, bool]:
-        """Store and dispatch a task, or return the existing one, resubmitted if FAILURE; whether it was submitted."""
+    def create(
+        self, first: Task, *, resumes: bool = True, rerun: bool = False, moved: bool = False
+    ) -> tuple[Task, bool]:
+        """Store and dispatch a task, or return the existing one; and whether it was submitted.
+
+        An existing one is submitted again after FAILURE, with `rerun` also after SUCCESS. One without an outcome gets
+        the schedule of `first`, if that has one, and with `moved` its time.
+        """
         for _ in range(RACES):
             try:
                 return self.send(self._store.apply(Create(first))), True
@@ -80,14 +96,25 @@ class TaskService(TaskChanges):
                 stored = exists.stored
             if stored is None:
                 raise TaskNotFound(first.task_id)
-            if stored.status is not Status.FAILURE:
+            again = self._again(stored, first, resumes=resumes, rerun=rerun, moved=moved)
+            if again is stored:
                 return stored, False
-            again = self.resubmitted(stored, self.clock(), payload=first.task_payload, resumes=resumes)
             try:
-                return self.send(self._store.apply(self._write(stored, again))), True
+                return self.send(self._store.apply(self._write(stored, again))), stored.is_terminal
             except (StaleTask, RevisionConflict):
                 continue
         raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written")
+
+    def _again(self, stored: Task, first: Task, *, resumes: bool, rerun: bool, moved: bool) -> Task:
+        """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
+        now = self.clock()
+        if stored.status is not Status.FAILURE and not (rerun and stored.status is Status.SUCCESS):
+            return recurrence.rescheduled(stored, first, now, moved=moved)
+        resumes = resumes and stored.status is Status.FAILURE
+        again = self.resubmitted(
+            stored, now, payload=first.task_payload, resumes=resumes, at=first.next_scheduled_run_ts
+        )
+        return recurrence.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
     def start_held(self, first: Task, owner: str, lease: Lease) -> Task | None:
         """Store a task as RUNNING, held by `owner`, so that no other process acquires it; None when its id exists."""
@@ -109,7 +136,8 @@ class TaskService(TaskChanges):
 
     def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`."""
-        if task.dispatch_count and decisions.awaits_dispatch(task):
+        waits = task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock()
+        if task.dispatch_count and decisions.awaits_dispatch(task) and not waits:
             with suppress(StoreUnavailable):
                 self._queue.send(task.task_id, task.dispatch_count)
         return task

@@ -2,13 +2,12 @@
 
 from datetime import date, timedelta
 
-import pytest
 from pydantic import BaseModel
 
+from delegation.tasks.authoring import Context, Retry, behavior
 from delegation.tasks.life.model import Status
+from delegation.tasks.testing import TaskHarness
 from tests.unit.tasks.builders import MINUTE, SECOND
-
-LINE = "issue 13, line 16"
 
 
 class Report(BaseModel):
@@ -16,11 +15,7 @@ class Report(BaseModel):
     rows: int
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: no decorator declares a behavior over a plain function")
 def test_a_plain_function_with_typed_parameters_is_a_behavior() -> None:
-    from delegation.tasks.authoring import behavior
-    from delegation.tasks.testing import TaskHarness
-
     @behavior("acme.report")
     def report(day: date, rows: int = 1) -> Report:
         return Report(day=day, rows=rows)
@@ -31,11 +26,7 @@ def test_a_plain_function_with_typed_parameters_is_a_behavior() -> None:
     assert handle.result() == report(date(2026, 11, 22), rows=3) == Report(day=date(2026, 11, 22), rows=3)
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: retries cannot be declared in code")
 def test_retries_are_declared_in_code_and_properties_take_precedence() -> None:
-    from delegation.tasks.authoring import Retry, behavior
-    from delegation.tasks.testing import TaskHarness
-
     @behavior("acme.flaky", retry=Retry(attempts=2, backoff=SECOND, on=(ConnectionError,)))
     def flaky(kind: str) -> None:
         raise ConnectionError("reset") if kind == "connection" else KeyError(kind)
@@ -48,11 +39,7 @@ def test_retries_are_declared_in_code_and_properties_take_precedence() -> None:
         assert given_up.get().attempt_count == 1
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: an attempt has no time limit of its own")
 def test_an_attempt_ends_at_its_time_limit() -> None:
-    from delegation.tasks.authoring import Context, Retry, behavior
-    from delegation.tasks.testing import TaskHarness
-
     @behavior("acme.slow", timeout=10 * MINUTE, retry=Retry(attempts=1))
     def slow(context: Context) -> None:
         while True:
@@ -65,11 +52,7 @@ def test_an_attempt_ends_at_its_time_limit() -> None:
     assert (handle.get().status, handle.get().error_code) == (Status.FAILURE, "TIMED_OUT")
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: nothing says how far the work of a former attempt came")
 def test_the_cursor_is_kept_over_lost_attempts_and_hand_overs() -> None:
-    from delegation.tasks.authoring import Context, behavior
-    from delegation.tasks.testing import TaskHarness
-
     done: list[int] = []
 
     @behavior("acme.copy")
@@ -92,11 +75,7 @@ def test_the_cursor_is_kept_over_lost_attempts_and_hand_overs() -> None:
     assert len(done) <= 11
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a parent cannot read the results of its children")
 def test_a_parent_reads_the_results_of_its_children_when_they_ended() -> None:
-    from delegation.tasks.authoring import Context, behavior
-    from delegation.tasks.testing import TaskHarness
-
     @behavior("acme.square")
     def square(number: int) -> int:
         return number * number

@@ -9,10 +9,7 @@ from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.model import Status
 from tests.unit.tasks.work.site import ADD, ONE, Site, Total
 
-LINE = "issue 13, line 16"
 
-
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: there is no handle by id")
 def test_a_handle_by_id_gets_waits_and_cancels() -> None:
     site = Site()
     submitted = site.client().submit(ADD, ONE)
@@ -22,7 +19,6 @@ def test_a_handle_by_id_gets_waits_and_cancels() -> None:
     assert handle.result() == handle.wait(timedelta(seconds=1)) == Total(total=3)
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: there is no handle by id")
 def test_a_handle_by_id_serves_asyncio() -> None:
     site = Site()
     handle = site.client().handle(ADD, site.client().submit(ADD, ONE).task_id)

@@ -2,18 +2,12 @@
 
 from datetime import timedelta
 
-import pytest
-
+from delegation.tasks.authoring import behavior, retired
 from delegation.tasks.life.model import Status
+from delegation.tasks.testing import TaskHarness
 
-LINE = "issue 13, line 17"
 
-
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: authors have no harness for their tests")
 def test_a_crashed_attempt_is_lost_and_another_one_succeeds() -> None:
-    from delegation.tasks.authoring import behavior
-    from delegation.tasks.testing import TaskHarness
-
     @behavior("acme.hello")
     def hello(name: str) -> str:
         return f"hello {name}"
@@ -28,11 +22,7 @@ def test_a_crashed_attempt_is_lost_and_another_one_succeeds() -> None:
     assert (handle.get().status, handle.get().attempt_count, handle.result()) == (Status.SUCCESS, 2, "hello you")
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a kind cannot be retired while tasks of it are left")
 def test_tasks_of_a_retired_kind_end_as_failures_and_recur_no_more() -> None:
-    from delegation.tasks.authoring import behavior, retired
-    from delegation.tasks.testing import TaskHarness
-
     @behavior("acme.old", every=timedelta(hours=1))
     def old(name: str) -> None:
         raise AssertionError(name)

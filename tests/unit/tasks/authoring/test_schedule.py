@@ -10,10 +10,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock
 from tests.unit.tasks.work.site import ADD, ONE, Site, Sum, Total, add
 
-LINE = "issue 13, line 15"
 
-
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a task cannot be submitted for later")
 @pytest.mark.parametrize("when", [{"at": NOW + HOUR}, {"delay": HOUR}])
 def test_a_task_is_submitted_for_later(when: dict) -> None:
     site = Site()
@@ -25,7 +22,6 @@ def test_a_task_is_submitted_for_later(when: dict) -> None:
     assert submitted.completion.wait() == Total(total=3)
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a submission cannot name its key")
 def test_submissions_with_one_key_are_one_task() -> None:
     site = Site()
     loose = replace(ADD, identify=None)
@@ -35,7 +31,6 @@ def test_submissions_with_one_key_are_one_task() -> None:
     assert other.task_id != first.task_id
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a task recurs only by its behavior's interval")
 def test_a_task_recurs_by_a_cron_expression() -> None:
     site = Site()
     submitted = site.client().submit(ADD, ONE, cron="30 3 * * *")
@@ -48,7 +43,6 @@ def test_a_task_recurs_by_a_cron_expression() -> None:
     assert head.next_scheduled_run_ts == datetime(2026, 11, 23, 3, 30, tzinfo=UTC)
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a schedule is not changed by submitting again")
 def test_a_schedule_and_its_parameters_are_changed_by_submitting_again() -> None:
     site = Site()
     keyed = replace(ADD, identify=None)
@@ -64,7 +58,6 @@ def test_a_schedule_and_its_parameters_are_changed_by_submitting_again() -> None
     assert [row.result_extended for row in runs] == ['{"total":3}', '{"total":10}']
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a task with a computed id cannot run again after its success")
 def test_a_task_runs_again_after_its_success_by_choice() -> None:
     site = Site()
     runs: list[int] = []
@@ -86,7 +79,6 @@ class CountedStore(MemoryTaskStore):
         return super().get(task_id)
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: those who wait read the task every two seconds, whatever `recheck`")
 def test_who_waits_does_not_read_again_before_the_recheck_time() -> None:
     store, clock = CountedStore(), Clock()
     site = Site(store, clock)

@@ -9,6 +9,7 @@ from delegation.tasks.errors import RunCancelled
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import after_loss
+from delegation.tasks.life.recurrence import BadSchedule
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
@@ -239,6 +240,6 @@ def test_checks_of_children_become_rarer_and_leave_the_error_history_alone(site:
 def test_a_recurring_task_cannot_be_a_child(site: Site) -> None:
     """Its parent would wait for ever."""
     parent = site.client().submit(family(site), Family()).task_id
-    with pytest.raises(ValueError, match="never ends"):
+    with pytest.raises(BadSchedule, match="never ends"):
         site.client().submit(replace(ADD_OR_FAIL, every=MINUTE), ONE, parent=Parent(parent, 1))
     assert site.head(parent).children == ()

@@ -25,7 +25,6 @@ def an_hour(now: datetime) -> Lease:
     return Lease.lasting(HOUR, now)
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: only the type of an unexpected error is recorded")
 def test_an_unexpected_error_leaves_its_type_message_and_redacted_traceback() -> None:
     site = Site()
     task_id = site.client().submit(BROKEN, ONE).task_id
@@ -38,7 +37,6 @@ def test_an_unexpected_error_leaves_its_type_message_and_redacted_traceback() ->
     assert "hunter2" not in head.model_dump_json()
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: in a Lambda the error leaves no trace on the task")
 def test_an_unexpected_error_ends_the_attempt_in_a_lambda_too() -> None:
     site = Site()
     service = site.service()
