@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from tests.unit.cli.conftest import lines
@@ -11,7 +9,6 @@ from tests.unit.client.service import TASK_ID
 from tests.unit.tasks.builders import in_status
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 17: no command lists the tasks that are left of a kind")
 def test_kinds_lists_the_open_tasks_of_each_kind(run, store) -> None:
     for number, (kind, status) in enumerate(
         [("acme.old", Status.SUBMITTED), ("acme.old", Status.RUNNING), ("acme.old", Status.SUCCESS)]
@@ -23,7 +20,6 @@ def test_kinds_lists_the_open_tasks_of_each_kind(run, store) -> None:
     assert {task["task_id"] for task in listed["tasks"]} == {"t-0", "t-1"}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 18: cancel and retry refuse the kinds of added behaviors")
 def test_cancel_and_retry_work_for_every_kind(run, store) -> None:
     store.apply(Create(in_status(Status.SUBMITTED, task_id=TASK_ID, task_type="acme.report")))
     assert run("tasks", "cancel", TASK_ID).exit_code == 0

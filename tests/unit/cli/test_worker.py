@@ -1,10 +1,13 @@
 """`delegation worker` refuses invalid settings before it leases a task."""
 
 import json
+import threading
 
 import pytest
 
 from delegation.cli.worker import BadSettings, read_properties
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.wiring.worker import added_worker
 
 
 @pytest.mark.parametrize(
@@ -75,16 +78,28 @@ def test_a_file_that_is_neither_is_refused(tmp_path, text):
         read_properties(path)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 18: a worker for added behaviors alone needs Polaris' settings")
-def test_a_worker_for_added_behaviors_alone_needs_the_task_table_only(monkeypatch):
-    import threading
-
-    from delegation.tasks.work.worker import WorkerSettings
-    from delegation.wiring.worker import added_worker
-
-    for name in ("IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "POLARIS_URL"):
+@pytest.fixture
+def _only_the_task_table(monkeypatch):
+    for name in ("IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "POLARIS_URL", "REALM"):
         monkeypatch.delenv(f"DELEGATION_{name}", raising=False)
     monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
-    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.tasks.work.plugged_in:behaviors")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    assert added_worker(WorkerSettings(owner="w"), threading.Event()).owner == "w"
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_for_added_behaviors_alone_needs_the_task_table_only(monkeypatch):
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors:behaviors")
+    added = added_worker(WorkerSettings(owner="w"), threading.Event())
+    assert set(added._behaviors) == {"SHOUT", "ONCE", "WHOLE"}
+    added._tasks._store.dynamodb.client.close()
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_for_added_behaviors_alone_runs_until_it_is_stopped(run, monkeypatch):
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors")
+    monkeypatch.setattr(Worker, "run", lambda _self: None)
+    assert run("worker", "--added-only").exit_code == 0
+    monkeypatch.delenv("DELEGATION_BEHAVIORS")
+    result = run("worker", "--added-only")
+    assert result.exit_code == 2
+    assert "DELEGATION_BEHAVIORS names no behavior" in result.stderr.replace("\n", " ")

@@ -11,8 +11,6 @@ from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from tests.unit.tasks.builders import HOUR
 from tests.unit.tasks.work.site import ADD, ONE, Site, Sum, Total
 
-LINE = "issue 13, line 18"
-
 
 def broken(_parameters: Sum, _run: Run) -> Total:
     raise ValueError("no such account; client_secret=hunter2")
@@ -47,7 +45,6 @@ def test_an_unexpected_error_ends_the_attempt_in_a_lambda_too() -> None:
     assert "in broken" in (after.result_extended or "")
 
 
-@pytest.mark.xfail(strict=True, reason=f"{LINE}: a worker logs only the end of an attempt")
 def test_a_worker_logs_begin_takeover_and_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "delegation")
     site = Site()
