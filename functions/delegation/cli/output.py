@@ -62,6 +62,9 @@ class JsonOutput:
     def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         print_json({"kinds": {kind: dict(counts) for kind, counts in kinds.items()}, "unreadable": unreadable})
 
+    def created(self, table: str, *, is_new: bool) -> None:
+        print_json({"table": table, "created": is_new})
+
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         print_json({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
 
@@ -139,6 +142,9 @@ class TextOutput:
         self._out.print(table if kinds else "No tasks.")
         if unreadable:
             self._out.print(f"{unreadable:,} more records cannot be read by this release.", style="yellow")
+
+    def created(self, table: str, *, is_new: bool) -> None:
+        self._out.print(f"Created the table {table}." if is_new else f"The table {table} exists; it was not changed.")
 
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         last = versions[-1]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from delegation.cli.connection import Connection
+from delegation.cli.connection import Connection, dynamodb_client
 from delegation.cli.errors import TaskDidNotSucceed, TaskNotDone, TaskStays
 from delegation.cli.options import JsonOption, StackOption, TableOption, TaskId
 from delegation.cli.output import Output, TaskPage, open_output
@@ -18,6 +18,7 @@ from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import TERMINAL, Caller, Status, Task
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import TaskStore, Unreadable
+from delegation.tasks.stores.table import create_task_table
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
@@ -64,6 +65,20 @@ def kinds_command(
     """Count the tasks of each type by status, for instance before a type is retired."""
     output = open_output(ctx, as_json=as_json)
     output.kinds(*count_kinds(Connection(stack).task_store(table)))
+
+
+@app.command("create-table")
+def create_table_command(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Option("--table", envvar="DELEGATION_TASKS_TABLE", show_default=False, help="The name of the table."),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Create a task table in your AWS environment, for workers without a deployment."""
+    output = open_output(ctx, as_json=as_json)
+    output.created(name, is_new=create_task_table(dynamodb_client(), name))
 
 
 @app.command("show")

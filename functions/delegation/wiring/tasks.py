@@ -13,6 +13,7 @@ from delegation.tasks.work.changes import ignored
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import QueueSettings, TaskSettings
@@ -30,6 +31,11 @@ def task_service(
     settings = TaskSettings.read()
     store = store or task_store(settings.tasks_table)
     return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts)
+
+
+def connect() -> Tasks:
+    """Return what submits tasks from any process; it needs DELEGATION_TASKS_TABLE, and workers to run the tasks."""
+    return Tasks(task_service())
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:
