@@ -88,6 +88,15 @@ class RunHandedOver(TaskError):
         self.task_id = task_id
 
 
+class BadReport(DelegationError):
+    """A task function reported what a task's record cannot hold; the text names the field and the reason."""
+
+    code: ClassVar[str] = "BAD_REPORT"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"run.report cannot take {reason}")
+
+
 class AwaitedTaskFailed(TaskError):
     """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -30,6 +30,7 @@ class Asker(BaseModel):
 class TaskRecord(BaseModel):
     """A task; timestamps are UTC. A client keeps the unknown members of a newer service.
 
+    `progress` and `details` are what a task function reported; the record of a task without any has no such members.
     `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
     """
 
@@ -70,6 +71,8 @@ class TaskRecord(BaseModel):
     findings: tuple[KeptFiles, ...] = ()
     files_per_second: int | None = None
     progress_ts: AwareDatetime | None = None
+    progress: dict[str, Any] | None = None
+    details: dict[str, Any] | None = None
     eta_ts: AwareDatetime | None = None
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
@@ -113,10 +116,14 @@ class TaskRecord(BaseModel):
         return cls.model_validate(record)
 
 
+_REPORTED: Final = frozenset({"progress", "details"})
+
+
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of TaskRecord of a task's public record, all of them, in their order."""
+    """Return the members of TaskRecord of a task's public record in their order, without reports that nobody made."""
     defaults = {name: [] if field.default == () else field.default for name, field in TaskRecord.model_fields.items()}
-    return {name: public.get(name, default) for name, default in defaults.items()}
+    values = {name: public.get(name, default) for name, default in defaults.items()}
+    return {name: value for name, value in values.items() if value or name not in _REPORTED}
 
 
 def _object(text: str) -> object:

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from delegation.tasks.life.progress import TaskProgress
 from delegation.timestamps import Timestamp, isoformat
 
 FORMAT: Final = 1
@@ -46,7 +47,8 @@ class Task(BaseModel):
     "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
+    on. `progress` and `reported` are what a task function reported. `requested_by` asked for the present submission,
+    `cancelled_by` for its cancellation.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored.
@@ -85,6 +87,8 @@ class Task(BaseModel):
     engine: str | None = None
     job_run_id: str | None = None
     progress_ts: Timestamp | None = None
+    progress: TaskProgress | None = None
+    reported: Mapping[str, Any] = Field(default_factory=dict, repr=False)
     eta_ts: Timestamp | None = None
     recurrence_seconds: int | None = Field(default=None, ge=1)
     children: tuple[str, ...] = ()
@@ -146,15 +150,18 @@ class Task(BaseModel):
         return self.evolve(details=kept | fresh, **changes)
 
     def public(self) -> dict[str, Any]:
-        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL."""
-        shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL})}
+        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and reports nobody made."""
+        absent = {name for name in ("progress", "reported") if not getattr(self, name)}
+        shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL, *absent})}
+        if self.progress is not None:
+            shown["progress"] = self.progress
         shown["partly_deleted"] = self.is_left_partly_done
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
 INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"})
 """Fields that are stored and not shown to callers."""
-STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
+STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}
 """Fields whose name differs in format 1, in the store and in the public record."""
 
 
@@ -165,7 +172,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, BaseModel):
-        return value.model_dump()
+        return value.model_dump(exclude_none=True)
     if isinstance(value, tuple | list):
         return [jsonable(item) for item in value]
     return value

@@ -163,7 +163,8 @@ def resubmit(
     `restarted` are the details of a task that starts from the beginning; with None it resumes with the details it
     has. `at` is when it is to run, now if None. `requested_by` is None where nobody asks anew.
     """
-    begun = {} if restarted is None else {"details": restarted, "effects_began_ts": None, "progress_ts": None}
+    fresh = {"effects_began_ts": None, "progress_ts": None, "progress": None, "reported": {}}
+    begun = {} if restarted is None else {"details": restarted, **fresh}
     return transition(
         task,
         Status.SUBMITTED,

@@ -5,7 +5,7 @@ whose work is one function (Asynchronous & reliable tasks proposal, Design); `Fu
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -74,8 +74,17 @@ class Run(Protocol):
     def checkpoint(self) -> None:
         """To be called before each piece of work; what it raises ends the run and must not be caught."""
 
-    def report(self, **details: Any) -> None:
-        """Report progress, as details of the task."""
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
 
 
 TaskFunction = Callable[[P, Run], R | None]
@@ -160,7 +169,7 @@ class FunctionBehavior(Generic[P, R]):
                 return self._after_children(task)
             if task.pending_result is None:
                 task = self._work(task, run)
-            return self._after_children(task) if task.children else self._succeed(task)
+            return self._after_children(task) if task.children else self._succeed(task, run.unwritten)
         except LeaseLost:
             return self._tasks.get(task.task_id)
         except RunCancelled as error:
@@ -183,7 +192,8 @@ class FunctionBehavior(Generic[P, R]):
         recorded = "null" if result is None or expected is None else result.model_dump_json()
         if not self._tasks.get(task.task_id).children:
             return task.evolve(pending_result=recorded)
-        return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, pending_result=recorded))
+        fields = {**run.unwritten, "pending_result": recorded}
+        return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, **fields))
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
         """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""
@@ -196,9 +206,9 @@ class FunctionBehavior(Generic[P, R]):
             return self._after_children(head)
         return self._tasks.get(task.task_id)
 
-    def _succeed(self, task: Task) -> Task:
+    def _succeed(self, task: Task, reported: Mapping[str, Any] = t.NOTHING) -> Task:
         result = None if task.pending_result == "null" else task.pending_result
-        return self._tasks.succeed(task.task_id, task.attempt_count, "done", result_extended=result)
+        return self._tasks.succeed(task.task_id, task.attempt_count, "done", result_extended=result, **reported)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""

@@ -8,18 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delegation.tasks.errors import BadReport
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.progress import merged
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Run
 from tests.contract.task_tables import moto_task_store
-from tests.unit.tasks.builders import NOW, SECOND
+from tests.unit.tasks.builders import NOW, SECOND, submitted
 from tests.unit.tasks.work.site import ONE, Site, Sum, Total
-
-LINE_7 = pytest.mark.xfail(
-    strict=True, reason="issue 13, line 7: run.report(own_field=…) breaks the task after the first real write"
-)
 
 
 @pytest.fixture(params=["memory", "dynamodb"])
@@ -47,7 +43,6 @@ def reporting(site: Site, seen: list[Task] | None = None, **report: Any) -> Task
     return site.head(task_id)
 
 
-@LINE_7
 def test_a_report_is_typed_progress_and_a_map_of_ones_own(site: Site) -> None:
     seen: list[Task] = []
     mine = {"share": 0.25, "status": "odd", "version": 7, "rows": [1, {"deep": None}], "big": 2**70}
@@ -63,7 +58,6 @@ def test_a_report_is_typed_progress_and_a_map_of_ones_own(site: Site) -> None:
     assert (shown["details"], shown["progress"]["done"], shown["status"]) == (mine, 3, "RUNNING")
 
 
-@LINE_7
 @pytest.mark.parametrize(
     ("report", "named"),
     [
@@ -100,7 +94,6 @@ def test_a_report_that_cannot_be_stored_is_refused_at_the_first_call(report: dic
     assert named in task.result_summary
 
 
-@LINE_7
 def test_a_report_that_comes_too_soon_is_written_with_the_next_or_with_the_outcome() -> None:
     site = Site()
 
@@ -117,7 +110,6 @@ def test_a_report_that_comes_too_soon_is_written_with_the_next_or_with_the_outco
     assert (head.progress.done, head.reported) == (2, {"first": 1, "second": 2})
 
 
-@LINE_7
 def test_a_detail_that_is_none_is_removed_and_another_run_starts_without_reports() -> None:
     site = Site()
 
@@ -142,15 +134,9 @@ JSON = st.recursive(
 )
 
 
-@LINE_7
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text(max_size=8), JSON.filter(lambda value: value is not None), max_size=4))
 def test_whatever_is_accepted_reads_back_as_it_was_reported(mine: dict[str, Any]) -> None:
-    from delegation.tasks.life.progress import merged
-
-    from delegation.tasks.errors import BadReport
-    from tests.unit.tasks.builders import submitted
-
     try:
         reported = merged({}, mine)
     except BadReport:
@@ -161,12 +147,7 @@ def test_whatever_is_accepted_reads_back_as_it_was_reported(mine: dict[str, Any]
     assert codec.task_of(codec.head_item(task)).reported == mine
 
 
-@LINE_7
 def test_an_older_releases_task_has_no_report() -> None:
-    from tests.unit.tasks.builders import submitted
-
     item = codec.head_item(submitted())
     assert not {"progress", "details"} & item.keys()
     assert codec.task_of(item).reported == {}
-    store: TaskStore = MemoryTaskStore()
-    assert store.get("none") is None

@@ -74,14 +74,14 @@ def test_a_parent_of_a_child_that_is_too_large_fails_at_once() -> None:
     assert (head.status, head.error_code, head.attempt_count) == (Status.FAILURE, "TASK_PAYLOAD_TOO_LARGE", 1)
 
 
-# ---- what DynamoDB refuses for good
+# ---- what DynamoDB refuses permanently
 
 
 def too_large(task: Task) -> Task:
     return touched(task, note="x" * 500 * KIB)
 
 
-@fault("a write that DynamoDB refuses for good is reported as if it could be repeated")
+@fault("a write that DynamoDB refuses permanently is reported as if it could be repeated")
 def test_a_write_that_the_table_can_never_hold_is_not_to_be_repeated() -> None:
     with moto_task_store() as store:
         task = store.apply(Create(submitted()))
@@ -101,8 +101,8 @@ def test_a_validation_exception_is_permanent_and_tried_once(bench: Bench) -> Non
     assert "ValidationException" in str(refusal.value)
 
 
-@fault("work whose write the table refuses for good is done five times")
-def test_work_whose_write_the_table_refuses_for_good_is_done_once() -> None:
+@fault("work whose write the table refuses permanently is done five times")
+def test_work_whose_write_the_table_refuses_permanently_is_done_once() -> None:
     done: list[int] = []
     with moto_task_store() as store:
         site = Site(store=store)  # type: ignore[arg-type]
