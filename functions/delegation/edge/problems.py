@@ -87,7 +87,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskExists": Rule(409),
         **_all(_UNAVAILABLE, "StaleTask", "RevisionConflict", "StoreUnavailable", "OutcomeUnknown"),
         **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition", "RunCancelled", "RunHandedOver"),
-        "BadReport": _INTERNAL,  # as the error of a task, not of a request
+        **_all(_INTERNAL, "BadReport", "WaitsForItself"),  # errors of a task, not of a request
         **_all(_INTERNAL, "AwaitedTaskFailed", "MalformedRecord"),
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},

@@ -97,6 +97,17 @@ class BadReport(DelegationError):
         super().__init__(f"run.report cannot take {reason}")
 
 
+class WaitsForItself(DelegationError):
+    """A task adopted itself or a task that awaits it as its child: none of them would ever end."""
+
+    code: ClassVar[str] = "WAITS_FOR_ITSELF"
+
+    def __init__(self, task_id: str, child_id: str) -> None:
+        which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
+        super().__init__(f"task {task_id} cannot await {which}; submit that task without a parent")
+        self.task_id = task_id
+
+
 class AwaitedTaskFailed(TaskError):
     """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 

@@ -292,3 +292,15 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = wiring.api(Logger(service=f"edge-{uuid.uuid4()}"))
     assert handle(sample("api-config"), Context())["statusCode"] == 200
     assert asked == [{"capture_response": False, "capture_error": False}]
+
+
+def test_a_parents_children_are_listed_wherever_they_are_recorded(api: Api) -> None:
+    for children, listed in [
+        ((), []),
+        ((TASK_ID,), ["a-child-of-its-own"]),
+        (("older", TASK_ID), ["older", "a-child-of-its-own"]),
+    ]:
+        api.tasks.tasks[TASK_ID] = a_task().evolve(children=children)
+        response = api.call("GET", f"/v1/tasks/{TASK_ID}")
+        assert described_as("/v1/tasks/{taskId}", "GET", response) == []
+        assert json.loads(response["body"])["children"] == listed

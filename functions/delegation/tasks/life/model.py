@@ -50,6 +50,12 @@ class Task(BaseModel):
     on. `progress` and `reported` are what a task function reported. `requested_by` asked for the present submission,
     `cancelled_by` for its cancellation.
 
+    `children` holds the task's own id once an attempt adopted a child: the children are records of their own in the
+    store, and an older release, which reads children from this list, waits for the task itself instead of ending it
+    without them. Ids of other tasks are children that such a release adopted. `child_ordinal` counts what the present
+    attempt adopted without an identity. Children that the first `attempts_before` attempts adopted belong to earlier
+    submissions, and `runs_before` counts the runs of those. `result_attempt` made `pending_result`.
+
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored.
     """
@@ -92,7 +98,11 @@ class Task(BaseModel):
     eta_ts: Timestamp | None = None
     recurrence_seconds: int | None = Field(default=None, ge=1)
     children: tuple[str, ...] = ()
+    child_ordinal: int | None = None
+    attempts_before: int | None = None
+    runs_before: int | None = None
     pending_result: str | None = None
+    result_attempt: int | None = None
     requested_by: Caller | None = None
     cancelled_by: Caller | None = None
 
@@ -139,6 +149,11 @@ class Task(BaseModel):
         """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused
 
+    @property
+    def listed_children(self) -> tuple[str, ...]:
+        """The children that an older release adopted."""
+        return tuple(child for child in self.children if child != self.task_id)
+
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; raises ValidationError when it is not a valid record."""
         return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
@@ -155,11 +170,13 @@ class Task(BaseModel):
         shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL, *absent})}
         if self.progress is not None:
             shown["progress"] = self.progress
+        shown["children"] = self.listed_children
         shown["partly_deleted"] = self.is_left_partly_done
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
-INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"})
+_FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
+INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"}) | _FAMILY
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}
 """Fields whose name differs in format 1, in the store and in the public record."""

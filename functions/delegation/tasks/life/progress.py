@@ -60,7 +60,7 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
 
 
 _DEEPEST: Final = 32
-"""Levels of lists and maps; reading deeper ones takes the stack of whoever reads the record."""
+"""Levels of lists and maps; reading deeper ones takes the stack of what reads the record."""
 
 
 def _faults(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -15,12 +15,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import DelegationError
-from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError, WaitsForItself
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed
 from delegation.tasks.work.external_jobs import INLINE
+from delegation.tasks.work.family.children import awaited
 from delegation.tasks.work.service import TaskService
 
 P = TypeVar("P", bound=BaseModel)
@@ -192,7 +193,7 @@ class FunctionBehavior(Generic[P, R]):
         recorded = "null" if result is None or expected is None else result.model_dump_json()
         if not self._tasks.get(task.task_id).children:
             return task.evolve(pending_result=recorded)
-        fields = {**run.unwritten, "pending_result": recorded}
+        fields = {**run.unwritten, "pending_result": recorded, "result_attempt": task.attempt_count}
         return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, **fields))
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
@@ -212,25 +213,22 @@ class FunctionBehavior(Generic[P, R]):
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""
-        stored = [self._tasks.find(child) for child in task.children]
-        open_ = [child for child in stored if child is not None and not child.is_terminal]
-        if open_:
-            if task.cancel_requested:
-                for child in open_:
-                    self._tasks.cancel(child.task_id, by=task.cancelled_by)
-            text = f"{len(open_)} of {len(stored)} children have not ended"
-            wait = self._wait_for(open_)
+        family = awaited(self._tasks, task)
+        if family.open:
+            text = f"{len(family.open)} of {family.total} children have not ended"
+            wait = self._wait_for(family.open)
             return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
-        # A child that was never created belongs to an attempt that ended first; the next attempt created another.
-        failed = [child for child in stored if child is not None and child.status is Status.FAILURE]
         if task.cancel_requested:
             cancelled = AttemptError(t.CANCELLED, "cancelled on request", ErrorClass.PERMANENT, after_children=True)
             return self._end(task, cancelled)
         own = parked_error(task.pending_result)
         if own is not None:
             return self._end(task, own)
-        if failed:
-            text = f"{len(failed)} of {len(stored)} children failed"
+        for ancestor in family.own_ancestors:
+            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT, after_children=True))
+        if family.failed:
+            text = f"{family.failed} of {family.total} children failed"
             return self._end(task, AttemptError(CHILD_FAILED, text, ErrorClass.PERMANENT, after_children=True))
         return self._succeed(task)
 

@@ -94,14 +94,15 @@ class Tasks:
         """Store a task with these parameters, or attach to the existing one.
 
         A task with a deterministic id that ended in FAILURE is submitted again; one that succeeded is complete. With
-        `parent` the task is its child: the parent ends after it. ValueError for a child that recurs, because it never
-        ends.
+        `parent` the task is its child: the parent ends after it. A child without a deterministic id gets one from its
+        parent and its place among such children, so that the parent's next attempt finds it. ValueError for a child
+        that recurs, because it never ends; WaitsForItself for one that awaits its parent.
         """
         if parent is not None and behavior.every is not None:
             raise ValueError(f"{behavior.kind} recurs and never ends: no parent can wait for it")
-        first = self._first(behavior, parameters, parent)
+        first = self._first(behavior, parameters)
         if parent is not None:
-            self._service.adopt(parent.task_id, parent.attempt, first.task_id)
+            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=behavior.identify is None)
         task, is_new = self._service.create(first)
         completion = Completion(self._service, behavior, task.task_id, task.version)
         return Submitted(task.task_id, completion, is_new)
@@ -112,13 +113,12 @@ class Tasks:
         None when a task of this id exists (Asynchronous & reliable tasks proposal, Optimization for locally created
         tasks).
         """
-        return self._service.start_held(self._first(behavior, parameters, None), owner, lease)
+        return self._service.start_held(self._first(behavior, parameters), owner, lease)
 
-    def _first(self, behavior: Behavior[P, R], parameters: P, parent: Parent | None) -> Task:
+    def _first(self, behavior: Behavior[P, R], parameters: P) -> Task:
         return self._service.first(
             task_id=behavior.task_id(parameters),
             task_type=behavior.kind,
             payload=parameters.model_dump_json(),
-            parent_id=parent.task_id if parent else None,
             recurrence_seconds=None if behavior.every is None else int(behavior.every.total_seconds()),
         )

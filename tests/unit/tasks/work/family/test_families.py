@@ -14,6 +14,7 @@ from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, store_maintenance
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
 from tests.unit.tasks.builders import MINUTE
@@ -52,7 +53,6 @@ def settle(site: Site, worker: Worker, turns: int = 20) -> None:
 # ---- waiting for oneself
 
 
-@fault("a task that submits itself waits for ever")
 def test_a_task_that_submits_itself_is_refused() -> None:
     site = Site()
 
@@ -68,7 +68,6 @@ def test_a_task_that_submits_itself_is_refused() -> None:
     assert task_id in head.result_summary
 
 
-@fault("a task that submits an ancestor waits for ever")
 @pytest.mark.parametrize("levels", [1, 3])
 def test_a_task_that_submits_an_ancestor_is_refused(levels: int) -> None:
     """The ancestors get CHILD_FAILED and end."""
@@ -87,7 +86,6 @@ def test_a_task_that_submits_an_ancestor_is_refused(levels: int) -> None:
     assert [site.head(one).error_code for one in ids] == ["CHILD_FAILED"] * levels + ["WAITS_FOR_ITSELF"]
 
 
-@fault("two tasks that submit each other at the same moment wait for ever")
 def test_two_tasks_that_submit_each_other_at_the_same_moment_do_not_wait_for_ever() -> None:
     """Neither sees the other as an ancestor when it looks."""
     site = Site()
@@ -121,7 +119,6 @@ class Losing(MemoryTaskStore):
         return super().apply(change)
 
 
-@fault("a missing child is a success")
 def test_a_child_that_the_last_attempt_adopted_and_that_is_absent_is_created_again() -> None:
     store = Losing()
     site = Site(store=store)
@@ -173,7 +170,6 @@ def two_parents(site: Site) -> tuple[Behavior[Named, BaseModel], list[str], Work
     return behavior, ids, worker
 
 
-@fault("cancelling a parent cancels a child that another parent waits for")
 @pytest.mark.parametrize("first", [0, 1])
 def test_cancelling_a_parent_leaves_a_child_that_another_parent_waits_for(first: int) -> None:
     site = Site()
@@ -214,7 +210,6 @@ def nameless(site: Site) -> list[Task]:
     return [head for head in site.store.heads(limit=10_000).tasks if head.task_type == "NAMELESS"]
 
 
-@fault("children without identify run twice on retry")
 def test_children_without_an_identity_run_once_when_their_parent_is_tried_again() -> None:
     site = Site()
     behavior = nameless_parent(site, lambda run: run.task.attempt_count < 3)
@@ -224,7 +219,6 @@ def test_children_without_an_identity_run_once_when_their_parent_is_tried_again(
     assert {child.attempt_count for child in nameless(site)} == {1}
 
 
-@fault("children without identify run twice when a failed parent is retried on request")
 def test_children_without_an_identity_run_once_when_their_failed_parent_is_retried_on_request() -> None:
     site = Site()
     failing = [True]
@@ -261,7 +255,6 @@ def test_tasks_without_an_identity_and_without_a_parent_are_different_tasks() ->
 # ---- many children
 
 
-@fault("the head of a parent grows with each child that it adopts")
 def test_adopting_a_thousand_children_is_linear() -> None:
     """The head stays small, and each child costs the same number of writes."""
     sizes: list[int] = []
@@ -306,3 +299,48 @@ def test_an_older_release_listed_the_children_in_the_head() -> None:
     settle(site, site.worker("x", behavior, CHILD))
     assert site.head(task_id).status is Status.SUCCESS
     assert site.head(CHILD.task_id(ONE)).last_status_change_ts <= site.head(task_id).last_status_change_ts
+
+
+# ---- maintenance
+
+
+def maintained(site: Site) -> MaintenanceReport:
+    """Run maintenance once, a year later."""
+    site.clock.advance(timedelta(days=365))
+    kinds = {"PARENT", "CHILD", "NAMELESS"}
+    behavior = replace(store_maintenance(site.service(), lambda: None, lambda: kinds), every=None, identify=None)
+    task_id = site.client().submit(behavior, TaskMaintenance()).task_id
+    site.worker("maintenance", behavior).run_once()
+    return MaintenanceReport.model_validate_json(site.head(task_id).result_extended or "")
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_child_is_kept_while_any_parent_awaits_it(ended: int) -> None:
+    site = Site()
+    behavior, ids, worker = two_parents(site)
+    child = CHILD.task_id(ONE)
+    site.service().cancel(ids[ended])
+    settle(site, worker)
+    site.service().cancel(child)
+    assert site.head(ids[ended]).is_terminal
+    maintained(site)
+    assert site.head(child).is_terminal
+    settle(site, worker)
+    maintained(site)
+    maintained(site)
+    assert (site.store.get(child), site.store.parents(child)) == (None, {})
+    assert behavior.kind == "PARENT"
+
+
+def test_the_records_of_the_children_of_former_runs_are_removed() -> None:
+    site = Site()
+    behavior = nameless_parent(site, lambda run: False, every=timedelta(hours=1))
+    task_id = site.client().submit(behavior, Named(name="a")).task_id
+    worker = site.worker("w", behavior, NAMELESS)
+    for _ in range(3):
+        settle(site, worker, 10)
+        site.clock.advance(timedelta(hours=1))
+    assert len(site.store.children(task_id)) == 9
+    maintained(site)
+    assert site.store.children(task_id) == ()
+    assert site.service().children(task_id) == ()
