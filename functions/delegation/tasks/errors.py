@@ -88,6 +88,37 @@ class RunHandedOver(TaskError):
         self.task_id = task_id
 
 
+class StoreRefused(TaskError):
+    """The store can never make this call, however often it is repeated: an item too large, for example."""
+
+    code: ClassVar[str] = "STORE_REFUSED"
+
+
+class TaskPayloadTooLarge(DelegationError):
+    """A payload would not fit into the task's record beside what is recorded later; nothing was stored."""
+
+    code: ClassVar[str] = "TASK_PAYLOAD_TOO_LARGE"
+
+    def __init__(self, task_type: str, size: int, most: int) -> None:
+        super().__init__(
+            f"the payload of a {task_type} has {size:,} bytes of at most {most:,}; store what is large elsewhere and "
+            "pass its name"
+        )
+
+
+class ResultTooLarge(DelegationError):
+    """A result does not fit into the task's record, and this process knows no record bucket."""
+
+    code: ClassVar[str] = "RESULT_TOO_LARGE"
+
+    def __init__(self, task_id: str, size: int, most: int) -> None:
+        super().__init__(
+            f"the result has {size:,} bytes of at most {most:,} in the task table; set DELEGATION_PLAN_BUCKET in the "
+            "process that runs the task, or return less, and retry the task"
+        )
+        self.task_id = task_id
+
+
 class BadReport(DelegationError):
     """A task function reported what a task's record cannot hold; the text names the field and the reason."""
 

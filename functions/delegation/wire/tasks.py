@@ -30,7 +30,8 @@ class Asker(BaseModel):
 class TaskRecord(BaseModel):
     """A task; timestamps are UTC. A client keeps the unknown members of a newer service.
 
-    `progress` and `details` are what a task function reported; the record of a task without any has no such members.
+    `progress` and `details` are what a task function reported, `result_location` is the object of the record bucket
+    that holds a large result; the record of a task without any has no such members.
     `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
     """
 
@@ -49,6 +50,7 @@ class TaskRecord(BaseModel):
     lease_acquired_ts: AwareDatetime | None = None
     result_summary: str | None = None
     result_extended: str | None = None
+    result_location: str | None = None
     revision: int = 0
     lost_not_before: AwareDatetime | None = None
     recheck_not_before: AwareDatetime | None = None
@@ -116,7 +118,7 @@ class TaskRecord(BaseModel):
         return cls.model_validate(record)
 
 
-_REPORTED: Final = frozenset({"progress", "details"})
+_REPORTED: Final = frozenset({"progress", "details", "result_location"})
 
 
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:

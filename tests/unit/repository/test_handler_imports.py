@@ -12,15 +12,15 @@ from infra.local.processes.programs import import_path
 BUDGETS = {
     "authorizer": 20,
     "dispatcher": 42,
-    "acquire": 58,
-    "heartbeat": 58,
-    "complete": 58,
-    "make_due": 58,
-    "start_job": 58,
+    "acquire": 63,
+    "heartbeat": 63,
+    "complete": 63,
+    "make_due": 63,
+    "start_job": 63,
     "sweeper": 68,
-    "api": 84,
-    "prepare": 148,
-    "run_inline": 148,
+    "api": 85,
+    "prepare": 151,
+    "run_inline": 151,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

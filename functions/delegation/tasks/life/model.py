@@ -50,6 +50,8 @@ class Task(BaseModel):
     on. `progress` and `reported` are what a task function reported. `requested_by` asked for the present submission,
     `cancelled_by` for its cancellation.
 
+    A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
+
     `children` holds the task's own id once an attempt adopted a child: the children are records of their own in the
     store, and an older release, which reads children from this list, waits for the task itself instead of ending it
     without them. Ids of other tasks are children that such a release adopted. `child_ordinal` counts what the present
@@ -75,6 +77,7 @@ class Task(BaseModel):
     lease_acquired_ts: Timestamp | None = None
     result_summary: str | None = None
     result_extended: str | None = None
+    result_location: str | None = None
 
     revision: int = Field(default=1, ge=1)
     nonce: str = ""
@@ -166,7 +169,7 @@ class Task(BaseModel):
 
     def public(self) -> dict[str, Any]:
         """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and reports nobody made."""
-        absent = {name for name in ("progress", "reported") if not getattr(self, name)}
+        absent = {name for name in ("progress", "reported", "result_location") if not getattr(self, name)}
         shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL, *absent})}
         if self.progress is not None:
             shown["progress"] = self.progress

@@ -185,6 +185,7 @@ def resubmit(
         error_code=None,
         result_summary=None,
         result_extended=None,
+        result_location=None,
         pending_result=None,
         **_without_children(task),
         **begun,

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Any, ClassVar, Final
 
 from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
-from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError, TaskExists
+from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_children as links
@@ -58,6 +58,7 @@ class ConditionalTable(DynamoDbCalls):
 
     unavailable = StoreUnavailable
     unknown = OutcomeUnknown
+    refused = StoreRefused
 
 
 class DynamoDbTaskStore:

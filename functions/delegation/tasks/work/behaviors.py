@@ -15,10 +15,19 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import DelegationError
-from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError, WaitsForItself
+from delegation.tasks.errors import (
+    LeaseLost,
+    MalformedRecord,
+    RunCancelled,
+    RunHandedOver,
+    StoreRefused,
+    TaskError,
+    WaitsForItself,
+)
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
+from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.family.children import awaited
@@ -125,7 +134,7 @@ class Behavior(Generic[P, R]):
             raise MalformedRecord(f"task {task.task_id}: task_payload: {where}: {first['msg']}") from None
 
     def read_result(self, task: Task) -> R | None:
-        """Return the recorded result of a SUCCESS; None for behaviors without one."""
+        """Return the recorded result of a SUCCESS (`TaskService.with_result`); None for behaviors without one."""
         if self.result is None or task.result_extended is None:
             return None
         return self.result.model_validate_json(task.result_extended)
@@ -177,6 +186,8 @@ class FunctionBehavior(Generic[P, R]):
             return self._cancelled(task, error)
         except RunHandedOver as error:
             return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))
+        except StoreRefused as error:
+            return self._end(task, AttemptError(error.code, str(error), ErrorClass.PERMANENT))
         except TaskError:
             raise
         except DelegationError as error:
@@ -191,6 +202,7 @@ class FunctionBehavior(Generic[P, R]):
         if expected is not None and not isinstance(result, expected):
             raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
+        recorded = self._tasks.pending_result(task, recorded)
         if not self._tasks.get(task.task_id).children:
             return task.evolve(pending_result=recorded)
         fields = {**run.unwritten, "pending_result": recorded, "result_attempt": task.attempt_count}
@@ -208,8 +220,8 @@ class FunctionBehavior(Generic[P, R]):
         return self._tasks.get(task.task_id)
 
     def _succeed(self, task: Task, reported: Mapping[str, Any] = t.NOTHING) -> Task:
-        result = None if task.pending_result == "null" else task.pending_result
-        return self._tasks.succeed(task.task_id, task.attempt_count, "done", result_extended=result, **reported)
+        fields = {**reported, **kept_results.outcome(task.pending_result)}
+        return self._tasks.succeed(task.task_id, task.attempt_count, "done", **fields)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""

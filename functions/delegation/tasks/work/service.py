@@ -16,6 +16,7 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.sizes import require_payload
 from delegation.tasks.stores.base import Adopt, Child, Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -30,12 +31,15 @@ class TaskService(TaskChanges):
         return moment + self._policies.dispatch.grace
 
     def first(self, *, task_id: str, task_type: str, payload: str, synchronous: bool = False, **fields: Any) -> Task:
-        """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches."""
+        """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches.
+
+        Raises TaskPayloadTooLarge, before anything is stored.
+        """
         now = self.clock()
         task = Task(
             task_id=task_id,
             task_type=task_type,
-            task_payload=payload,
+            task_payload=require_payload(task_type, payload),
             received_timestamp=now,
             created_ts=now,
             last_status_change_ts=now,
@@ -64,7 +68,7 @@ class TaskService(TaskChanges):
         again = t.resubmit(
             task,
             now,
-            payload=payload,
+            payload=require_payload(task.task_type, payload),
             synchronous=synchronous,
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),

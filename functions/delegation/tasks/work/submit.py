@@ -64,7 +64,7 @@ class Completion(Generic[P, R]):
     def _result(self, outcome: Task) -> R | None:
         if outcome.status is Status.FAILURE:
             raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
-        return self._behavior.read_result(outcome)
+        return self._behavior.read_result(self._tasks.with_result(outcome))
 
 
 @dataclass(frozen=True, slots=True)
