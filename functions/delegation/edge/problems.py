@@ -87,6 +87,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskExists": Rule(409),
         **_all(_UNAVAILABLE, "StaleTask", "RevisionConflict", "StoreUnavailable", "OutcomeUnknown"),
         **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition", "RunCancelled", "RunHandedOver"),
+        "StoreRefused": Rule(500),
+        "TaskPayloadTooLarge": Rule(413),
+        **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
         **_all(_INTERNAL, "AwaitedTaskFailed", "MalformedRecord"),
         **_all(_INTERNAL, "RunTimedOut", "ChildrenPending", "NoOutcomeYet"),  # of tasks, never of requests
     },

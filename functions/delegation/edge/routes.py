@@ -45,6 +45,9 @@ class TaskReader(Protocol):
     def get(self, task_id: str) -> Task:
         """Return the task's current version; raises TaskNotFound."""
 
+    def children(self, task_id: str) -> tuple[str, ...]:
+        """Return the ids of a task's children."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
@@ -113,7 +116,10 @@ class Routes:
         _admitted(event)
         task = self.deps.tasks.get(_task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        return Served(200, render_json(shown(task.public())), {})
+        record = task.public()
+        if task.children:
+            record["children"] = self.deps.tasks.children(task.task_id)
+        return Served(200, render_json(shown(record)), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""

@@ -86,6 +86,12 @@ class PurgeEnvironment(_Properties):
     inline_max_files: int = Field(1_000, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
 
 
+class ResultSettings(EnvironmentSettings):
+    """The bucket for results too large for the task table, where there is one."""
+
+    record_bucket: str | None = Field(None, alias="DELEGATION_PLAN_BUCKET", min_length=3)
+
+
 class DispatcherSettings(EnvironmentSettings):
     """The state machine that runs tasks."""
 

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from tests.contract.tasks import checks_reads, checks_removal, checks_threads, checks_writes
+from tests.contract.tasks import checks_children, checks_reads, checks_removal, checks_threads, checks_writes
 from tests.contract.tasks.checks_support import Check
 
 SEQUENTIAL: Final[tuple[Check, ...]] = (
     *checks_writes.CHECKS,
     *checks_reads.CHECKS,
     *checks_removal.CHECKS,
+    *checks_children.CHECKS,
 )
 CONCURRENT: Final[tuple[Check, ...]] = checks_threads.CHECKS

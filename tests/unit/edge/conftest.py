@@ -77,6 +77,9 @@ class FakeTasks:
             raise TaskNotFound(task_id)
         return self.tasks[task_id]
 
+    def children(self, task_id: str) -> tuple[str, ...]:
+        return (*self.tasks[task_id].listed_children, "a-child-of-its-own")
+
 
 @dataclass
 class Api:
@@ -87,6 +90,7 @@ class Api:
     log: io.StringIO
     read_output: Callable[[], str]
     output: str = ""
+    tasks: FakeTasks = field(default_factory=FakeTasks)
 
     def send(self, event: dict[str, Any], context: Context | None = None) -> dict[str, Any]:
         return self.handle(event, context or Context())
@@ -106,17 +110,18 @@ class Api:
 
 @pytest.fixture
 def api(capsys: pytest.CaptureFixture[str]) -> Api:
-    log, submissions = io.StringIO(), FakeSubmissions()
+    log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
     deps = Dependencies(
         submissions=submissions,
-        tasks=FakeTasks(),
+        tasks=tasks,
         realm="POLARIS",
         idempotency_lifetime=timedelta(minutes=30),
         clock=lambda: NOW,
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = Metrics(namespace="Delegation", service="delegation-api")
-    return Api(create_app(deps, logger=logger, metrics=metrics), submissions, log, lambda: capsys.readouterr().out)
+    app = create_app(deps, logger=logger, metrics=metrics)
+    return Api(app, submissions, log, lambda: capsys.readouterr().out, tasks=tasks)
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

@@ -12,15 +12,15 @@ from infra.local.processes.programs import import_path
 BUDGETS = {
     "authorizer": 20,
     "dispatcher": 42,
-    "acquire": 58,
-    "heartbeat": 58,
-    "complete": 58,
-    "make_due": 58,
-    "start_job": 58,
-    "sweeper": 68,
-    "api": 84,
-    "prepare": 151,
-    "run_inline": 151,
+    "acquire": 64,
+    "heartbeat": 64,
+    "complete": 64,
+    "make_due": 64,
+    "start_job": 64,
+    "sweeper": 74,
+    "api": 86,
+    "prepare": 157,
+    "run_inline": 157,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

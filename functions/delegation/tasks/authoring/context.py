@@ -1,8 +1,9 @@
 """What the work of a behavior may do while it runs: report, check, move its cursor, submit children."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
 
 from delegation.errors import DelegationError
@@ -36,9 +37,9 @@ class ChildChanged(DelegationError):
 
     code: ClassVar[str] = "CHILD_CHANGED"
 
-    def __init__(self, task_id: str, ordinal: int) -> None:
+    def __init__(self, task_id: str, child_id: str) -> None:
         super().__init__(
-            f"child {ordinal} of task {task_id} was submitted with other parameters before; "
+            f"task {task_id} submitted its child {child_id} with other parameters before; "
             "work with children must submit the same ones in the same order each time it runs"
         )
 
@@ -54,7 +55,7 @@ class Context:
         self._saved: str | None = run.task.details.get(CURSOR)
         self._moved: str | None = self._saved
         self._saved_at = run.seconds()
-        self._ordinal = 0
+        self._known: frozenset[str] | None = None
 
     @property
     def task(self) -> Task:
@@ -94,9 +95,18 @@ class Context:
         run.write(lambda: run.tasks.note(run.task_id, run.attempt, details={CURSOR: moved}))
         self._saved, self._saved_at = moved, run.seconds()
 
-    def report(self, **details: Any) -> None:
-        """Write progress; one that comes too soon is left to the next report or the outcome. Raises LeaseLost."""
-        self._run.report(**details)
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
+        self._run.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
 
     def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
         """Submit a child: its parent ends after it, and fails with it unless `gather` reads its outcome.
@@ -104,21 +114,16 @@ class Context:
         A child without a key or a computed id is the n-th child of this run: work that runs again attaches to it, so it
         has to submit the same children in the same order each time. Raises ChildChanged if it does not.
         """
-        self._ordinal += 1
         run, behavior = self._run, call.behavior
-        of_run = f"{run.task_id}/{run.task.received_timestamp.isoformat()}/{self._ordinal}"
-        given = options.get("key") if "key" in options or behavior.identify is not None else of_run
-        task_id = behavior.task_id(call.parameters, given)
-        if task_id in run.task.children:
-            known = run.tasks.find(task_id)
-            if known is not None:
-                if given == of_run and known.task_payload != call.parameters.model_dump_json():
-                    raise ChildChanged(run.task_id, self._ordinal)
-                return Handle(run.tasks, behavior, task_id)
-        wanted: Options = {**options, "key": given, "parent": Parent(run.task_id, run.attempt)}
-        submitted = Tasks(run.tasks).submit(call, **wanted)
-        run.write(lambda: run.tasks.get(run.task_id))
-        return Handle(run.tasks, behavior, submitted.task_id)
+        if self._known is None:
+            # Adopted by former attempts of this run, and read once: there may be many.
+            self._known = frozenset(run.tasks.children(run.task_id)) if run.task.children else frozenset()
+        wanted: Options = {**options, "parent": Parent(run.task_id, run.attempt)}
+        first, child = Tasks(run.tasks).submit_child(call, wanted, self._known)
+        by_place = behavior.identify is None and options.get("key") is None
+        if by_place and child.task_payload != first.task_payload:
+            raise ChildChanged(run.task_id, child.task_id)
+        return Handle(run.tasks, behavior, child.task_id)
 
     @overload
     def gather(self, children: Sequence[Handle[V]]) -> list[V]: ...
@@ -137,6 +142,7 @@ class Context:
             raise ChildrenPending(self._run.task_id, missing)
         self._run.settled.update(child.task_id for child in children)
         failed = [outcome for outcome in found if isinstance(outcome, AwaitedTaskFailed)]
+        self._run.forgiven.update(failure.task_id for failure in failed)
         if failed and not return_errors:
             raise ChildFailed(f"{len(failed)} of {len(found)} children failed; the first: {failed[0]}")
         return [outcome if isinstance(outcome, AwaitedTaskFailed) else outcome.value for outcome in found if outcome]

@@ -107,6 +107,10 @@ class Handle(Generic[V]):
         """Return the task as it is now."""
         return self._tasks.get(self.task_id)
 
+    def children(self) -> tuple[str, ...]:
+        """Return the ids of the children that the task's present run has submitted."""
+        return self._tasks.children(self.task_id)
+
     def peek(self) -> Returned[V] | AwaitedTaskFailed | None:
         """Return the outcome, None while there is none; of a recurring task that of its last run."""
         outcome = self._outcome()
@@ -155,7 +159,7 @@ class Handle(Generic[V]):
         """Return what a terminal version returned; raises AwaitedTaskFailed for FAILURE."""
         if outcome.status is Status.FAILURE:
             raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
-        value: Any = self._behavior.read_result(outcome)
+        value: Any = self._behavior.read_result(self._tasks.with_result(outcome))
         returned: V = value
         return returned
 

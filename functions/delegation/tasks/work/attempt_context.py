@@ -5,10 +5,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Never
 
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, RunTimedOut
+from delegation.tasks.errors import BadReport, LeaseLost, RunCancelled, RunHandedOver, RunTimedOut
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.progress import advanced, merged
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService
 
@@ -61,8 +62,11 @@ class AttemptContext:
         self._checked = float("-inf")
         self._reported = self._began = monotonic()
         self._timeout = timeout
+        self._unwritten: dict[str, Any] = {}
         self.settled: set[str] = set()
         """The children whose outcomes the work has read."""
+        self.forgiven: set[str] = set()
+        """Those of them that failed without failing the work."""
         self._fenced_at = float("-inf")
         self._update(task)
 
@@ -99,11 +103,45 @@ class AttemptContext:
             if self._timeout is not None and self._monotonic() - self._began >= self._timeout.total_seconds():
                 raise RunTimedOut(self.task_id, self._timeout.total_seconds())
 
-    def report(self, *, eta: datetime | None = None, **details: Any) -> None:
-        """Write progress; one that comes too soon is left to the next report or the outcome. Raises LeaseLost."""
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Report progress and `details` of the work's own; what is not given stays, a detail that is None is removed.
+
+        At most every two seconds it is written; one that comes sooner is written with the next one, or the outcome.
+        Raises LeaseLost, and BadReport at every call with what cannot be stored, written or not.
+        """
+        for name in unknown:
+            raise BadReport(f"{name}: is not a member of a report; put it into the map `details`")
+        with self._lock:
+            given = {"done": done, "total": total, "unit": unit, "message": message}
+            before = self._unwritten
+            progress = advanced(before.get("progress", self.task.progress), given)
+            reported = merged(before.get("reported", self.task.reported), details)
+            self._unwritten = {**before, "progress": progress, "reported": reported}
+            if eta is not None:
+                self._unwritten["eta_ts"] = eta
+            if self._monotonic() - self._reported >= REPORT_EVERY.total_seconds():
+                self._note()
+
+    def note_progress(self, details: Mapping[str, Any], *, eta: datetime | None) -> None:
+        """Write details that the behavior's own record names, as `report` writes its own. Raises LeaseLost."""
         with self._lock:
             if self._monotonic() - self._reported >= REPORT_EVERY.total_seconds():
                 self._note(details, eta_ts=eta)
+
+    @property
+    def unwritten(self) -> dict[str, Any]:
+        """What was reported and has not been written, as fields of the task, for the write of the outcome."""
+        return {name: value for name, value in self._unwritten.items() if name != "eta_ts"}
 
     def write(self, change: Callable[[], Task]) -> Task:
         """Make a change of the task for this attempt, and keep the task that it returns."""
@@ -113,7 +151,9 @@ class AttemptContext:
 
     def _note(self, details: Mapping[str, Any] = NOTHING, **fields: Any) -> None:
         now = self.tasks.clock()
-        self._update(self.tasks.note(self.task_id, self.attempt, details=details, progress_ts=now, **fields))
+        more = {**self._unwritten, **fields}
+        self._update(self.tasks.note(self.task_id, self.attempt, details=details, progress_ts=now, **more))
+        self._unwritten = {}
         self._reported = self._monotonic()
 
     def _update(self, task: Task) -> None:

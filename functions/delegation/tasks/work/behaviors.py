@@ -5,7 +5,7 @@ whose work is one function (Asynchronous & reliable tasks proposal, Design); `Fu
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,16 +23,20 @@ from delegation.tasks.errors import (
     RunCancelled,
     RunHandedOver,
     RunTimedOut,
+    StoreRefused,
     TaskError,
+    WaitsForItself,
 )
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.life.recurrence import CURSOR, FORGIVEN
 from delegation.tasks.life.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.work_errors import failed_work
+from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed
 from delegation.tasks.work.external_jobs import INLINE
+from delegation.tasks.work.family.children import Family, awaited
 from delegation.tasks.work.service import TaskService
 
 P = TypeVar("P", bound=BaseModel)
@@ -86,8 +90,17 @@ class Run(Protocol):
     def checkpoint(self) -> None:
         """To be called before each piece of work; what it raises ends the run and must not be caught."""
 
-    def report(self, **details: Any) -> None:
-        """Report progress, as details of the task."""
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
 
 
 TaskFunction = Callable[[P, Run], R | None]
@@ -134,7 +147,7 @@ class Behavior(Generic[P, R]):
             raise MalformedRecord(f"task {task.task_id}: task_payload: {where}: {first['msg']}") from None
 
     def read_result(self, task: Task) -> R | None:
-        """Return the recorded result of a SUCCESS; None for behaviors without one."""
+        """Return the recorded result of a SUCCESS (`TaskService.with_result`); None for behaviors without one."""
         if self.result is None or task.result_extended is None:
             return None
         return self.result.model_validate_json(task.result_extended)
@@ -187,7 +200,7 @@ class FunctionBehavior(Generic[P, R]):
             return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))
         except RunTimedOut as error:
             return self._end(task, failed_work(error, ErrorClass.TRANSIENT))
-        except AwaitedTaskFailed as error:
+        except (AwaitedTaskFailed, StoreRefused) as error:
             return self._end(task, failed_work(error, ErrorClass.PERMANENT))
         except TaskError:
             raise
@@ -197,17 +210,20 @@ class FunctionBehavior(Generic[P, R]):
     def _run(self, task: Task, run: AttemptContext) -> Task:
         if task.cancel_requested and task.children:
             return self._after_children(task)
-        if task.pending_result is None and task.error_code == CHILDREN_PENDING:
+        if task.pending_result is not None:
+            return self._after_children(task) if task.children else self._succeed(task)
+        if task.error_code == CHILDREN_PENDING:
             # The work waits for results: it runs again only when there are some.
-            stored = self._stored_children(task)
-            if any(not child.is_terminal for child in stored):
-                return self._await(task, stored)
-        if task.pending_result is None:
-            try:
-                task = self._work(task, run)
-            except ChildrenPending:
-                return self._await(task, self._stored_children(self._tasks.get(task.task_id)))
-        return self._after_children(task) if set(task.children) - run.settled else self._succeed(task)
+            family = awaited(self._tasks, task)
+            if family.open or family.own_ancestors:
+                return self._await_results(task, family)
+        try:
+            task = self._work(task, run)
+        except ChildrenPending:
+            return self._await_results(task, awaited(self._tasks, self._tasks.get(task.task_id)))
+        # Recorded by this attempt, the result awaits children whose outcomes the work has not read.
+        awaits = task.result_attempt == task.attempt_count
+        return self._after_children(task) if awaits else self._succeed(task, run.unwritten)
 
     def _work(self, task: Task, run: AttemptContext) -> Task:
         """Run the function; the result of a task with children is recorded until they have ended."""
@@ -217,13 +233,17 @@ class FunctionBehavior(Generic[P, R]):
         if expected is not None and not isinstance(result, expected):
             raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
-        children = self._tasks.get(task.task_id).children
-        if not set(children) - run.settled:
+        recorded = self._tasks.pending_result(task, recorded)
+        if not self._has_unread_children(task, run):
             return task.evolve(pending_result=recorded)
-        forgiven = {FORGIVEN: sorted(run.settled) or None}
-        return run.write(
-            lambda: self._tasks.note(task.task_id, task.attempt_count, details=forgiven, pending_result=recorded)
-        )
+        fields = {**run.unwritten, "pending_result": recorded, "result_attempt": task.attempt_count}
+        forgiven = {FORGIVEN: sorted(run.forgiven) or None}
+        return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, details=forgiven, **fields))
+
+    def _has_unread_children(self, task: Task, run: AttemptContext) -> bool:
+        """Return whether there are children whose outcomes the work has not read."""
+        has_children = bool(self._tasks.get(task.task_id).children)
+        return has_children and bool(set(self._tasks.children(task.task_id)) - run.settled)
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
         """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""
@@ -236,40 +256,39 @@ class FunctionBehavior(Generic[P, R]):
             return self._after_children(head)
         return self._tasks.get(task.task_id)
 
-    def _succeed(self, task: Task) -> Task:
-        result = None if task.pending_result == "null" else task.pending_result
+    def _succeed(self, task: Task, reported: Mapping[str, Any] = t.NOTHING) -> Task:
+        fields = {**reported, **kept_results.outcome(task.pending_result)}
         cleared = dict.fromkeys((CURSOR, FORGIVEN))
-        return self._tasks.succeed(task.task_id, task.attempt_count, "done", details=cleared, result_extended=result)
+        return self._tasks.succeed(task.task_id, task.attempt_count, "done", details=cleared, **fields)
 
-    def _stored_children(self, task: Task) -> list[Task]:
-        return [child for child in map(self._tasks.find, task.children) if child is not None]
+    def _await_results(self, task: Task, family: Family) -> Task:
+        """End an attempt whose work needs the results of children; the wait grows with the age of the open ones."""
+        for ancestor in family.own_ancestors:
+            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT))
+        return self._await(task, family)
 
-    def _await(self, task: Task, children: Sequence[Task]) -> Task:
-        """End an attempt that waits for children; the wait grows with the age of those that have not ended."""
-        open_ = [child for child in children if not child.is_terminal]
-        if task.cancel_requested:
-            for child in open_:
-                self._tasks.cancel(child.task_id, by=task.cancelled_by)
-        text = f"{len(open_)} of {len(children)} children have not ended"
-        wait = self._wait_for(open_) if open_ else timedelta(0)
+    def _await(self, task: Task, family: Family) -> Task:
+        text = f"{len(family.open)} of {family.total} children have not ended"
+        wait = self._wait_for(family.open) if family.open else timedelta(0)
         return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""
-        # A child that was never created belongs to an attempt that ended first; the next attempt created another.
-        stored = self._stored_children(task)
-        if any(not child.is_terminal for child in stored):
-            return self._await(task, stored)
-        forgiven = task.details.get(FORGIVEN) or ()
-        failed = [child for child in stored if child.status is Status.FAILURE and child.task_id not in forgiven]
+        family = awaited(self._tasks, task)
+        if family.open:
+            return self._await(task, family)
         if task.cancel_requested:
             cancelled = AttemptError(t.CANCELLED, "cancelled on request", ErrorClass.PERMANENT, after_children=True)
             return self._end(task, cancelled)
         own = parked_error(task.pending_result)
         if own is not None:
             return self._end(task, own)
-        if failed:
-            text = f"{len(failed)} of {len(stored)} children failed"
+        for ancestor in family.own_ancestors:
+            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT, after_children=True))
+        if family.failed:
+            text = f"{family.failed} of {family.total} children failed"
             return self._end(task, AttemptError(CHILD_FAILED, text, ErrorClass.PERMANENT, after_children=True))
         return self._succeed(task)
 

@@ -15,8 +15,10 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
+from delegation.tasks.stores import results as kept_results
 from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
 from delegation.tasks.stores.history import first_outcome
+from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, NoExternalJobs
 
@@ -60,10 +62,12 @@ class TaskChanges:
         details: Mapping[str, DetailRules] = _NO_RULES,
         draining: threading.Event | None = None,
         left_partly_done: Callable[[Task], None] = ignored,
+        results: ResultStore | None = None,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
-        `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects.
+        `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
+        keeps the results that are too large for the store.
         """
         self._store = store
         self._policies = policies
@@ -74,6 +78,7 @@ class TaskChanges:
         self._details = details
         self._draining = draining or threading.Event()
         self._left_partly_done = left_partly_done
+        self._results = results
 
     def having(
         self,
@@ -93,6 +98,7 @@ class TaskChanges:
             details={**self._details, **(details or {})},
             draining=self._draining,
             left_partly_done=self._left_partly_done,
+            results=self._results,
         )
 
     @property
@@ -132,6 +138,14 @@ class TaskChanges:
     def outcome(self, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
         """Return the first terminal version from `since_version` on, None while there is none; `head` saves a read."""
         return first_outcome(self._store, task_id, since_version, head=head)
+
+    def pending_result(self, task: Task, result: str) -> str:
+        """Return what the record holds of a result; raises ResultTooLarge, and what the record bucket raises."""
+        return kept_results.pending(self._results, task, result)
+
+    def with_result(self, outcome: Task) -> Task:
+        """Return an outcome with its result in `result_extended`, from wherever it is kept; raises MalformedRecord."""
+        return outcome.evolve(result_extended=kept_results.read(self._results, outcome))
 
     def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """Return due tasks, the oldest first, of these shards of the index or of all."""

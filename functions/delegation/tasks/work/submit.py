@@ -1,7 +1,7 @@
 """`Tasks`: submit a behavior's parameters, get a task id and a completion. Workers run what was submitted."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, Unpack, overload
@@ -56,7 +56,7 @@ class Completion(Generic[P, V]):
     def _result(self, outcome: Task) -> V | None:
         if outcome.status is Status.FAILURE:
             raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
-        result: V | None = self._behavior.read_result(outcome)
+        result: V | None = self._behavior.read_result(self._tasks.with_result(outcome))
         return result
 
 
@@ -87,19 +87,27 @@ class Tasks:
         """Store a task with these parameters, or attach to the existing one with the same key or computed id.
 
         Submitting it again with another schedule or other parameters changes a recurring task, for the next run if one
-        has begun. An existing task that ended in FAILURE is submitted again; one that succeeded is complete. Raises
-        BadSchedule for a schedule that cannot be, and for a child that recurs, because it never ends.
+        has begun. An existing task that ended in FAILURE is submitted again; one that succeeded is complete. A child
+        without a key or a computed id gets one from its parent and its place among such children, so that the parent's
+        next attempt finds it. Raises BadSchedule for a schedule that cannot be, and for a child that recurs, because it
+        never ends; WaitsForItself for a child that awaits its parent.
         """
         behavior, parameters = _unpacked(behavior, parameters)
-        when, parent = Schedule.of(behavior, options, self._service.clock()), options.get("parent")
-        if parent is not None and when.recurrence:
-            raise BadSchedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
-        first = self._first(behavior, parameters, parent, when, key=options.get("key"))
-        if parent is not None:
-            self._service.adopt(parent.task_id, parent.attempt, first.task_id)
+        first, when = self._first(behavior, parameters, options)
         task, is_new = self._service.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)
         completion: Completion[Any, Any] = Completion(self._service, behavior, task.task_id, task.version)
         return Submitted(task.task_id, completion, is_new, Handle(self._service, behavior, task.task_id, task.version))
+
+    def submit_child(self, call: Call[V], options: Options, known: Collection[str]) -> tuple[Task, Task]:
+        """Store a child of the parent in `options`, or attach to an existing one; return it as wanted and as stored.
+
+        One of the `known` children, adopted by a former attempt, is left as it is, even after a FAILURE.
+        """
+        first, when = self._first(call.behavior, call.parameters, options)
+        stored = self._service.find(first.task_id) if first.task_id in known else None
+        if stored is not None:
+            return first, stored
+        return first, self._service.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)[0]
 
     def handle(self, behavior: Behavior[Any, Any], task_id: str) -> Handle[Any]:
         """Return a handle of a task by its id; nothing is read."""
@@ -111,26 +119,25 @@ class Tasks:
         None when a task of this id exists (Asynchronous & reliable tasks proposal, Optimization for locally created
         tasks).
         """
-        when = Schedule.of(behavior, {}, self._service.clock())
-        return self._service.start_held(self._first(behavior, parameters, None, when), owner, lease)
+        return self._service.start_held(self._first(behavior, parameters, {})[0], owner, lease)
 
-    def _first(
-        self,
-        behavior: Behavior[Any, Any],
-        parameters: BaseModel,
-        parent: Parent | None,
-        when: Schedule,
-        *,
-        key: str | None = None,
-    ) -> Task:
-        return self._service.first(
+    def _first(self, behavior: Behavior[Any, Any], parameters: BaseModel, options: Options) -> tuple[Task, Schedule]:
+        """Return the first version of a task, which its parent, if it has one, has adopted; and its schedule."""
+        when = Schedule.of(behavior, options, self._service.clock())
+        parent, key = options.get("parent"), options.get("key")
+        if parent is not None and when.recurrence:
+            raise BadSchedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+        first = self._service.first(
             task_id=behavior.task_id(parameters, key),
             task_type=behavior.kind,
             payload=parameters.model_dump_json(),
-            parent_id=parent.task_id if parent else None,
             at=when.at,
             **when.recurrence.fields(),
         )
+        if parent is not None:
+            nameless = behavior.identify is None and key is None
+            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=nameless)
+        return first, when
 
 
 def _unpacked(behavior: Behavior[Any, Any] | Call[Any], parameters: Any) -> tuple[Behavior[Any, Any], BaseModel]:

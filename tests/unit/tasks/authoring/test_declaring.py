@@ -89,4 +89,4 @@ def test_a_parent_reads_the_results_of_its_children_when_they_ended() -> None:
     handle = harness.submit(squares.of(4))
     harness.run_until_idle()
     assert handle.result() == 14
-    assert len(handle.get().children) == 4
+    assert len(handle.children()) == 4

@@ -95,7 +95,7 @@ def test_children_of_a_lost_attempt_are_those_of_the_next() -> None:
     harness.run_until_idle()
     harness.crash(half, after_work=True)
     assert handle.result() == 3
-    assert len(handle.get().children) == 2
+    assert len(handle.children()) == 2
     assert [runs.count(f"half {number}") for number in (2, 4)] == [1, 1]
 
 
