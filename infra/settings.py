@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from delegation.operations.purge.behavior.limits import policies_of
-from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.wiring.deployment import BUILT_IN_KINDS
 
 PREFIX = "delegation:"
 
@@ -33,6 +34,7 @@ class Settings(BaseModel):
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
     - `behaviors`: additional behaviors as `module:function`; the package must contain the modules.
+    - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; without it the deployed code lacks its dependencies.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
@@ -72,6 +74,7 @@ class Settings(BaseModel):
     emr_subnet_ids: CommaSeparated = ()
     emr_security_group_ids: CommaSeparated = ()
     behaviors: CommaSeparated = ()
+    added_kinds: CommaSeparated = ()
     package: str | None = None
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
     properties: dict[str, str]
@@ -90,15 +93,15 @@ class Settings(BaseModel):
             )
         return self
 
-    @field_validator("properties")
-    @classmethod
-    def _properties_of_the_service(cls, value: dict[str, str]) -> dict[str, str]:
+    @model_validator(mode="after")
+    def _properties_are_of_the_service(self) -> Self:
         try:
-            policies_of(value)
+            policies_of(self.properties)
+            require_known_kinds(self.properties, BUILT_IN_KINDS | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.
-            raise ValueError(str(error)) from error
-        return value
+            raise ValueError(f"delegation:properties: {error}") from error
+        return self
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:

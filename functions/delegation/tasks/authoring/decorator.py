@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,7 +12,6 @@ from delegation.tasks.authoring.context import Context
 from delegation.tasks.authoring.signature import BadBehavior, Signature, signature_of
 from delegation.tasks.errors import LeaseLost, RunCancelled
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import KIND_NAME
 from delegation.tasks.life.recurrence import Recurrence
 from delegation.tasks.life.retry import PLAIN_RETRY, Retry
 from delegation.tasks.submission.requests import Call
@@ -21,6 +20,8 @@ from delegation.tasks.work.behaviors import Behavior, IllegalResult, OnLost
 
 S = ParamSpec("S")
 V = TypeVar("V")
+_KIND: Final = re.compile(r"[A-Z][A-Z0-9_]*|[A-Za-z]\w*(?:\.\w+)+", re.ASCII)
+"""The names that properties can name: with that of the author, `acme.report`, or in capital letters, `REPORT`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ def behavior(
     """
 
     def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:
-        if not re.fullmatch(KIND_NAME, kind, re.ASCII):
+        if not _KIND.fullmatch(kind):
             raise BadBehavior(kind, "name a kind after its author, acme.report, or in capital letters, REPORT")
         if timeout is not None and timeout <= timedelta(0):
             raise BadBehavior(kind, "timeout must be positive")

@@ -17,20 +17,14 @@ from infra.local.errors import CannotStartError
 from infra.local.options import StackOptions
 from infra.settings import Settings
 
-LINE_11 = "issue 13, line 11: "
 DRIFT = "delegation.task.lease.clock-drift-duration"
 RETENTION = "delegation.maintenance.task-retention-duration"
-
-
-def fault(text: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=LINE_11 + text)
 
 
 def synthesized(properties: dict[str, str], **more: Any) -> Settings:
     return Settings.from_context({**default_context(), "delegation:properties": properties, **more})
 
 
-@fault("a drift with which an attempt stops itself before it hands over is accepted")
 @pytest.mark.parametrize("drift", ["11s", "10001ms", "1m", "20m"])
 def test_a_drift_beyond_the_hand_over_is_refused_with_the_reason(drift: str) -> None:
     for read in (Policies.from_properties, synthesized):
@@ -38,7 +32,6 @@ def test_a_drift_beyond_the_hand_over_is_refused_with_the_reason(drift: str) -> 
             read({DRIFT: drift})
 
 
-@fault("the longest drift is not known")
 def test_every_lease_inside_a_function_outlasts_its_deadline_by_the_longest_drift() -> None:
     from delegation.tasks.life.policy import LONGEST_DRIFT
 
@@ -46,7 +39,6 @@ def test_every_lease_inside_a_function_outlasts_its_deadline_by_the_longest_drif
     assert min(AFTER_DEADLINE, _LEASE_AFTER_DEADLINE) >= LONGEST_DRIFT
 
 
-@fault("a retention is accepted with which a task submitted again cannot be dispatched")
 @pytest.mark.parametrize("retention", ["1h", "7d", "90d"])
 def test_a_retention_shorter_than_execution_names_live_is_refused_with_the_reason(retention: str) -> None:
     for read in (Policies.from_properties, synthesized):
@@ -59,12 +51,7 @@ def test_a_longer_retention_is_accepted(retention: str) -> None:
     assert Policies.from_properties({RETENTION: retention}).maintenance.retention >= timedelta(days=91)
 
 
-PRUGE = pytest.param(
-    "TABLE_PRUGE", marks=fault("retry properties of a kind that nobody knows are accepted at synthesis")
-)
-
-
-@pytest.mark.parametrize("kind", [PRUGE, "TABLE-PURGE", "table_purge", "Table_Purge"])
+@pytest.mark.parametrize("kind", ["TABLE_PRUGE", "TABLE-PURGE", "table_purge", "Table_Purge"])
 def test_retry_properties_of_a_kind_that_nobody_knows_are_refused_at_synthesis(kind: str) -> None:
     name = f"delegation.retry.{kind}.max-attempts"
     with pytest.raises(ValidationError, match=rf"{name}.*(TABLE_PURGE|property)"):
@@ -73,7 +60,6 @@ def test_retry_properties_of_a_kind_that_nobody_knows_are_refused_at_synthesis(k
         StackOptions(properties={name: "3"})
 
 
-@fault("names such as acme.X are refused")
 @pytest.mark.parametrize("kind", ["acme.X", "acme.report", "acme.daily_report.V2", "a.b-c", "acme.max-attempts"])
 def test_the_kinds_of_added_behaviors_are_accepted(kind: str) -> None:
     name = f"delegation.retry.{kind}.max-attempts"
@@ -81,7 +67,6 @@ def test_the_kinds_of_added_behaviors_are_accepted(kind: str) -> None:
     assert Policies.from_properties({name: "3"}).retry(kind).max_attempts == 3
 
 
-@fault("a kind of an added behavior that has no dot is unknown at synthesis")
 def test_a_kind_without_a_dot_is_accepted_where_the_deployment_names_it() -> None:
     name = "delegation.retry.SHOUT.max-attempts"
     assert synthesized({name: "3"}, **{"delegation:added-kinds": "SHOUT, ONCE"}).properties == {name: "3"}
@@ -92,7 +77,6 @@ def test_the_kinds_of_this_service_are_known(kind: str) -> None:
     assert synthesized({f"delegation.retry.{kind}.max-attempts": "3"})
 
 
-@fault("a process is silent about retry properties of a kind that nobody knows")
 def test_a_running_process_warns_once_and_starts(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """In a rolling deployment an older process may get the properties of a newer one."""
     from delegation.wiring.deployment import deployment
@@ -120,7 +104,6 @@ KEYS = ["max-attempts", "jitter", "backoff-multiplier"]
 VALUES = {"max-attempts": "3", "jitter": "true", "backoff-multiplier": "2"}
 
 
-@fault("names such as acme.X are refused")
 @settings(max_examples=50, deadline=None)
 @given(st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,8}(\.[A-Za-z0-9_-]{1,8}){0,3}", fullmatch=True), st.sampled_from(KEYS))
 def test_any_name_of_a_kind_has_its_own_policy(kind: str, key: str) -> None:
