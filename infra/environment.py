@@ -83,7 +83,12 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "token_scope",
             ),
         ),
-        Function("dispatcher", "Starts one execution per dispatch message", 60, ("state_machine_arn",)),
+        Function(
+            "dispatcher",
+            "Starts one execution per dispatch message, and admits tasks that wait",
+            60,
+            (*_KINDS, "state_machine_arn"),
+        ),
         Function(
             "sweeper",
             "Ends lost attempts and dispatches due tasks, every minute",
@@ -123,7 +128,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             60,
             (*_TASKS, "emr_application_id", "queue_url"),
         ),
-        Function("complete", "Records how the attempt ended", 60, (*_TASKS, "emr_application_id")),
+        Function("complete", "Records how the attempt ended", 60, (*_TASKS, "emr_application_id", "queue_url")),
         Function(
             "make_due",
             "Makes a task due again after its execution failed",

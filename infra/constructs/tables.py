@@ -6,13 +6,15 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 DUE_INDEX = "due"
+ADMISSION_INDEX = "admission"
 EXPIRES_AT = "expires_at"
 
 
 class TaskTables(Construct):
     """Three tables that outlive the stack, can be restored to any second of the last 35 days, and refuse deletion.
 
-    The due index is sparse: only the head item of a task that needs attention has its keys.
+    Both indexes are sparse: only the head item of a task that needs attention has the keys of the due index, only that
+    of a task that waits for its admission or runs has those of the admission index.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
@@ -34,12 +36,16 @@ class TaskTables(Construct):
             deletion_protection=True,
             removal_policy=RemovalPolicy.RETAIN,
         )
-        table.add_global_secondary_index(
-            index_name=DUE_INDEX,
-            partition_key=dynamodb.Attribute(name="due_bucket", type=dynamodb.AttributeType.STRING),
-            sort_key=dynamodb.Attribute(name="due_at", type=dynamodb.AttributeType.STRING),
-            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-        )
+        for index, bucket, sort_key in (
+            (DUE_INDEX, "due_bucket", "due_at"),
+            (ADMISSION_INDEX, "admission_bucket", "admission_key"),
+        ):
+            table.add_global_secondary_index(
+                index_name=index,
+                partition_key=dynamodb.Attribute(name=bucket, type=dynamodb.AttributeType.STRING),
+                sort_key=dynamodb.Attribute(name=sort_key, type=dynamodb.AttributeType.STRING),
+                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            )
         return table
 
     def _build_idempotency(self, key: kms.IKey) -> dynamodb.Table:

@@ -43,11 +43,15 @@ def create_tables(
     idempotency: str = IDEMPOTENCY_TABLE,
     references: str = REFERENCES_TABLE,
 ) -> None:
-    """Create the task table with its due index, the idempotency table with its time to live, the reference index.
+    """Create the task table with its indexes, the idempotency table with its time to live, the reference index.
 
     Existing tables, in a DynamoDB that outlives the stack, are used unchanged.
     """
-    _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, {"due_bucket": "S", "due_at": "S"})
+    indexes = {
+        "due": {"due_bucket": "S", "due_at": "S"},
+        "admission": {"admission_bucket": "S", "admission_key": "S"},
+    }
+    _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, indexes)
     _create_table(dynamodb, idempotency, {"scope": "S"}, {})
     _create_table(dynamodb, references, {"pk": "S", "sk": "S"}, {})
     ttl = {"Enabled": True, "AttributeName": "expires_at"}
@@ -59,13 +63,15 @@ def create_tables(
             raise
 
 
-def _create_table(dynamodb: Any, name: str, key: Mapping[str, str], due: Mapping[str, str]) -> None:
+def _create_table(dynamodb: Any, name: str, key: Mapping[str, str], indexes: Mapping[str, Mapping[str, str]]) -> None:
     options: dict[str, Any] = {}
-    if due:
+    if indexes:
         projection = {"ProjectionType": "KEYS_ONLY"}
-        index = {"IndexName": "due", "KeySchema": _key_schema(due), "Projection": projection}
-        options["GlobalSecondaryIndexes"] = [index]
-    types = {**key, **due}
+        options["GlobalSecondaryIndexes"] = [
+            {"IndexName": index, "KeySchema": _key_schema(names), "Projection": projection}
+            for index, names in indexes.items()
+        ]
+    types = {**key, **{part: kind for names in indexes.values() for part, kind in names.items()}}
     try:
         dynamodb.create_table(
             TableName=name,

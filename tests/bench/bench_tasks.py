@@ -1,6 +1,6 @@
-"""Tasks on DynamoDB Local: cost of requests and of whole tasks, leases per second, time from submission to start.
+"""Tasks on DynamoDB Local: costs, leases per second, time from submission to start, rates of submission and drain.
 
-    PYTHONPATH=functions:. python tests/bench/bench_tasks.py [--tasks N] [--rounds N] [--workers N ...]
+    PYTHONPATH=functions:. python tests/bench/bench_tasks.py [--tasks N] [--rounds N] [--workers N ...] [--loads N ...]
 
 Calls are counted by botocore's events; write units are computed from item sizes (docs/costs.md). Workers are
 processes, which compete with DynamoDB Local for cores: compare ratios, calls and CPU time.
@@ -34,9 +34,10 @@ from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from infra.local.aws.dynamodb import DynamoDbLocal
+from tests.bench.loads.rates import CAP, THREADS, rates
 from tests.contract.costs.lives import LIVES
 from tests.contract.costs.metering import Cost, Meter
-from tests.contract.costs.operations import OPERATIONS, House
+from tests.contract.costs.operations import OPERATIONS, Harness
 from tests.contract.task_tables import create_task_table, dynamodb_client, task_store
 
 KIND = "NOTE"
@@ -69,7 +70,7 @@ def costs(url: str) -> Iterator[tuple[str, Cost]]:
     """Yield the cost of accepted requests, then of whole tasks."""
     client = dynamodb_client(url)
     meter = Meter(client)
-    acts = [(name, lambda store, name=name: OPERATIONS[name](House(store))) for name in REQUESTS]
+    acts = [(name, lambda store, name=name: OPERATIONS[name](Harness(store))) for name in REQUESTS]
     for name, ready in [*acts, *LIVES.items()]:
         with task_store(client) as store:
             act = ready(store)
@@ -200,24 +201,42 @@ def seconds_to_start(url: str, tasks: int) -> Sequence[float]:
     return waits
 
 
+def print_loads(print_text: Callable[[str], object], server: DynamoDbLocal, loads: Sequence[int]) -> None:
+    """Print the rates of whole loads; the CPU time of a task, here and in the server, shows what limits them."""
+    for tasks in loads:
+        print_text(f"\n{tasks} tasks, at most {CAP} at once, {THREADS} threads (load {os.getloadavg()[0]:.1f})\n")
+        print_text("           tasks/s  write units   calls  client CPU ms  server CPU ms\n")
+        for name, phase in rates(server.url, server.pid, tasks).items():
+            print_text(phase.line(name, tasks) + "\n")
+
+
+def print_rest(print_text: Callable[[str], object], server: DynamoDbLocal, options: argparse.Namespace) -> None:
+    """Print costs, leases and starts."""
+    print_text(f"{'uncontended':<42} write calls  write units  read calls\n")
+    for name, cost in costs(server.url):
+        print_text(f"{name:<42} {cost.writes:>11}  {cost.units:>11}  {cost.reads:>10}\n")
+    print_leases(print_text, server.url, options.workers, options.tasks, options.rounds)
+    waits = sorted(seconds_to_start(server.url, options.tasks // 4))
+    median, late = statistics.median(waits), waits[int(len(waits) * 0.95)]
+    print_text(f"\nfrom submit to start, idle worker that polls every {POLL.total_seconds() * 1000:.0f} ms: ")
+    print_text(f"median {median * 1000:.0f} ms, 95 % within {late * 1000:.0f} ms\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 8])
+    parser.add_argument("--loads", type=int, nargs="*", default=[1_000, 20_000])
+    parser.add_argument("--only-loads", action="store_true")
     options = parser.parse_args()
     print_text = sys.stdout.write
     with tempfile.TemporaryDirectory() as folder:
         server = DynamoDbLocal(log=Path(folder) / "dynamodb.log").start()
         try:
-            print_text(f"{'uncontended':<42} write calls  write units  read calls\n")
-            for name, cost in costs(server.url):
-                print_text(f"{name:<42} {cost.writes:>11}  {cost.units:>11}  {cost.reads:>10}\n")
-            print_leases(print_text, server.url, options.workers, options.tasks, options.rounds)
-            waits = sorted(seconds_to_start(server.url, options.tasks // 4))
-            median, late = statistics.median(waits), waits[int(len(waits) * 0.95)]
-            print_text(f"\nfrom submit to start, idle worker that polls every {POLL.total_seconds() * 1000:.0f} ms: ")
-            print_text(f"median {median * 1000:.0f} ms, 95 % within {late * 1000:.0f} ms\n")
+            if not options.only_loads:
+                print_rest(print_text, server, options)
+            print_loads(print_text, server, options.loads)
         finally:
             server.stop()
 

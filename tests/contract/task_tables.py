@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from delegation.dynamodb import client_config
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.tasks.stores.dynamodb import DUE_INDEX, ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX, ConditionalTable, DynamoDbTaskStore
 
 REGION = "us-east-1"
 
@@ -27,7 +27,7 @@ def dynamodb_client(url: str | None = None) -> Any:
 
 
 def create_task_table(client: Any) -> str:
-    """A table of its own, as infra declares it: key (task_id, version), sparse index `due`."""
+    """A table of its own, as infra declares it: key (task_id, version), sparse indexes `due` and `admission`."""
     table = f"tasks-{uuid.uuid4()}"
     client.create_table(
         TableName=table,
@@ -37,6 +37,8 @@ def create_task_table(client: Any) -> str:
             {"AttributeName": "version", "AttributeType": "N"},
             {"AttributeName": "due_bucket", "AttributeType": "S"},
             {"AttributeName": "due_at", "AttributeType": "S"},
+            {"AttributeName": "admission_bucket", "AttributeType": "S"},
+            {"AttributeName": "admission_key", "AttributeType": "S"},
         ],
         KeySchema=[
             {"AttributeName": "task_id", "KeyType": "HASH"},
@@ -44,13 +46,17 @@ def create_task_table(client: Any) -> str:
         ],
         GlobalSecondaryIndexes=[
             {
-                "IndexName": DUE_INDEX,
+                "IndexName": name,
                 "KeySchema": [
-                    {"AttributeName": "due_bucket", "KeyType": "HASH"},
-                    {"AttributeName": "due_at", "KeyType": "RANGE"},
+                    {"AttributeName": bucket, "KeyType": "HASH"},
+                    {"AttributeName": key, "KeyType": "RANGE"},
                 ],
                 "Projection": {"ProjectionType": "KEYS_ONLY"},
             }
+            for name, bucket, key in (
+                (DUE_INDEX, "due_bucket", "due_at"),
+                (ADMISSION_INDEX, "admission_bucket", "admission_key"),
+            )
         ],
     )
     return table

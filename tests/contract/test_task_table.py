@@ -22,8 +22,11 @@ def test_a_created_table_serves_the_store_and_is_not_created_twice() -> None:
         task = store.apply(Create(submitted()))
         assert [entry.task_id for entry in store.due(NOW + HOUR)] == [task.task_id]
         described = [client.describe_table(TableName=name)["Table"] for name in ("acme", ours(client))]
-        schemas = [(one["KeySchema"], one["GlobalSecondaryIndexes"][0]["KeySchema"]) for one in described]
-        assert schemas[0] == schemas[1]
+        indexes = [
+            {one["IndexName"]: one["KeySchema"] for one in table["GlobalSecondaryIndexes"]} for table in described
+        ]
+        assert described[0]["KeySchema"] == described[1]["KeySchema"]
+        assert indexes[0] == indexes[1]
 
 
 def test_a_refusal_is_named() -> None:

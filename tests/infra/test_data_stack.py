@@ -43,14 +43,16 @@ def test_the_task_table_has_the_keys_and_index_that_the_store_uses(data: Any) ->
         {"AttributeName": "version", "KeyType": "RANGE"},
     ]
     kinds = {part["AttributeName"]: part["AttributeType"] for part in properties["AttributeDefinitions"]}
-    assert kinds == {"task_id": "S", "version": "N", "due_bucket": "S", "due_at": "S"}
-    (index,) = properties["GlobalSecondaryIndexes"]
-    assert index["IndexName"] == "due"
-    assert index["KeySchema"] == [
-        {"AttributeName": "due_bucket", "KeyType": "HASH"},
-        {"AttributeName": "due_at", "KeyType": "RANGE"},
-    ]
-    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    places = {"due": ("due_bucket", "due_at"), "admission": ("admission_bucket", "admission_key")}
+    names = {name for pair in places.values() for name in pair}
+    assert kinds == {"task_id": "S", "version": "N", **dict.fromkeys(names, "S")}
+    indexes = {index["IndexName"]: index for index in properties["GlobalSecondaryIndexes"]}
+    assert {
+        name: tuple(part["AttributeName"] for part in index["KeySchema"]) for name, index in indexes.items()
+    } == places
+    for index in indexes.values():
+        assert [part["KeyType"] for part in index["KeySchema"]] == ["HASH", "RANGE"]
+        assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
     assert "TimeToLiveSpecification" not in properties  # the history does not expire
 
 

@@ -22,7 +22,9 @@ _END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serv
 ACTIONS = {
     "api": _TASKS | _PLANS | _POLARIS | _REFERENCES | {"dynamodb:ConditionCheckItem", "sqs:SendMessage"},
     "authorizer": set(),
-    "dispatcher": {
+    "dispatcher": _TASKS
+    | {
+        "dynamodb:Query",
         "states:StartExecution",
         "sqs:ReceiveMessage",
         "sqs:DeleteMessage",
@@ -47,7 +49,7 @@ ACTIONS = {
         "iam:PassRole",
     },
     "heartbeat": _TASKS | {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "sqs:SendMessage"},
-    "complete": _TASKS | {"emr-serverless:GetJobRun"},
+    "complete": _TASKS | {"emr-serverless:GetJobRun", "sqs:SendMessage"},
     "make_due": _TASKS | _END_JOBS,
 }
 

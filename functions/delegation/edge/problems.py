@@ -98,7 +98,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "tasks.work.behaviors": {"IllegalResult": _INTERNAL},
     "tasks.work.lease_keeper": {"WorkOutlivedLease": _INTERNAL},
     "tasks.work.plugins": {"BadPlugin": _INTERNAL},
-    "tasks.life.recurrence": {"BadSchedule": _INTERNAL},
+    "tasks.life.declared.recurrence": {"BadSchedule": _INTERNAL},
     "tasks.authoring.context": _all(_INTERNAL, "ChildFailed", "BadCursor", "ChildChanged"),
     "tasks.authoring.retired": {"KindRetired": _INTERNAL},
     "tasks.authoring.signature": {"BadBehavior": _INTERNAL},

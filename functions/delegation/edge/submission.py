@@ -16,6 +16,7 @@ from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
 from delegation.operations.purge.behavior.parameters import DRY_RUN, TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
+from delegation.operations.purge.behavior.traits import traits_at_submission
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
@@ -77,7 +78,7 @@ class Submissions:
     """Accepts purges synchronously and asynchronously.
 
     `behavior` and `tables` are called on demand, as most asynchronous requests need neither. `budget` is how long a
-    synchronous request is held open.
+    synchronous request is held open; a table with more than `small_files` files waits as a large one.
 
     Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, TaskConflict,
     InvalidPurgeProperty, PurgePropertyNotAllowed, and the errors of Polaris and the stores; nothing is stored for a
@@ -93,6 +94,7 @@ class Submissions:
     budget: timedelta
     sleep: Callable[[float], None]
     limits: Limits
+    small_files: int = 1_000
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept a task for background processing; the answer is 202 whether or not the task existed."""
@@ -132,7 +134,8 @@ class Submissions:
         known = self.acceptance.known(scope, hashes, answers.outcome)
         if known is not None:
             return known
-        purge = self._purge_of(submission.payload)
+        purge, metadata = self._purge_of(submission)
+        traits = traits_at_submission(purge.to_payload(), metadata, self.small_files)
         options = options_of(purge.properties, self.limits)
         asked_by = Caller(client_id=submission.caller, subject=submission.subject)
         first = self.tasks.first(
@@ -141,6 +144,7 @@ class Submissions:
             payload=purge.to_payload(),
             synchronous=synchronous,
             requested_by=asked_by,
+            traits=traits,
         )
         return self.acceptance.accept(
             IdempotentRequest(
@@ -156,6 +160,7 @@ class Submissions:
                     synchronous=synchronous,
                     resumes=resumes(task, purge),
                     requested_by=asked_by,
+                    traits=traits,
                 ),
                 answer_now=None if synchronous else answers.accepted,
                 answer_of=answers.outcome,
@@ -167,11 +172,18 @@ class Submissions:
             return None
         return Scope(submission.caller, self.realm, submission.method, submission.path, submission.key)
 
-    def _purge_of(self, payload: TaskPayload) -> TablePurge:
-        """Return the purge that a payload requests; loads the table from Polaris if only its identity is given."""
-        request = PurgeRequest.of_payload(payload)
-        table = request.table or TableState.of(self.tables().load_table(request.identifier, vend=False))
-        return TablePurge(**{**dict(request), "realm": self.realm, "table": table})
+    def _purge_of(self, submission: Submission) -> tuple[TablePurge, Any]:
+        """Return the purge that a request asks for, and the table's metadata.
+
+        Loads the table from Polaris if only its identity is given.
+        """
+        request = PurgeRequest.of_payload(submission.payload)
+        if request.table is not None:
+            table, metadata = request.table, submission.document["operation_parameters"]["metadata"]
+        else:
+            loaded = self.tables().load_table(request.identifier, vend=False)
+            table, metadata = TableState.of(loaded), loaded.metadata
+        return TablePurge(**{**dict(request), "realm": self.realm, "table": table}), metadata
 
     def _run_or_hand_over(self, task: Task, owner: str, *, hand_over_at: datetime, deadline: datetime) -> None:
         """Run a small purge here and hand over any other; after an error the sweeper dispatches the task."""

@@ -3,4 +3,6 @@
 from delegation.handlers.steps_runtime import step_handler
 from delegation.wiring.steps import watching
 
-handler = step_handler("complete", watching, lambda steps, step, _deadline: steps.complete(step))
+handler = step_handler(
+    "complete", lambda: watching(dispatches=True), lambda steps, step, _deadline: steps.complete(step)
+)

@@ -1,4 +1,4 @@
-"""Starts one execution per queue message; SQS delivers only failed messages again (partial batch response)."""
+"""Starts one execution per dispatch, and admits waiting tasks; SQS delivers only failed messages again."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -9,19 +9,33 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from delegation.tasks.errors import TaskError
 from delegation.wiring import dispatcher as wiring
 
 logger: Final = Logger()
-dispatcher = cache(wiring.dispatcher)
+inbox = cache(wiring.dispatcher)
 
 
 def dispatch(record: SQSRecord) -> None:
-    """Start the execution of one message."""
-    started = dispatcher().start(record.body)
-    logger.info("dispatch", extra={"action": "dispatch", "message_id": record.message_id, "started": started})
+    """Start the execution of one message, unless it only says that tasks may be admitted."""
+    outcome = inbox().take(record.body)
+    logger.info("dispatch", extra={"action": "dispatch", "message_id": record.message_id, "outcome": outcome})
+
+
+def admit() -> None:
+    """Admit tasks after a batch that asked for it; after an error the sweeper's next message does it."""
+    try:
+        admitted = inbox().admit()
+    except TaskError as error:
+        logger.warning("no task was admitted", extra={"action": "admit", "error_code": error.code})
+        return
+    if admitted:
+        logger.info("admitted", extra={"action": "admit", "tasks": admitted})
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> Mapping[str, Any]:
     """Return the `batchItemFailures` of an SQS batch; an entirely failed batch does not raise."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    return process_partial_response(event=dict(event), record_handler=dispatch, processor=processor, context=context)
+    answer = process_partial_response(event=dict(event), record_handler=dispatch, processor=processor, context=context)
+    admit()
+    return answer

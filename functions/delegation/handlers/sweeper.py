@@ -20,7 +20,9 @@ from delegation.wiring.maintenance import store_maintenance, swept_tasks
 logger: Final = Logger()
 metrics: Final = Metrics()
 _MARGIN: Final = timedelta(seconds=5)
-"""Time kept for the task in progress and the maintenance; at most a quarter of the time left."""
+"""Time kept for the tasks in progress and the maintenance; at most a quarter of the time left."""
+_THREADS: Final = 10
+"""Tasks reconciled at once, as many as a client has connections: each mostly waits for DynamoDB, SQS and EMR."""
 
 
 _deployed: Final = cache(swept_tasks)
@@ -33,13 +35,23 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     remaining = timedelta(milliseconds=context.get_remaining_time_in_millis())
     deadline = utc_now() + remaining - min(_MARGIN, remaining / 4)
     looked = failed = 0
-    for swept in sweep(deployed.tasks, deployed.kinds, deadline=deadline, clock=utc_now):
+    for swept in sweep(deployed.tasks, deployed.kinds, deadline=deadline, clock=utc_now, threads=_THREADS):
         looked += 1
         failed += swept.error is not None or swept.unsettled
         _report(swept)
+    _wake(deployed)
     _ensure_maintenance(deployed)
     metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
     return {"looked": looked, "failed": failed}
+
+
+def _wake(deployed: DeployedTasks) -> None:
+    """Have the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
+    try:
+        if deployed.store.queued(utc_now(), each=1):
+            deployed.tasks.wake()
+    except TaskError as error:
+        logger.warning("waiting tasks were not read", extra={"action": "admit", "error_code": error.code})
 
 
 def _ensure_maintenance(deployed: DeployedTasks) -> None:

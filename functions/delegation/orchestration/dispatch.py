@@ -50,12 +50,15 @@ class Dispatcher:
         self._state_machine_arn = state_machine_arn
 
     def start(self, body: str) -> bool:
-        """Start the execution of a message; return False when the execution of this name has already ended.
+        """Start the execution of a message (`start_execution`); raises MalformedDispatch and ExecutionNotStarted."""
+        return self.start_execution(*parse(body))
 
-        Raises MalformedDispatch and ExecutionNotStarted. StartExecution with the name and input of a running execution
-        succeeds (AWS Step Functions API Reference, StartExecution).
+    def start_execution(self, task_id: str, n: int) -> bool:
+        """Start the execution of a dispatch; return False when the execution of this name has already ended.
+
+        Raises ExecutionNotStarted. StartExecution with the name and input of a running execution succeeds (AWS Step
+        Functions API Reference, StartExecution).
         """
-        task_id, n = _parse(body)
         try:
             self._client.start_execution(
                 stateMachineArn=self._state_machine_arn,
@@ -72,12 +75,13 @@ class Dispatcher:
         return True
 
 
-def _parse(body: str) -> tuple[str, int]:
+def parse(body: str) -> tuple[str, int]:
+    """Return the task and the number of a message (DispatchQueue.send); raises MalformedDispatch."""
     try:
         message = json.loads(body)
         task_id, n = str(UUID(message["task_id"])), message["n"]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise MalformedDispatch("the message is not a dispatch {task_id, n}") from None
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise MalformedDispatch("n: must be a positive integer")
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise MalformedDispatch("n: must be a whole number, 0 or greater")
     return task_id, n

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Protocol
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -13,6 +13,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from delegation.errors import DelegationError
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.external_jobs import INLINE
+from delegation.timestamps import utc_now
 
 logger = logging.getLogger(__name__)
 _WAITING: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED")
@@ -20,6 +21,9 @@ _ACTIVE: Final = (*_WAITING, "RUNNING", "CANCELLING")
 _REFUSALS: Final = ("AccessDeniedException", "ConflictException", "ResourceNotFoundException", "ValidationException")
 _UNSETTLED: Final = frozenset({"CREATING", "STOPPING"})
 """Application states that refuse jobs for a while (Amazon EMR Serverless User Guide, "Application states")."""
+
+_LIST_SERVES: Final = timedelta(minutes=1)
+"""How long a list of active runs serves those who ask about an earlier time."""
 
 
 class JobServiceUnavailable(DelegationError):
@@ -65,8 +69,12 @@ class JobService(Protocol):
     def get(self, run_id: str) -> JobRun | None:
         """Return a run, None when there is none with this id."""
 
-    def active(self, prefix: str) -> Sequence[JobRun]:
-        """Return the runs that have not ended and whose names start with `prefix`."""
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
+        """Return the runs that have not ended and whose names start with `prefix`.
+
+        With `as_of`, a list that was read at that time or later will do: it has every run started before it. A run in
+        it may have ended since.
+        """
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run, unless it has ended or is being cancelled. Raises JobRefused."""
@@ -84,12 +92,22 @@ class JobConfiguration:
 
 
 class EmrServerless:
-    """JobService over a boto3 `emr-serverless` client."""
+    """JobService over a boto3 `emr-serverless` client; a list of active runs serves for a minute where it may."""
 
-    def __init__(self, client: Any, application_id: str, configuration: JobConfiguration | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        application_id: str,
+        configuration: JobConfiguration | None = None,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
         self._client = client
         self._application_id = application_id
         self._configuration = configuration
+        self._clock = clock
+        self._listed: Sequence[JobRun] = ()
+        self._listed_at: datetime | None = None
 
     def start(self, name: str, arguments: Sequence[str]) -> str:
         """See JobService.start."""
@@ -125,14 +143,21 @@ class EmrServerless:
             return None
         return _run(answer["jobRun"], "jobRunId")
 
-    def active(self, prefix: str) -> Sequence[JobRun]:
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
         """See JobService.active."""
+        now = self._clock()
+        at = self._listed_at
+        if as_of is None or at is None or not as_of <= at <= now < at + _LIST_SERVES:
+            self._listed, self._listed_at = self._list(), now
+        return [run for run in self._listed if run.name.startswith(prefix)]
+
+    def _list(self) -> Sequence[JobRun]:
         found: list[JobRun] = []
         token: dict[str, str] = {}
         while True:
             answer = self._call("list_job_runs", states=list(_ACTIVE), **token)
             runs = [_run(run, "id") for run in answer["jobRuns"]]
-            found += [run for run in runs if run.name.startswith(prefix) and not run.has_ended]
+            found += [run for run in runs if not run.has_ended]
             if not answer.get("nextToken"):
                 return found
             token = {"nextToken": answer["nextToken"]}
@@ -203,7 +228,9 @@ class ExternalJobRuns:
     def _runs_of(self, task: Task) -> set[str]:
         stored = set() if task.job_run_id is None else {task.job_run_id}
         try:
-            return stored | {run.id for run in self._jobs.active(f"{task.task_id}-")}
+            # Runs of the attempt were started before its lease ended: one list serves a sweep over many lost attempts.
+            active = self._jobs.active(f"{task.task_id}-", as_of=task.lost_not_before)
+            return stored | {run.id for run in active}
         except JobRefused as refused:
             logger.warning("job runs cannot be listed", extra={"task_id": task.task_id, "error_code": refused.code})
             return stored

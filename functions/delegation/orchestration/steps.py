@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
@@ -112,7 +112,10 @@ class Steps:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
         try:
             task = held_by(self._tasks.get(step.task_id), step.attempt)
-            former = [run for run in self._job_service.active(f"{step.task_id}-") if run.name != step.job]
+            # A first attempt has no former one, so any list will do.
+            as_of = datetime.min.replace(tzinfo=UTC) if step.attempt == 1 else None
+            active = self._job_service.active(f"{step.task_id}-", as_of=as_of)
+            former = [run for run in active if run.name != step.job]
             for run in former:
                 self._job_service.cancel(run.id)
             if former:
@@ -173,6 +176,8 @@ class Steps:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK and task.error_code != LOST:
             self._tasks.report_partly_done(task)  # a job that records its outcome cannot count it
+        if task.lane is not None and (task.is_terminal or task.is_queued):
+            self._tasks.wake(step.task_id)  # its place is free for another task
         match task.status:
             case Status.SUCCESS:
                 return step.to("succeeded")
@@ -262,7 +267,7 @@ class Steps:
     @staticmethod
     def _wait_or_stop(step: Step, task: Task) -> dict[str, Any]:
         """Round the wait up to a second: Step Functions truncates (its Developer Guide, "Wait workflow state")."""
-        if task.next_scheduled_run_ts is None:
+        if task.next_scheduled_run_ts is None or task.is_queued:
             return step.to("stop")
         rounded_up = (task.next_scheduled_run_ts + timedelta(seconds=1, microseconds=-1)).replace(microsecond=0)
         return step.to("wait", wait_until=isoformat(rounded_up))

@@ -1,13 +1,20 @@
 """The sweep over the due index."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life import outcomes
 from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import DueEntry
 from delegation.tasks.work.service import TaskService
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +31,74 @@ class Swept:
 
 
 def sweep(
-    tasks: TaskService, kinds: Collection[str], *, deadline: datetime, clock: Callable[[], datetime], limit: int = 1_000
+    tasks: TaskService,
+    kinds: Collection[str],
+    *,
+    deadline: datetime,
+    clock: Callable[[], datetime],
+    limit: int = 1_000,
+    threads: int = 1,
 ) -> Iterator[Swept]:
-    """Reconcile every due task, the oldest first, until `deadline`; an error of one task does not stop the others.
+    """Reconcile every due task until `deadline`, `threads` at a time; an error of one does not stop the others.
 
-    A task of an unknown kind is skipped: a newer deployment runs it. Each read of the index asks for `limit` entries
-    more than those that stay due (skipped or failed), so that these never hide the others.
+    Held tasks come first, because only the sweeper finds lost ones; then those that wait, the oldest first. A task of
+    an unknown kind is skipped: a newer deployment runs it. Each read of the index asks for more entries than were seen
+    before, so that those that stay due (skipped, failed) never hide others.
     """
+    look = _Look(tasks, kinds, deadline, clock)
     seen: set[str] = set()
-    staying = 0
-    while True:
-        entries = tasks.due(clock(), limit=staying + limit)
-        fresh = [entry for entry in entries if entry.task_id not in seen]
-        for entry in fresh:
-            if clock() >= deadline:
-                return
-            seen.add(entry.task_id)
-            before = None
-            try:
-                before = tasks.find(entry.task_id)
-                if before is None or before.task_type not in kinds:
-                    staying += 1
-                    continue
-                after = tasks.reconcile(entry.task_id)
-                staying += after.due_at is not None and after.due_at <= clock()
-                yield Swept(before, after, unsettled=outcomes.is_lost(after, clock()))
-            except TaskError as error:
-                staying += 1
-                yield Swept(before, None, error)
-        if not fresh or len(entries) < limit:
-            return
+    waiting: list[Task] = []
+    with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+        while not look.is_late():
+            wanted = len(seen) + max(limit, len(seen))
+            entries = tasks.due(clock(), limit=wanted)
+            fresh = [entry for entry in entries if entry.task_id not in seen]
+            seen.update(entry.task_id for entry in fresh)
+            held: list[Task] = []
+            for found in _each(pool, look.read, fresh):
+                if isinstance(found, Task):
+                    (held if found.is_held else waiting).append(found)
+                else:
+                    yield found
+            yield from _each(pool, look.reconcile, held)
+            if not fresh or len(entries) < wanted:
+                break
+        yield from _each(pool, look.reconcile, waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one sweep does with each due entry; nothing once its time is over."""
+
+    tasks: TaskService
+    kinds: Collection[str]
+    deadline: datetime
+    clock: Callable[[], datetime]
+
+    def is_late(self) -> bool:
+        return self.clock() >= self.deadline
+
+    def read(self, entry: DueEntry) -> Task | Swept | None:
+        """Return the head of a task of this deployment, None when there is nothing to do, Swept after an error."""
+        if self.is_late():
+            return None
+        try:
+            head = self.tasks.find(entry.task_id)
+        except TaskError as error:
+            return Swept(None, None, error)
+        return head if head is not None and head.task_type in self.kinds else None
+
+    def reconcile(self, head: Task) -> Swept | None:
+        if self.is_late():
+            return None
+        try:
+            after = self.tasks.reconcile(head.task_id, task=head)
+        except TaskError as error:
+            return Swept(head, None, error)
+        return Swept(head, after, unsettled=outcomes.is_lost(after, self.clock()))
+
+
+def _each(pool: ThreadPoolExecutor | None, act: Callable[[A], R | None], items: Iterable[A]) -> Iterator[R]:
+    """Yield what `act` returns for the items, in their order; nothing for None. Without a pool, one by one."""
+    results = map(act, items) if pool is None else pool.map(act, items)
+    return (result for result in results if result is not None)

@@ -5,6 +5,9 @@
     due/{due_at}/{task_id}      the current copy again, while the task needs attention at a time
     child/{task_id}/{child_id}  a child of a task, and the attempt that adopted it
     parent/{child_id}/{task_id} the same, to find the parents of a child
+    queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
+    running/{place}/{task_id}   the current copy again, while the task is admitted
+    admissions                  the register of recent admissions
 
 A change is one commit, so it is applied whole or not at all; concurrent changes of one process share a compare-and-set.
 For deployments that have the NoSQL persistence and no task table. `tasks.stores.dynamodb` allows more writes a second,
@@ -31,8 +34,20 @@ from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType, installed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
+from delegation.tasks.life.admission import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
+from delegation.tasks.stores.admission import (
+    QUEUED,
+    RUNNING,
+    Register,
+    first_of_each,
+    place_of,
+    queued_entry,
+    register_item,
+    register_of,
+    running_entry,
+)
 from delegation.tasks.stores.base import (
     Adopt,
     Advance,
@@ -57,6 +72,7 @@ _ROW: Final = "row"
 _DUE: Final = "due"
 _CHILD: Final = "child"
 _PARENT: Final = "parent"
+_REGISTER: Final = IndexKey.of("admissions")
 
 
 class StoredTask(PersistedModel):
@@ -153,6 +169,41 @@ class PersistenceTaskStore:
 
         with _translated():
             return self._committer.commit(change, operation=task_id).result
+
+    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
+        """See AdmissionStore.queued."""
+        found = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
+        return tuple(first_of_each((one for one in found if one.since <= now), each))
+
+    def running(self) -> Sequence[Running]:
+        """See AdmissionStore.running."""
+        return tuple(running_entry(task_id, place) for place, task_id in self._places(RUNNING))
+
+    def _places(self, name: str) -> list[tuple[str, str]]:
+        with _translated():
+            keys = [key.elements() for key, _ in self._index().items(prefix=IndexKey.of(name))]
+        return [(place, task_id) for _, place, task_id in keys]
+
+    def register(self) -> Register:
+        """See AdmissionStore.register."""
+        with _translated():
+            ref = self._index().get(_REGISTER)
+            found = self._store.fetch(ref, StoredTask) if ref else None
+        return register_of(found.value.item if found else None)
+
+    def write_register(self, register: Register) -> bool:
+        """See AdmissionStore.write_register."""
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(_REGISTER, StoredTask)
+            if register_of(found.value.item if found else None).revision != register.revision - 1:
+                return Changed(None, False)
+            entities.put(_REGISTER, StoredTask(item=register_item(register)))
+            return Changed(entities.head, True)
+
+        with _translated():
+            return self._committer.commit(change, operation="admissions").result
 
     def remove(self, task: Task) -> bool:
         """See TaskStore.remove: here in one commit."""
@@ -254,13 +305,15 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
 
 
 def _write(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
-    if head is not None and head.due_at is not None and head.due_at != after.due_at:
-        entities.remove(_due_key(head, head.due_at))
+    places = _place_keys(after)
+    for key in () if head is None else _place_keys(head):
+        if key not in places:
+            entities.remove(key)
     for row in rows:
         entities.put(_row_key(row.task_id, row.version), StoredTask(item=codec.row_item(row)))
     current = entities.put(IndexKey.of(_HEAD, after.task_id), StoredTask(item=codec.head_item(after)))
-    if after.due_at is not None:
-        entities.link(_due_key(after, after.due_at), current)
+    for key in places:
+        entities.link(key, current)
 
 
 def _only_expects(change: TaskChange) -> bool:
@@ -317,8 +370,11 @@ def _row_key(task_id: str, version: int) -> IndexKey:
     return IndexKey.of(_ROW, task_id, f"{version:010d}")
 
 
-def _due_key(task: Task, due_at: datetime) -> IndexKey:
-    return IndexKey.of(_DUE, isoformat(due_at), task.task_id)
+def _place_keys(task: Task) -> list[IndexKey]:
+    """Return the keys beside the head under which a task is found."""
+    due = [] if task.due_at is None else [IndexKey.of(_DUE, isoformat(task.due_at), task.task_id)]
+    place = place_of(task)
+    return due if place is None else [*due, IndexKey.of(*place, task.task_id)]
 
 
 @contextmanager

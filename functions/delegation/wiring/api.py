@@ -50,7 +50,7 @@ def api(logger: Logger) -> ApiHandler:
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
     """Return what accepts and runs requests; the first request that runs a purge imports the engine."""
-    settings = RequestSettings.read()
+    settings, purges = RequestSettings.read(), PurgeEnvironment.read()
     records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
 
     @cache
@@ -73,5 +73,6 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         realm=settings.realm,
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
-        limits=policies_of(PurgeEnvironment.read().properties)[1],
+        limits=policies_of(purges.properties)[1],
+        small_files=purges.inline_max_files,
     )

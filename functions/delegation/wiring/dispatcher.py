@@ -1,10 +1,27 @@
 """The dispatcher."""
 
+from typing import Final
+
+from delegation.orchestration.admission import Admission, Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.wiring.clients import aws
+from delegation.wiring.deployment import deployment
 from delegation.wiring.settings import DispatcherSettings
 
+_THREADS: Final = 10
+"""Tasks admitted at once, as many as a client has connections."""
 
-def dispatcher() -> Dispatcher:
-    """Return what starts executions for queue messages."""
-    return Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)
+
+def dispatcher() -> Inbox:
+    """Return what starts executions for queue messages, and admits tasks."""
+    dispatcher = Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)
+    deployed = deployment()
+    admission = Admission(
+        deployed.tasks,
+        deployed.store,
+        deployed.kinds,
+        dispatcher.start_execution,
+        limits=deployed.tasks.limits,
+        threads=_THREADS,
+    )
+    return Inbox(dispatcher, admission)

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 from delegation.dynamodb import client_config
 from delegation.operations.purge.behavior.details import PurgeDetailRules
-from delegation.operations.purge.behavior.kinds import KIND
+from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.purge.behavior.traits import traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
@@ -27,6 +28,8 @@ PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
 """Counted when a purge fails after its first delete, so that a table is left half deleted; an alarm watches it."""
 DETAILS: Final = {KIND: PurgeDetailRules()}
 """How task types with details carry them into another submission."""
+TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of}
+"""In which lanes tasks wait for their admission."""
 
 
 def task_service(
@@ -77,6 +80,7 @@ def tasks_over(
         details=DETAILS,
         left_partly_done=count_partly_deleted if counts else ignored,
         results=record_bucket(),
+        traits=TRAITS,
     )
 
 

@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from infra.constructs.security.encryption import use_through
-from infra.constructs.tables import DUE_INDEX
+from infra.constructs.tables import ADMISSION_INDEX, DUE_INDEX
 
 _TASK_WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""
@@ -49,6 +49,10 @@ class DataGrants:
     def due(self) -> iam.PolicyStatement:
         """Allow querying the due index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{DUE_INDEX}")
+
+    def admission(self) -> iam.PolicyStatement:
+        """Allow querying the admission index."""
+        return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{ADMISSION_INDEX}")
 
     def plans(self) -> list[iam.PolicyStatement]:
         """Allow reading and writing plans and receipts, not deleting them."""

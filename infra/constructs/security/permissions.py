@@ -53,6 +53,8 @@ def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
 
 def _dispatcher(grants: Grants) -> list[iam.PolicyStatement]:
     return [
+        *grants.data.tasks(),
+        grants.data.admission(),
         allow(["states:StartExecution"], grants.state_machine_arn),
         allow(
             ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"],
@@ -100,7 +102,13 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "api": _api,
     "authorizer": lambda _grants: [],
     "dispatcher": _dispatcher,
-    "sweeper": lambda grants: [*grants.data.tasks(), grants.data.due(), _send(grants), *_end_jobs(grants)],
+    "sweeper": lambda grants: [
+        *grants.data.tasks(),
+        grants.data.due(),
+        grants.data.admission(),
+        _send(grants),
+        *_end_jobs(grants),
+    ],
     "acquire": lambda grants: grants.data.tasks(),
     "prepare": lambda grants: [
         *grants.data.tasks(),
@@ -111,6 +119,6 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "run_inline": _run_inline,
     "start_job": _start_job,
     "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), _send(grants)],
-    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants)],
+    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), _send(grants)],
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
 }

@@ -112,6 +112,13 @@ class DynamoDbLocal:
         return f"http://{LOOPBACK}:{self._port}"
 
     @property
+    def pid(self) -> int:
+        """The process of a started server."""
+        if self._process is None:
+            raise ValueError("DynamoDB Local is not started")
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the server runs."""
         return self._process is not None and self._process.poll() is None

@@ -1,13 +1,16 @@
 """Whole lives of uncontended tasks, from acceptance to the last write of their record."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.inline import purge_table
+from delegation.orchestration.admission import Admission
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
+from delegation.tasks.life.limits import Limits
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
@@ -32,6 +35,21 @@ def background(store: DynamoDbTaskStore) -> Callable[[], None]:
 
     def live() -> None:
         assert there.submit(there.body("orders"), "key-1").status == 202
+        there.drive()
+        assert [task.status for task in store.heads().tasks] == [Status.SUCCESS]
+
+    return live
+
+
+def with_limits(store: DynamoDbTaskStore) -> Callable[[], None]:
+    """`POST /v1/tasks` with a key, admitted, then run by the state machine in a Lambda."""
+    there = world(store)
+    there.tasks._policies = replace(there.tasks._policies, limits=Limits(everything=100))
+    admission = Admission(there.tasks, store, KINDS, there.queue.send, limits=there.tasks.limits)
+
+    def live() -> None:
+        assert there.submit(there.body("orders"), "key-1").status == 202
+        assert admission.run() == 1
         there.drive()
         assert [task.status for task in store.heads().tasks] == [Status.SUCCESS]
 
@@ -104,7 +122,7 @@ class OneJob:
     def get(self, run_id: str) -> JobRun | None:
         return JobRun(run_id, self.name, self.state)
 
-    def active(self, prefix: str) -> list[JobRun]:
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> list[JobRun]:
         return []
 
     def cancel(self, run_id: str) -> None:
@@ -114,6 +132,7 @@ class OneJob:
 LIVES = {
     "synchronous purge, in the request": synchronous,
     "background purge, in a Lambda": background,
+    "background purge, in a Lambda, with limits": with_limits,
     "background purge, in a Spark job": by_a_job,
     "task of a plain worker": by_a_worker,
 }

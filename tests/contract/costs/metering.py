@@ -15,6 +15,7 @@ from typing import Any, Final
 WRITES: Final = frozenset({"PutItem", "DeleteItem", "TransactWriteItems"})
 _KB: Final = 1024
 _KEYS: Final = ("task_id", "version", "scope")
+_INDEXES: Final = (("due_at",), ("admission_bucket", "admission_key"))
 Item = Mapping[str, Any]
 
 
@@ -59,9 +60,10 @@ def _key(table: str, attributes: Item) -> tuple[str, ...]:
     return (table, *(str(attributes[name]) for name in _KEYS if name in attributes))
 
 
-def _entry(item: Item | None) -> Any:
-    """A head's place in the due index."""
-    return (item or {}).get("due_at")
+def _entries(item: Item | None) -> set[str]:
+    """A head's places in the due index and in the admission index."""
+    found = item or {}
+    return {str([found[name] for name in names]) for names in _INDEXES if names[-1] in found}
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ class _Action:
 
     def units(self, old: Item | None) -> int:
         kilobytes = -(-max(item_size(old), item_size(self.item), 1) // _KB)
-        if self.kind == "ConditionCheck" or _entry(old) == _entry(self.item):
+        if self.kind == "ConditionCheck":
             return kilobytes
-        return kilobytes + (_entry(old) is not None) + (_entry(self.item) is not None)
+        return kilobytes + len(_entries(old) ^ _entries(self.item))
 
 
 def _actions(operation: str, params: Mapping[str, Any]) -> list[_Action]:

@@ -13,10 +13,14 @@ from delegation.idempotency.record import Record, Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
 from delegation.idempotency.store import RecordWrite
 from delegation.tasks.errors import RevisionConflict
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.limits import Limits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.stores.admission import Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behavior
@@ -40,6 +44,7 @@ from tests.unit.tasks.builders import (
 from tests.unit.tasks.racing import Queue
 
 SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
+LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"))
 ANSWER = StoredAnswer(202, '{"status":"QUEUED"}')
 ERROR = AttemptError("TIMEOUT", "timed out", ErrorClass.TRANSIENT)
 LIFETIME = timedelta(minutes=30)
@@ -285,6 +290,20 @@ def waiting(harness: Harness) -> str:
     return harness.put(Status.SUBMITTED).task_id
 
 
+def in_a_lane(harness: Harness) -> str:
+    return harness.store.apply(Create(t.queued(submitted(), LANE.text, NOW))).task_id
+
+
+def write_register(harness: Harness) -> Act:
+    harness.store.write_register(Register(1))
+    return lambda: harness.store.write_register(Register(2, (Recent("task-1", LANE, NOW),)))
+
+
+def limited_submit(harness: Harness) -> Act:
+    harness.service._policies = replace(harness.service._policies, limits=Limits(everything=100))
+    return lambda: harness.tasks.submit(harness.behavior, Nothing())
+
+
 OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.apply(Create)": create,
     "TaskStore.apply(Advance)": advance,
@@ -306,6 +325,10 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.parents": of(running, lambda harness, task_id: harness.store.parents(task_id)),
     "TaskStore.disown, one child": disown,
     "TaskStore.forget, two rows": of(running, lambda harness, task_id: harness.store.forget(task_id, 3)),
+    "AdmissionStore.queued, of one lane": of(in_a_lane, lambda harness, _task_id: harness.store.queued(NOW, each=9)),
+    "AdmissionStore.running": of(in_a_lane, lambda harness, _task_id: harness.store.running()),
+    "AdmissionStore.register": of(in_a_lane, lambda harness, _task_id: harness.store.register()),
+    "AdmissionStore.write_register": write_register,
     "IdempotencyStore.get": lambda harness: lambda: harness.records.get(SCOPE.id),
     "IdempotencyStore.put": put_record,
     "IdempotencyStore.accept": accept_record,
@@ -323,10 +346,12 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskService.cancel": of(waiting, lambda harness, task_id: harness.service.cancel(task_id)),
     "TaskService.retry": of(failed_task, lambda harness, task_id: harness.service.retry(task_id)),
     "TaskService.dispatch": of(waiting, lambda harness, task_id: harness.service.dispatch(task_id)),
+    "TaskService.admit": of(in_a_lane, lambda harness, task_id: harness.service.admit(task_id)),
     "TaskService.reconcile": reconcile,
     "TaskService.adopt": of(running, lambda harness, task_id: harness.service.adopt(task_id, 1, submitted())),
     "TaskService.hand_to_next_execution": hand_on,
     "Tasks.submit": lambda harness: lambda: harness.tasks.submit(harness.behavior, Nothing()),
+    "Tasks.submit with limits": limited_submit,
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,
     "Tasks.submit, a second child": second_child,

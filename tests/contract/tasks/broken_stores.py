@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.tasks.stores.base import TaskStore
-from tests.contract.tasks import broken_children, broken_reads, broken_writes
+from tests.contract.tasks import broken_admission, broken_children, broken_reads, broken_writes
+from tests.contract.tasks import checks_admission as admission
 from tests.contract.tasks import checks_children as children
 from tests.contract.tasks import checks_reads as reads
 from tests.contract.tasks import checks_removal as removal
@@ -130,5 +131,19 @@ BROKEN: tuple[Broken, ...] = (
     Broken(
         broken_writes.ChecksThenActs,
         (threads.one_winner_per_version, threads.one_creator_per_task, threads.no_acknowledged_revision_is_lost),
+    ),
+    Broken(broken_admission.QueuedIgnoresLanes, (admission.queued_has_the_longest_waiting_of_each_lane,)),
+    Broken(broken_admission.QueuedTooEarly, (admission.queued_has_the_longest_waiting_of_each_lane,)),
+    Broken(
+        broken_admission.EndedStaysRunning,
+        (
+            admission.a_task_is_queued_then_running_then_neither,
+            admission.an_ended_attempt_frees_its_place_in_one_write,
+        ),
+    ),
+    Broken(broken_admission.CountsEveryHolder, (admission.a_task_without_a_lane_is_not_counted,)),
+    Broken(
+        broken_admission.RegisterWithoutCondition,
+        (admission.the_register_moves_from_its_revision_only, admission.one_of_many_writers_moves_the_register),
     ),
 )

@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from tests.contract.tasks import checks_children, checks_reads, checks_removal, checks_threads, checks_writes
+from tests.contract.tasks import (
+    checks_admission,
+    checks_children,
+    checks_reads,
+    checks_removal,
+    checks_threads,
+    checks_writes,
+)
 from tests.contract.tasks.checks_support import Check
 
 SEQUENTIAL: Final[tuple[Check, ...]] = (
@@ -10,5 +17,6 @@ SEQUENTIAL: Final[tuple[Check, ...]] = (
     *checks_reads.CHECKS,
     *checks_removal.CHECKS,
     *checks_children.CHECKS,
+    *checks_admission.CHECKS,
 )
-CONCURRENT: Final[tuple[Check, ...]] = checks_threads.CHECKS
+CONCURRENT: Final[tuple[Check, ...]] = (*checks_threads.CHECKS, *checks_admission.THREADED)

@@ -175,7 +175,7 @@ class SimulatedJobs(Faulty):
         job = self._called(lambda: self.deployment.jobs.get(run_id))
         return job and JobRun(job.name, job.name, job.state, started_at=job.started_at)
 
-    def active(self, prefix: str) -> list[JobRun]:
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> list[JobRun]:
         found = self._called(lambda: [job for job in self.deployment.jobs.values() if job.name.startswith(prefix)])
         runs = [JobRun(job.name, job.name, job.state) for job in found]
         return [run for run in runs if not run.has_ended]

@@ -196,6 +196,8 @@ class World:
         """Run the executions of all dispatches sent so far, including their waits."""
         while self.queue.sent:
             task_id, n = self.queue.sent.pop(0)
+            if n == 0:  # no dispatch: tasks may be admitted
+                continue
             state: dict[str, Any] = {"task_id": task_id, "n": n, "next": "acquire"}
             while state["next"] not in {"succeeded", "failed", "stop", "due"}:
                 step = Step.of(state)

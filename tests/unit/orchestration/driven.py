@@ -37,7 +37,7 @@ class Jobs:
     def get(self, run_id: str) -> JobRun | None:
         return self.runs.get(run_id)
 
-    def active(self, prefix: str) -> Sequence[JobRun]:
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
         return [run for run in self.runs.values() if run.name.startswith(prefix) and not run.has_ended]
 
     def cancel(self, run_id: str) -> None:

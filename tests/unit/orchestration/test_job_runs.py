@@ -11,7 +11,7 @@ from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lease import Lease
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
-from tests.unit.tasks.builders import HOUR
+from tests.unit.tasks.builders import HOUR, MINUTE, NOW
 
 
 class Client:
@@ -133,3 +133,27 @@ def test_without_permission_to_read_the_state_the_refusal_is_raised() -> None:
     configuration = JobConfiguration("app", "arn:role", "s3://code/purge_table.py", "")
     with pytest.raises(JobRefused, match="start_job_run"):
         EmrServerless(WithoutPermission("STOPPING", "ValidationException"), "app", configuration).start("task-1", [])
+
+
+class Listing(Client):
+    """A client that counts its lists of two active runs."""
+
+    lists = 0
+
+    def list_job_runs(self, **_arguments: Any) -> dict[str, Any]:
+        self.lists += 1
+        return {"jobRuns": [{"id": f"run-{n}", "name": f"task-{n}-1", "state": "RUNNING"} for n in (1, 2)]}
+
+
+def test_active_runs_are_listed_once_a_minute() -> None:
+    """A list that was read after the time asked about has every run that was started before it."""
+    client, now = Listing("RUNNING"), NOW
+    service = EmrServerless(client, "app", clock=lambda: now)
+    for task in ("task-1-", "task-2-"):
+        assert [run.name for run in service.active(task, as_of=NOW)] == [f"{task}1"]
+    assert client.lists == 1
+    assert [run.name for run in service.active("task-1-")] == ["task-1-1"]  # as of now: only a new list will do
+    assert client.lists == 2
+    now = NOW + MINUTE
+    service.active("task-1-", as_of=NOW)
+    assert client.lists == 3

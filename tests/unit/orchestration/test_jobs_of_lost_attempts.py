@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ class WatchedJobs(Jobs):
     error: Exception | None = None
     listed: list[str] = field(default_factory=list)
 
-    def active(self, prefix: str) -> list[JobRun]:
+    def active(self, prefix: str, *, as_of: datetime | None = None) -> list[JobRun]:
         self.listed.append(prefix)
         if self.error is not None:
             raise self.error

@@ -1,10 +1,14 @@
 """The sweep reaches every due task of its kinds, however many others are due."""
 
+import threading
 from datetime import timedelta
 from uuid import uuid4
 
+import pytest
+
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Create
 from tests.unit.edge.world import World
@@ -58,3 +62,26 @@ def test_unreadable_records_do_not_hide_others(monkeypatch) -> None:
     swept = list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5))
     assert [one.after.task_id for one in swept if one.after] == ours
     assert len([one for one in swept if one.error]) == len(unreadable)
+
+
+def test_lost_tasks_come_first_however_many_wait() -> None:
+    world = World()
+    for _ in range(12):
+        accepted(world, "TABLE_PURGE")
+    lost = accepted(world, "TABLE_PURGE").task_id
+    world.tasks.acquire(lost, "run-1", lambda now: Lease.lasting(HOUR, now))
+    world.clock.advance(2 * HOUR)
+    first = next(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5))
+    assert first.after is not None
+    assert first.after.task_id == lost
+
+
+def test_tasks_are_reconciled_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    for _ in range(4):
+        accepted(world, "TABLE_PURGE")
+    world.clock.advance(HOUR)
+    together = threading.Barrier(4, timeout=5)
+    monkeypatch.setattr(world.queue, "send", lambda _task_id, _n: together.wait())
+    swept = sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, threads=4)
+    assert [one.error for one in swept] == [None] * 4

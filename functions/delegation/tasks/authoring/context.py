@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
 
 from delegation.errors import DelegationError
 from delegation.tasks.errors import AwaitedTaskFailed, ChildrenPending, LeaseLost
+from delegation.tasks.life.declared.recurrence import CURSOR
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.recurrence import CURSOR
 from delegation.tasks.submission.handles import Handle
 from delegation.tasks.submission.requests import Call, Options, Parent
 from delegation.tasks.work.attempt_context import REPORT_EVERY, AttemptContext

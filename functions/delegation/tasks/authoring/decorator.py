@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 from delegation.tasks.authoring.context import Context
 from delegation.tasks.authoring.signature import BadBehavior, Signature, signature_of
 from delegation.tasks.errors import LeaseLost, RunCancelled
+from delegation.tasks.life.declared.recurrence import Recurrence
+from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.recurrence import Recurrence
-from delegation.tasks.life.retry import PLAIN_RETRY, Retry
 from delegation.tasks.submission.requests import Call
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, IllegalResult, OnLost

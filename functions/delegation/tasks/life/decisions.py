@@ -41,7 +41,7 @@ def claim(
 def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
     if task.is_held:
         return t.renew(task, task.attempt_count, lease) if task.lease_owner == owner else task
-    if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
+    if task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts or task.is_queued:
         return task
     if task.cancel_requested and not task.children:
         return cancelled(task, now)
@@ -60,17 +60,36 @@ def reconcile(task: Task, now: datetime, policies: Policies, *, ended_attempt: i
     found = outcomes.after_loss(task, now, policies)
     if not awaits_dispatch(found):
         return found
+    if found.is_queued:
+        return found.evolve(due_at=now + t.CHECK_QUEUED) if found is task else found
     if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
         return found
     if policies.dispatch.exhausted(found):
         reason = f"{found.dispatch_count - found.dispatch_base} dispatches started no attempt"
         return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
+    if found is task and found.lane is not None:
+        return _queued_again(found, now, policies.dispatch)
     return dispatch(found, now, policies.dispatch)
 
 
+def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
+    """Let an admitted task whose dispatch started no attempt wait again, so that it does not keep its place."""
+    waiting = task.evolve(next_scheduled_run_ts=policy.next_check(task, now))
+    return t.queued(waiting, task.lane or "", now)
+
+
 def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
-    """Count one more dispatch of a task that waits for one; return other tasks unchanged."""
-    return t.dispatched(task, due_at=policy.next_check(task, now)) if awaits_dispatch(task) else task
+    """Count one more dispatch of a task that waits for one; return other tasks, also queued ones, unchanged."""
+    if not awaits_dispatch(task) or task.is_queued:
+        return task
+    return t.dispatched(task, due_at=policy.next_check(task, now))
+
+
+def admit(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
+    """Let a queued task whose time has come start, and count its dispatch; return other tasks unchanged."""
+    if not task.is_queued or task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
+        return task
+    return t.admitted(task, now, due_at=policy.next_check(task, now))
 
 
 def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:

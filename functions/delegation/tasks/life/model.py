@@ -47,8 +47,9 @@ class Task(BaseModel):
     "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `progress` and `reported` are what a task function reported. `requested_by` asked for the present submission,
-    `cancelled_by` for its cancellation.
+    on. `progress` and `reported` are what a task function reported. A task with a `lane` starts only after its
+    admission, at `admitted_ts` (`lanes`). `requested_by` asked for the present submission, `cancelled_by` for its
+    cancellation.
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
@@ -107,6 +108,8 @@ class Task(BaseModel):
     runs_before: int | None = None
     pending_result: str | None = None
     result_attempt: int | None = None
+    lane: str | None = None
+    admitted_ts: Timestamp | None = None
     requested_by: Caller | None = None
     cancelled_by: Caller | None = None
 
@@ -154,6 +157,11 @@ class Task(BaseModel):
         return self.status in HELD
 
     @property
+    def is_queued(self) -> bool:
+        """Whether the task waits for its admission: nothing dispatches or acquires it before."""
+        return self.lane is not None and self.admitted_ts is None and self.status in WAITING
+
+    @property
     def unexcused_attempts(self) -> int:
         """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused
@@ -186,7 +194,7 @@ class Task(BaseModel):
 
 
 _FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
-INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"}) | _FAMILY
+INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "lane", "admitted_ts"}) | _FAMILY
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}
 """Fields whose name differs in format 1, in the store and in the public record."""

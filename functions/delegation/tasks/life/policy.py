@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Final
 
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
+from delegation.tasks.life import limits as caps
+from delegation.tasks.life.limits import Limits
 from delegation.tasks.life.model import Task
 from delegation.timestamps import parse_duration
 
@@ -97,7 +99,10 @@ class MaintenancePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried."""
+    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried.
+
+    Without `limits` every task is dispatched at once.
+    """
 
     default: RetryPolicy
     by_type: Mapping[str, RetryPolicy]
@@ -105,6 +110,7 @@ class Policies:
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
     maintenance: MaintenancePolicy = MaintenancePolicy()
+    limits: Limits | None = None
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The fields of retry policies that properties set for one task type each."""
 
@@ -125,6 +131,7 @@ class Policies:
         """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, Any]] = {}
+        limited = {name: value for name, value in properties.items() if name.startswith(caps.PREFIX)}
         for name, value in properties.items():
             if name == _LOST_TIMEOUT:
                 lease = replace(lease, lost_timeout=_duration(name, value))
@@ -136,6 +143,8 @@ class Policies:
                 maintenance = replace(maintenance, retention=_retention(name, value))
             elif name == _INTERVAL:
                 maintenance = replace(maintenance, interval=_duration(name, value, least=timedelta(seconds=1)))
+            elif name in limited:
+                continue
             elif match := _RETRY.fullmatch(name):
                 field, parsed = _retry_field(name, match[2], value)
                 overrides.setdefault(match[1], {})[field] = parsed
@@ -153,7 +162,8 @@ class Policies:
         by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}
         for kind, policy in {"default": default, **by_type}.items():
             _require_growing(kind, policy)
-        return cls(default, by_type, lease, dispatch, maintenance=maintenance, configured=overrides)
+        limits = Limits.from_properties(limited, InvalidProperty)
+        return cls(default, by_type, lease, dispatch, maintenance=maintenance, limits=limits, configured=overrides)
 
 
 def _require_growing(kind: str, policy: RetryPolicy) -> None:

@@ -31,6 +31,8 @@ HANDED_OVER: Final = "HANDED_OVER"
 DISPATCH_FAILED: Final = "DISPATCH_FAILED"
 RETIRED: Final = "RETIRED"
 
+CHECK_QUEUED: Final = timedelta(days=7)
+"""When the sweeper checks a queued task; admission does not depend on it."""
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _ENDED: Final[dict[str, Any]] = dict.fromkeys(("lease_owner", "lost_not_before", "recheck_not_before", "eta_ts"))
 _RESULT_LIMIT: Final = 32_768
@@ -135,13 +137,18 @@ def schedule_retry(
     throttled: bool = False,
     noted: bool = True,
 ) -> Task:
-    """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error."""
+    """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error.
+
+    A task that continues at once stays admitted; another one gives its place to those that wait.
+    """
+    admitted_ts = task.admitted_ts if at <= now else None
     return transition(
         task,
         Status.RETRY_SCHEDULED,
         now,
         next_scheduled_run_ts=at,
-        due_at=at + grace,
+        admitted_ts=admitted_ts,
+        due_at=at + (CHECK_QUEUED if task.lane is not None and admitted_ts is None else grace),
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
         error_code=code,
@@ -177,7 +184,8 @@ def resubmit(
         received_timestamp=now,
         synchronous=synchronous,
         next_scheduled_run_ts=at or now,
-        due_at=(at or now) + grace,
+        admitted_ts=None,
+        due_at=(at or now) + (grace if task.lane is None else CHECK_QUEUED),
         attempts_excused=task.attempt_count,
         throttled_count=0,
         dispatch_base=task.dispatch_count,
@@ -222,6 +230,16 @@ def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Tas
 def dispatched(task: Task, *, due_at: datetime) -> Task:
     """Count a dispatch that is about to be sent; the sweeper repeats it at `due_at` if it is lost."""
     return task.evolve(dispatch_count=task.dispatch_count + 1, due_at=due_at)
+
+
+def queued(task: Task, lane: str, now: datetime) -> Task:
+    """Let a waiting task wait for its admission in a lane, from its next run on."""
+    return task.evolve(lane=lane, admitted_ts=None, due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
+
+
+def admitted(task: Task, now: datetime, *, due_at: datetime) -> Task:
+    """Let a queued task start, and count the dispatch that is about to be sent."""
+    return dispatched(task.evolve(admitted_ts=now), due_at=due_at)
 
 
 def _short(text: str) -> str:

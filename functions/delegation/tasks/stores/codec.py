@@ -10,11 +10,15 @@ from pydantic import ValidationError
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT, HEAD, STORED_NAMES, Task, jsonable
+from delegation.tasks.stores.admission import QUEUED, place_of
 from delegation.tasks.stores.base import Unreadable
 from delegation.timestamps import isoformat
 
 SHARDS: Final = 16
 """Shards of the due index; a global secondary index keyed by status would throttle the whole table."""
+
+QUEUED_SHARDS: Final = 4
+"""Shards of the queued tasks in the admission index; those that run are in one, because one process admits them."""
 
 _FIELDS: Final = frozenset(Task.model_fields) - {"details"}
 _ATTRIBUTE_OF: Final = {name: STORED_NAMES.get(name, name) for name in _FIELDS}
@@ -22,7 +26,7 @@ _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
 _REPORTED: Final = _ATTRIBUTE_OF["reported"]
-_STORAGE_ONLY: Final = frozenset({"format", "due_bucket"})
+_STORAGE_ONLY: Final = frozenset({"format", "due_bucket", "admission_bucket", "admission_key"})
 
 
 def due_bucket(task_id: str) -> str:
@@ -35,11 +39,21 @@ def due_buckets() -> tuple[str, ...]:
     return tuple(f"due-{shard:02d}" for shard in range(SHARDS))
 
 
+def queued_buckets() -> tuple[str, ...]:
+    """Return all shards of the queued tasks."""
+    return tuple(f"{QUEUED}-{shard}" for shard in range(QUEUED_SHARDS))
+
+
 def head_item(task: Task) -> dict[str, Any]:
-    """Return the head: its sort key is version 0, with its real version and its place in the due index beside it."""
+    """Return the head: its sort key is version 0; its real version and its places in both indexes are beside it."""
     item = {**_attributes(task), "version": HEAD, "current_version": task.version}
     if task.due_at is not None:
         item |= {"due_bucket": due_bucket(task.task_id), "due_at": isoformat(task.due_at)}
+    place = place_of(task)
+    if place is not None:
+        bucket, key = place
+        shard = f"{bucket}-{zlib.crc32(task.task_id.encode()) % QUEUED_SHARDS}" if bucket == QUEUED else bucket
+        item |= {"admission_bucket": shard, "admission_key": key}
     return item
 
 

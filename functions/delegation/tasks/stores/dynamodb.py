@@ -12,9 +12,19 @@ from typing import Any, ClassVar, Final
 
 from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
+from delegation.tasks.life.admission import Queued, Running
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_children as links
+from delegation.tasks.stores.admission import (
+    RUNNING,
+    Register,
+    first_of_each,
+    queued_entry,
+    register_item,
+    register_of,
+    running_entry,
+)
 from delegation.tasks.stores.base import (
     Adopt,
     Advance,
@@ -35,6 +45,9 @@ from delegation.tasks.stores.base import (
 from delegation.timestamps import isoformat
 
 DUE_INDEX: Final = "due"
+ADMISSION_INDEX: Final = "admission"
+_REGISTER: Final = {"task_id": "admission", "version": -1}
+"""The key of the register of admissions, which is no head and no row."""
 ROWS_A_REMOVAL: Final = 8
 """Rows deleted in one transaction: nine items with the head, each at most 400 KB, below the limit of 4 MB."""
 Action = dict[str, Any]
@@ -265,6 +278,61 @@ class DynamoDbTaskStore:
         with ThreadPoolExecutor(max_workers=8) as pool:
             found = pool.map(shard, codec.due_buckets() if shards is None else shards)
         return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+
+    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
+        """See AdmissionStore.queued: one Query for each lane of each shard, four shards in parallel."""
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            found = pool.map(lambda bucket: self._lanes(bucket, now, each), codec.queued_buckets())
+        return tuple(first_of_each(chain.from_iterable(found), each))
+
+    def _lanes(self, bucket: str, now: datetime, each: int) -> list[Queued]:
+        """Read the first entries of a lane, then those of the next: `0` is the character after the separator `/`."""
+        found: list[Queued] = []
+        after = " "
+        while True:
+            entries = self._admission(bucket, each + 1, after)
+            if len(entries) <= each:
+                return found + [one for one in entries if one.since <= now]
+            lane = entries[0].lane
+            found += [one for one in entries[:each] if one.lane == lane and one.since <= now]
+            following = next((one.lane for one in entries if one.lane != lane), None)
+            after = f"{following.text}/" if following is not None else f"{lane.text}0"
+
+    def _admission(self, bucket: str, limit: int, after: str) -> list[Queued]:
+        items = self._query(
+            limit,
+            IndexName=ADMISSION_INDEX,
+            KeyConditionExpression="admission_bucket = :bucket AND admission_key > :after",
+            ExpressionAttributeValues=to_item({":bucket": bucket, ":after": after}),
+        )
+        return [queued_entry(item["task_id"], item["admission_key"]) for item in items]
+
+    def running(self) -> Sequence[Running]:
+        """See AdmissionStore.running: one Query for each MB, about 5,000 tasks."""
+        items = self._query(
+            1_000_000,
+            IndexName=ADMISSION_INDEX,
+            KeyConditionExpression="admission_bucket = :bucket",
+            ExpressionAttributeValues=to_item({":bucket": RUNNING}),
+        )
+        return tuple(running_entry(item["task_id"], item["admission_key"]) for item in items)
+
+    def register(self) -> Register:
+        """See AdmissionStore.register."""
+        answer = self._read("get_item", Key=to_item(_REGISTER), ConsistentRead=True)
+        return register_of(from_item(answer["Item"]) if "Item" in answer else None)
+
+    def write_register(self, register: Register) -> bool:
+        """See AdmissionStore.write_register."""
+        before = register.revision - 1
+        refused = self.dynamodb.conditional(
+            "put_item",
+            TableName=self.table,
+            Item=to_item({**register_item(register), **_REGISTER}),
+            ConditionExpression="revision = :before" if before else "attribute_not_exists(task_id)",
+            **({"ExpressionAttributeValues": to_item({":before": before})} if before else {}),
+        )
+        return refused is None
 
     def remove(self, task: Task) -> bool:
         """See TaskStore.remove: one Query and one transaction for every eight rows, and `disown` for a parent."""

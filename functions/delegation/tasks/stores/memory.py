@@ -1,13 +1,22 @@
 """TaskStore in memory: atomic under threads, able to inject faults. For tests, simulations and laptops."""
 
 import threading
+from bisect import insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskExists
+from delegation.tasks.life.admission import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
+from delegation.tasks.stores.admission import (
+    QUEUED,
+    Register,
+    place_of,
+    queued_entry,
+    running_entry,
+)
 from delegation.tasks.stores.base import (
     Adopt,
     Advance,
@@ -45,6 +54,9 @@ class MemoryTaskStore:
         self._unreadable: set[str] = set()
         self._children: dict[str, dict[str, Child]] = {}
         self._parents: dict[str, dict[str, int]] = {}
+        self._queued: dict[str, list[tuple[str, str]]] = {}
+        self._running: dict[str, Running] = {}
+        self._register = Register()
 
     def make_unreadable(self, task_id: str) -> None:
         """From now on treat this task as written by a newer release: it stays, and cannot be read."""
@@ -121,9 +133,26 @@ class MemoryTaskStore:
             if self._rows[task.task_id][1].nonce == task.nonce:
                 return stored
             raise TaskExists(task.task_id, stored)
-        self._heads[task.task_id] = task
+        self._put_head(task)
         self._rows[task.task_id] = {task.version: _row(task)}
         return task
+
+    def _put_head(self, task: Task) -> None:
+        """Store a head, and move the task from its former place for admission to the present one."""
+        former, self._heads[task.task_id] = self._heads.get(task.task_id), task
+        before, place = place_of(former) if former is not None else None, place_of(task)
+        if before == place:
+            return
+        self._running.pop(task.task_id, None)
+        if before is not None and before[0] == QUEUED:
+            self._lane(before[1]).remove((before[1], task.task_id))
+        if place is not None and place[0] == QUEUED:
+            insort(self._lane(place[1]), (place[1], task.task_id))
+        elif place is not None:
+            self._running[task.task_id] = running_entry(task.task_id, place[1])
+
+    def _lane(self, key: str) -> list[tuple[str, str]]:
+        return self._queued.setdefault(key.rpartition("/")[0], [])
 
     def _move(self, before: Task, after: Task, *, row: bool) -> Task:
         head = self._heads.get(before.task_id)
@@ -134,7 +163,7 @@ class MemoryTaskStore:
             if ours is not None and ours.nonce == after.nonce:
                 return head
         require_unmoved(before, head)
-        self._heads[before.task_id] = after
+        self._put_head(after)
         if row:
             self._rows[before.task_id][after.version] = _row(after)
         return after
@@ -169,6 +198,35 @@ class MemoryTaskStore:
         if shards is not None:
             found = [entry for entry in found if codec.due_bucket(entry.task_id) in shards]
         return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+
+    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
+        """See AdmissionStore.queued."""
+        self.fault("before queued")
+        with self.lock:
+            first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
+        return tuple(one for one in first if one.since <= now)
+
+    def running(self) -> Sequence[Running]:
+        """See AdmissionStore.running."""
+        self.fault("before running")
+        with self.lock:
+            return tuple(self._running.values())
+
+    def register(self) -> Register:
+        """See AdmissionStore.register."""
+        self.fault("before register")
+        with self.lock:
+            return self._register
+
+    def write_register(self, register: Register) -> bool:
+        """See AdmissionStore.write_register."""
+        self.fault("before write_register")
+        with self.lock:
+            is_next = self._register.revision == register.revision - 1
+            if is_next:
+                self._register = register
+        self.fault("after write_register")
+        return is_next
 
     def remove(self, task: Task) -> bool:
         """See TaskStore.remove."""

@@ -1,14 +1,17 @@
-"""The task table itself: its keys and its due index, as a deployment has them."""
+"""The task table itself: its keys and its indexes, as a deployment has them."""
 
-from typing import Any
+from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.stores.dynamodb import DUE_INDEX
+from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX
 
-KEY = {"task_id": "S", "version": "N"}
-_DUE = {"due_bucket": "S", "due_at": "S"}
+KEY: Final = {"task_id": "S", "version": "N"}
+_INDEXES: Final = {
+    DUE_INDEX: {"due_bucket": "S", "due_at": "S"},
+    ADMISSION_INDEX: {"admission_bucket": "S", "admission_key": "S"},
+}
 
 
 def create_task_table(client: Any, name: str) -> bool:
@@ -16,15 +19,18 @@ def create_task_table(client: Any, name: str) -> bool:
 
     `client` is a boto3 DynamoDB client. Raises StoreUnavailable when DynamoDB refuses or cannot be reached.
     """
-    index = {"IndexName": DUE_INDEX, "KeySchema": _schema(_DUE), "Projection": {"ProjectionType": "KEYS_ONLY"}}
-    types = {**KEY, **_DUE}
+    indexes = [
+        {"IndexName": name, "KeySchema": _schema(keys), "Projection": {"ProjectionType": "KEYS_ONLY"}}
+        for name, keys in _INDEXES.items()
+    ]
+    types = {**KEY, **{name: kind for keys in _INDEXES.values() for name, kind in keys.items()}}
     try:
         client.create_table(
             TableName=name,
             BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": one, "AttributeType": types[one]} for one in types],
             KeySchema=_schema(KEY),
-            GlobalSecondaryIndexes=[index],
+            GlobalSecondaryIndexes=indexes,
         )
         client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
     except client.exceptions.ResourceInUseException:

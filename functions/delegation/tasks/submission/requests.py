@@ -6,7 +6,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
-from delegation.tasks.life.recurrence import BadSchedule, Recurrence
+from delegation.tasks.life.declared.recurrence import BadSchedule, Recurrence
 from delegation.tasks.work.behaviors import Behavior
 
 V_co = TypeVar("V_co", covariant=True)

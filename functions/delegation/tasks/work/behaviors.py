@@ -28,10 +28,10 @@ from delegation.tasks.errors import (
     WaitsForItself,
 )
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.declared.recurrence import CURSOR, FORGIVEN
+from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
-from delegation.tasks.life.recurrence import CURSOR, FORGIVEN
-from delegation.tasks.life.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.work_errors import failed_work
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed

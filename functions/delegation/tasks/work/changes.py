@@ -9,10 +9,13 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
-from delegation.tasks.life import decisions, recurrence
+from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
+from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
+from delegation.tasks.life.lanes import TraitsOf
+from delegation.tasks.life.limits import Limits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores import results as kept_results
@@ -25,6 +28,7 @@ from delegation.tasks.work.external_jobs import ExternalJobs, NoExternalJobs
 RACES: Final = 20
 """Tries to write before an operation fails; each lost race means that another writer made progress."""
 _NO_RULES: Final[Mapping[str, DetailRules]] = MappingProxyType({})
+_NO_TRAITS: Final[Mapping[str, TraitsOf]] = MappingProxyType({})
 
 Decide = Callable[[Task, datetime], Decision]
 """A decision of `life.decisions` for one task at a moment."""
@@ -63,11 +67,13 @@ class TaskChanges:
         draining: threading.Event | None = None,
         left_partly_done: Callable[[Task], None] = ignored,
         results: ResultStore | None = None,
+        traits: Mapping[str, TraitsOf] = _NO_TRAITS,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
-        keeps the results that are too large for the store.
+        keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
+        their admission.
         """
         self._store = store
         self._policies = policies
@@ -79,6 +85,7 @@ class TaskChanges:
         self._draining = draining or threading.Event()
         self._left_partly_done = left_partly_done
         self._results = results
+        self._traits_of = traits
 
     def having(
         self,
@@ -99,6 +106,7 @@ class TaskChanges:
             draining=self._draining,
             left_partly_done=self._left_partly_done,
             results=self._results,
+            traits=self._traits_of,
         )
 
     @property
@@ -110,6 +118,11 @@ class TaskChanges:
     def maintenance(self) -> MaintenancePolicy:
         """How long tasks are kept."""
         return self._policies.maintenance
+
+    @property
+    def limits(self) -> Limits | None:
+        """How many tasks may run at once; None when all are dispatched at once."""
+        return self._policies.limits
 
     def drain(self) -> None:
         """Let runs in this process, which is about to end, be handed over at their next checkpoint."""

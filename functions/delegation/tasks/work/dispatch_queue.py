@@ -1,15 +1,21 @@
 """Where dispatches are sent: the interface between tasks and the processes that run them."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from delegation.tasks.errors import StoreUnavailable
+
+ANY_TASK: Final = "00000000-0000-0000-0000-000000000000"
+"""The task of a message that concerns none (RFC 9562, "Nil UUID")."""
 
 
 class DispatchQueue(Protocol):
     """A queue of dispatches; a message holds only the task's id and the number of the dispatch."""
 
     def send(self, task_id: str, n: int) -> None:
-        """Send one dispatch; raises StoreUnavailable when the queue did not accept it."""
+        """Send one dispatch; raises StoreUnavailable when the queue did not accept it.
+
+        `n` is its number; 0 is no dispatch, but says that a task waits for its admission, or that the task ended.
+        """
 
 
 class NoDispatchQueue:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from delegation.errors import DelegationError
+from delegation.tasks.life.lanes import part
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior
 from delegation.tasks.work.service import TaskService
@@ -45,7 +46,9 @@ class Plugins:
         functions = [one for one in self.declared if isinstance(one, Behavior)]
         declared = {one.kind: one.retry.fields() for one in functions if one.retry.fields()}
         lost = policies.fail_when_lost | self.fail_when_lost
-        return replace(policies.declaring(declared), fail_when_lost=lost)
+        caps = {part(one.kind): one.concurrency for one in functions if one.concurrency is not None}
+        limits = policies.limits and replace(policies.limits, kinds={**caps, **policies.limits.kinds})
+        return replace(policies.declaring(declared), fail_when_lost=lost, limits=limits)
 
     def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
         """Return all behaviors, ready to run over `tasks`."""

@@ -10,16 +10,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
-from delegation.tasks.life import decisions, outcomes, recurrence
+from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
+from delegation.tasks.life.declared import recurrence
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.sizes import require_payload
 from delegation.tasks.stores.base import Adopt, Child, Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.dispatch_queue import ANY_TASK, NoDispatchQueue
 from delegation.tasks.work.family import children as family
 
 
@@ -38,11 +40,13 @@ class TaskService(TaskChanges):
         payload: str,
         synchronous: bool = False,
         at: datetime | None = None,
+        traits: Traits | None = None,
         **fields: Any,
     ) -> Task:
         """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
 
-        Raises TaskPayloadTooLarge, before anything is stored.
+        With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
+        replace those that its task type finds in the payload. Raises TaskPayloadTooLarge, before anything is stored.
         """
         now = self.clock()
         task = Task(
@@ -52,13 +56,13 @@ class TaskService(TaskChanges):
             received_timestamp=now,
             created_ts=now,
             last_status_change_ts=now,
-            next_scheduled_run_ts=now,
+            next_scheduled_run_ts=max(at or now, now),
             due_at=self.due_after(now),
             synchronous=synchronous,
             nonce=self._nonce(),
             **fields,
         )
-        return recurrence.scheduled(task, at) if at is not None and at > now else self._to_be_dispatched(task, now)
+        return self._to_be_dispatched(task, now, traits)
 
     def resubmitted(
         self,
@@ -70,6 +74,7 @@ class TaskService(TaskChanges):
         resumes: bool | None = None,
         requested_by: Caller | None = None,
         at: datetime | None = None,
+        traits: Traits | None = None,
     ) -> Task:
         """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
 
@@ -83,8 +88,9 @@ class TaskService(TaskChanges):
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
             requested_by=requested_by,
+            at=None if at is None else max(at, now),
         )
-        return recurrence.scheduled(again, at) if at is not None and at > now else self._to_be_dispatched(again, now)
+        return self._to_be_dispatched(again, now, traits)
 
     def create(
         self, first: Task, *, resumes: bool = True, rerun: bool = False, moved: bool = False
@@ -140,9 +146,15 @@ class TaskService(TaskChanges):
             return None
 
     def send(self, task: Task) -> Task:
-        """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`."""
-        waits = task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock()
-        if task.dispatch_count and decisions.awaits_dispatch(task) and not waits:
+        """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
+
+        For a queued task it sends that one waits (`wake`). One that waits for its time is left to the sweeper.
+        """
+        if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock():
+            return task
+        if task.is_queued:
+            self.wake()
+        elif task.dispatch_count and decisions.awaits_dispatch(task):
             with suppress(StoreUnavailable):
                 self._queue.send(task.task_id, task.dispatch_count)
         return task
@@ -270,13 +282,17 @@ class TaskService(TaskChanges):
 
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
         """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one."""
-        return self._dispatched(
+        after = self._dispatched(
             self._change(task_id, lambda task, now: decisions.dispatch(task, now, self._policies.dispatch), task)
         )
+        return self.send(after) if after.is_queued else after
 
-    def reconcile(self, task_id: str) -> Task:
-        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again."""
-        task = self.get(task_id)
+    def reconcile(self, task_id: str, *, task: Task | None = None) -> Task:
+        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again.
+
+        A head that was just read saves the read.
+        """
+        task = task or self.get(task_id)
         ended = self._ended_attempt(task)
 
         def decide(task: Task, now: datetime) -> Task:
@@ -303,6 +319,19 @@ class TaskService(TaskChanges):
         self._queue.send(task.task_id, task.dispatch_count)
         return task
 
+    def admit(self, task_id: str) -> Task | None:
+        """Let a queued task start and count its dispatch, which the caller sends; None if it no longer waits."""
+        written = self._change(task_id, lambda task, now: decisions.admit(task, now, self._policies.dispatch), None)
+        return None if written.after is written.before else written.after
+
+    def wake(self, task_id: str = ANY_TASK) -> None:
+        """Send the dispatcher a message that a task waits, or that `task_id` has ended, so that tasks may start.
+
+        A lost one delays tasks until the sweeper's next.
+        """
+        with suppress(StoreUnavailable):
+            self._queue.send(task_id, 0)
+
     def remove(self, head: Task) -> bool:
         """Delete a terminal task with its versions and return True; False if it was submitted again meanwhile."""
         try:
@@ -325,13 +354,28 @@ class TaskService(TaskChanges):
             self._queue.send(after.task_id, after.dispatch_count)
         return after
 
-    def _to_be_dispatched(self, task: Task, now: datetime) -> Task:
-        """Count the dispatch of a background task; its caller runs a synchronous one, a poller one without queue."""
+    def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
+        """Let a background task wait for its admission, or count its dispatch when there are no limits.
+
+        Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
+        """
+        polled = isinstance(self._queue, NoDispatchQueue)
+        if polled or self._policies.limits is None:
+            if task.lane is not None:
+                task = task.evolve(lane=None, due_at=self.due_after(now))
+            if task.synchronous:
+                return task
+            if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > now:
+                return task.evolve(due_at=task.next_scheduled_run_ts)
+            return task.evolve(due_at=now) if polled else decisions.dispatch(task, now, self._policies.dispatch)
+        lane = Lane.of(task.task_type, traits or self._traits(task)).text
         if task.synchronous:
-            return task
-        if isinstance(self._queue, NoDispatchQueue):
-            return task.evolve(due_at=now)
-        return decisions.dispatch(task, now, self._policies.dispatch)
+            return task.evolve(lane=lane, admitted_ts=now, due_at=self.due_after(now))
+        return t.queued(task, lane, now)
+
+    def _traits(self, task: Task) -> Traits:
+        traits_of = self._traits_of.get(task.task_type)
+        return Traits() if traits_of is None else traits_of(task.task_payload)
 
     def _ended_attempt(self, task: Task) -> int | None:
         """Return the number of the attempt if it is lost and nothing of it still runs; used before its loss is written.

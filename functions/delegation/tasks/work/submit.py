@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar, Unpack, overload
 from pydantic import BaseModel
 
 from delegation.tasks.errors import AwaitedTaskFailed
+from delegation.tasks.life.declared.recurrence import BadSchedule
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.recurrence import BadSchedule
 from delegation.tasks.submission.handles import Handle, Waiting, wait, wait_async
 from delegation.tasks.submission.requests import Call, Options, Parent, Schedule
 from delegation.tasks.work.behaviors import Behavior

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from delegation.tasks.authoring import Context, OnLost, Retry, behavior
 from delegation.tasks.authoring.signature import BadBehavior
 from delegation.tasks.errors import NoOutcomeYet
+from delegation.tasks.life.declared.recurrence import BadSchedule, Recurrence
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.recurrence import BadSchedule, Recurrence
 from delegation.tasks.submission.handles import pause_after
 from delegation.tasks.testing import TaskHarness
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, in_status

@@ -6,10 +6,10 @@ import pytest
 from pydantic import BaseModel
 
 from delegation.tasks.errors import RunCancelled
+from delegation.tasks.life.declared.recurrence import BadSchedule
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import after_loss
-from delegation.tasks.life.recurrence import BadSchedule
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker

@@ -8,12 +8,14 @@ from typing import ClassVar, Final, Literal, cast
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
 from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
+from delegation.operations.purge.behavior.traits import PRIORITIES, PRIORITY
 from delegation.operations.purge.options import EngineChoice, OverlapScan, PurgeOptions
 
 # No setting limits these. The first value is the default; "" lets the service choose.
 _FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "engine": ("", "inline", "spark"),
     DRY_RUN: ("false", "true"),
+    PRIORITY: PRIORITIES,
     # Object stores have no trash, so files cannot be moved there.
     "skipTrash": ("true",),
 }

@@ -5,6 +5,7 @@ from typing import Final
 from delegation.errors import printable
 from delegation.operations.purge.behavior.details import PurgeDetails, state_of
 from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
+from delegation.operations.purge.behavior.traits import PRIORITY
 from delegation.operations.purge.errors import PlanOutdated
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
@@ -74,7 +75,12 @@ def _stored(task: Task) -> TablePurge | None:
 
 
 def _same_properties(current: TablePurge, wanted: TablePurge) -> bool:
-    return dict(current.properties) == dict(wanted.properties)
+    return _but_priority(current) == _but_priority(wanted)
+
+
+def _but_priority(purge: TablePurge) -> dict[str, str]:
+    """Return the properties that decide what is done, not when."""
+    return {name: value for name, value in purge.properties.items() if name != PRIORITY}
 
 
 def _other_properties(current: TablePurge, wanted: TablePurge) -> str:

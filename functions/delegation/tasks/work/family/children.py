@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from delegation.tasks.errors import WaitsForItself
+from delegation.tasks.life.declared.recurrence import FORGIVEN
 from delegation.tasks.life.model import Caller, Status, Task
-from delegation.tasks.life.recurrence import FORGIVEN
 from delegation.tasks.stores.base import Child
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delegation.errors import DelegationError
+from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 
 CURSOR: Final = "cursor"
@@ -91,11 +92,6 @@ def _next_time(cron: str, after: datetime) -> datetime:
         raise BadSchedule(f"cron: {cron!r} has no time in the next fifty years") from None
 
 
-def scheduled(first: Task, at: datetime) -> Task:
-    """Return the first version of a task that waits until `at`; no dispatch is sent for it before."""
-    return first.evolve(next_scheduled_run_ts=at, due_at=at)
-
-
 def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task:
     """Return an existing task that has no outcome, submitted again as `wanted`; the same task if nothing changes.
 
@@ -114,7 +110,8 @@ def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task
     at = wanted.next_scheduled_run_ts if moved else _brought_forward(task, changed, now)
     if at is None or at == task.next_scheduled_run_ts:
         return changed
-    return changed.evolve(next_scheduled_run_ts=at, due_at=at)
+    waiting = changed.evolve(next_scheduled_run_ts=at, due_at=at)
+    return waiting if task.lane is None else t.queued(waiting, task.lane, now)
 
 
 def with_schedule_of(first: Task, again: Task, *, same_work: bool) -> Task:

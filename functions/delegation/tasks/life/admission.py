@@ -1,0 +1,99 @@
+"""Which waiting tasks may start: a pure function of what waits, what runs, and the caps."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from delegation.tasks.life.lanes import Lane
+from delegation.tasks.life.limits import Limits
+
+STARTING_AT_LEAST: Final = 25
+"""So many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A task that waits for its admission since a time."""
+
+    task_id: str
+    lane: Lane
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An admitted task; it has a holder, or was dispatched and will have one soon."""
+
+    task_id: str
+    lane: Lane
+    is_held: bool
+
+
+def room(running: Sequence[Running], limits: Limits) -> int:
+    """Return how many more tasks may start now, whatever their lanes.
+
+    Dispatched tasks that no process holds yet are at most as many as the held ones, or STARTING_AT_LEAST: executions
+    that find no free Lambda do not become more and more.
+    """
+    held = sum(one.is_held for one in running)
+    starting = max(STARTING_AT_LEAST, held) - (len(running) - held)
+    return max(starting if limits.everything is None else min(starting, limits.everything - len(running)), 0)
+
+
+def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Limits) -> tuple[Queued, ...]:
+    """Return the tasks to start now, in their order.
+
+    First those of the highest priority; of these, one of the tenant with the fewest running tasks, on its bucket with
+    the fewest; a small one as long as no more small than large ones run there; the one that waits longest. A task whose
+    cap is reached is passed over, and hinders no other.
+    """
+    lanes: dict[Lane, deque[Queued]] = defaultdict(deque)
+    for one in sorted(waiting, key=lambda one: (one.since, one.task_id)):
+        lanes[one.lane].append(one)
+    counts = _Counts(limits)
+    for now_running in running:
+        counts.add(now_running.lane)
+    chosen: list[Queued] = []
+    for _ in range(room(running, limits)):
+        open_lanes = [lane for lane, queue in lanes.items() if queue and counts.has_room(lane)]
+        if not open_lanes:
+            break
+        lane = min(open_lanes, key=lambda lane: (*counts.turn(lane), lanes[lane][0].since, lanes[lane][0].task_id))
+        chosen.append(lanes[lane].popleft())
+        counts.add(lane)
+    return tuple(chosen)
+
+
+class _Counts:
+    """How many tasks run, by everything that is capped or shared."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._counts: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, lane: Lane) -> None:
+        size = "small" if lane.is_small else "large"
+        self._counts.update((
+            ("all",),
+            ("tenant", lane.tenant),
+            ("bucket", lane.bucket),
+            ("kind", lane.kind),
+            ("share", lane.tenant, lane.bucket),
+            ("share", lane.tenant, lane.bucket, size),
+        ))  # fmt: skip
+
+    def has_room(self, lane: Lane) -> bool:
+        return all(self._counts[key] < cap for key, cap in self._limits.caps(lane))
+
+    def turn(self, lane: Lane) -> tuple[int, int, int, bool]:
+        """Return whose turn it is: the least comes first."""
+        share = ("share", lane.tenant, lane.bucket)
+        small_first = self._counts[*share, "small"] <= self._counts[*share, "large"]
+        return (
+            -lane.priority,
+            self._counts["tenant", lane.tenant],
+            self._counts[share],
+            lane.is_small is not small_first,
+        )

@@ -1,0 +1,96 @@
+"""In which lane a task waits for its admission, and whether it waits or runs: pure functions of the record."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self
+from urllib.parse import quote
+
+from delegation.tasks.life.model import HELD, WAITING, Task
+
+HIGHEST: Final = 9
+NORMAL: Final = 5
+_LONGEST: Final = 200
+"""Characters of one part of a lane; five parts and a time fit a sort key of DynamoDB (1,024 bytes)."""
+
+_TEXT: Final = re.compile(r"(\d)/([^/]*)/([^/]*)/([^/]*)/([sl])")
+
+
+class Stage(StrEnum):
+    """How far the admission of a task is: it waits, it was dispatched and has no holder yet, or it has one."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of a task before it runs: for whom, on which bucket, whether it is short, its priority (0 to 9)."""
+
+    tenant: str = ""
+    bucket: str = ""
+    is_small: bool = True
+    priority: int = NORMAL
+
+
+TraitsOf = Callable[[str], Traits]
+"""The traits of a task, of its stored payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Tasks that are alike for admission; `tenant`, `bucket` and `kind` are encoded for keys (`part`).
+
+    `priority` is 0 to HIGHEST; tasks of a higher one are admitted first.
+    """
+
+    tenant: str
+    bucket: str
+    kind: str
+    priority: int = NORMAL
+    is_small: bool = True
+
+    @classmethod
+    def of(cls, kind: str, traits: Traits) -> Self:
+        """Return the lane of a task; ValueError names a priority outside of 0 to 9."""
+        if not 0 <= traits.priority <= HIGHEST:
+            raise ValueError(f"priority: {traits.priority} is not between 0 and {HIGHEST}")
+        return cls(part(traits.tenant), part(traits.bucket), part(kind), traits.priority, traits.is_small)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the lane of its text; one that a newer release wrote in another form is a lane of an unknown kind."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            return cls("", "", part(text))
+        urgency, tenant, bucket, kind, size = match.groups()
+        return cls(tenant, bucket, kind, HIGHEST - int(urgency), size == "s")
+
+    @property
+    def text(self) -> str:
+        """The lane as part of a sort key: the highest priority sorts first."""
+        size = "s" if self.is_small else "l"
+        return f"{HIGHEST - self.priority}/{self.tenant}/{self.bucket}/{self.kind}/{size}"
+
+
+def part(value: str) -> str:
+    """Return a name as part of a lane: without separators, at most 200 characters, another one for another name."""
+    encoded = quote(value, safe="")
+    if len(encoded) <= _LONGEST:
+        return encoded
+    digest = hashlib.sha256(encoded.encode()).hexdigest()[:32]
+    return f"{encoded[: _LONGEST - 33]}~{digest}"
+
+
+def stage_of(task: Task) -> Stage | None:
+    """Return the stage of a task that is subject to admission, None for one that is not or has ended."""
+    if task.lane is None:
+        return None
+    if task.status in HELD:
+        return Stage.HELD
+    if task.status in WAITING:
+        return Stage.STARTING if task.admitted_ts is not None else Stage.QUEUED
+    return None

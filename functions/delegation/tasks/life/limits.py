@@ -1,0 +1,50 @@
+"""How many tasks may run at once: `delegation.limits.*`."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from delegation.tasks.life.lanes import Lane, part
+
+PREFIX: Final = "delegation.limits."
+_KIND: Final = "kind."
+_EACH: Final = {"all": "everything", "tenant": "tenant", "bucket": "bucket"}
+_NUMBER: Final = re.compile(r"[1-9]\d{0,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps on tasks that run at once: all, of one tenant, on one bucket, of one task type; None is no cap."""
+
+    everything: int | None = None
+    tenant: int | None = None
+    bucket: int | None = None
+    kinds: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], refuse: Callable[[str, str], Exception]) -> Self | None:
+        """Return the caps of these properties, None without any; raises what `refuse` makes of a name and a reason."""
+        caps: dict[str, int] = {}
+        kinds: dict[str, int] = {}
+        for name, value in properties.items():
+            key = name.removeprefix(PREFIX)
+            if not _NUMBER.fullmatch(value):
+                raise refuse(name, f"{value!r} is not a positive whole number")
+            if key in _EACH:
+                caps[_EACH[key]] = int(value)
+            elif key.startswith(_KIND) and key != _KIND:
+                kinds[part(key.removeprefix(_KIND))] = int(value)
+            else:
+                raise refuse(name, "is not a property of this service")
+        return cls(**caps, kinds=kinds) if properties else None
+
+    def caps(self, lane: Lane) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """Return the caps that a task of a lane counts against, each with the key of its count (`counted`)."""
+        found = (
+            (("all",), self.everything),
+            (("tenant", lane.tenant), self.tenant),
+            (("bucket", lane.bucket), self.bucket if lane.bucket else None),
+            (("kind", lane.kind), self.kinds.get(lane.kind)),
+        )
+        return tuple((key, cap) for key, cap in found if cap is not None)

@@ -1,0 +1,49 @@
+"""Stores that each break one promise of admission."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from delegation.tasks.life.admission import Queued, Running
+from delegation.tasks.life.lanes import Lane, Traits
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.admission import Register
+from delegation.tasks.stores.base import TaskChange
+from delegation.tasks.stores.memory import MemoryTaskStore
+
+
+class QueuedIgnoresLanes(MemoryTaskStore):
+    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
+        return sorted(super().queued(now, each=each), key=lambda one: one.since)[:each]
+
+
+class QueuedTooEarly(MemoryTaskStore):
+    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
+        return super().queued(datetime.max.replace(tzinfo=now.tzinfo), each=each)
+
+
+class EndedStaysRunning(MemoryTaskStore):
+    """Counts what was admitted, and forgets to count it down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ever: dict[str, Running] = {}
+
+    def apply(self, change: TaskChange) -> Task:
+        task = super().apply(change)
+        self.ever |= self._running
+        return task
+
+    def running(self) -> Sequence[Running]:
+        return tuple(self.ever.values())
+
+
+class CountsEveryHolder(MemoryTaskStore):
+    def running(self) -> Sequence[Running]:
+        lane = Lane.of("", Traits())
+        return tuple(Running(task.task_id, lane, is_held=True) for task in self._heads.values() if task.is_held)
+
+
+class RegisterWithoutCondition(MemoryTaskStore):
+    def write_register(self, register: Register) -> bool:
+        self._register = register
+        return True

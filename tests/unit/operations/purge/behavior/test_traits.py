@@ -1,0 +1,76 @@
+"""What is known of a purge before it runs: its catalog, its bucket, its priority, and about how large its table is."""
+
+import json
+from typing import Any
+
+import pytest
+
+from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
+from delegation.operations.purge.behavior.traits import files_of, traits_at_submission, traits_of
+from delegation.tasks.life.lanes import Traits
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+
+
+def payload(**properties: str) -> str:
+    parameters = {
+        "table_identity": {"catalog_name": "lake"},
+        "metadata": {"location": "s3://bucket-1/wh/orders"},
+        "properties": properties,
+    }
+    return json.dumps({"operation_parameters": parameters})
+
+
+def metadata(summary: Any, **more: Any) -> dict[str, Any]:
+    return {"current-snapshot-id": 7, "snapshots": [{"snapshot-id": 3}, {"snapshot-id": 7, "summary": summary}], **more}
+
+
+def test_a_purge_waits_for_its_catalog_and_its_bucket() -> None:
+    assert traits_of(payload()) == Traits("lake", "bucket-1")
+
+
+def test_a_request_states_its_priority() -> None:
+    assert traits_of(payload(priority="8")) == Traits("lake", "bucket-1", priority=8)
+    options_of({"priority": "0"})
+    with pytest.raises(InvalidPurgeProperty, match="priority"):
+        options_of({"priority": "10"})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "7", '{"operation_parameters": {"table_identity": []}}'])
+def test_a_payload_of_another_form_has_no_traits(text: str) -> None:
+    assert traits_of(text) == Traits()
+
+
+@pytest.mark.parametrize(
+    ("stated", "files"),
+    [
+        (metadata({"total-data-files": "90", "total-delete-files": "12"}), 102),
+        (metadata({"total-data-files": 90}), 90),
+        (metadata({"total-delete-files": "12"}), None),
+        (metadata({"total-data-files": "many"}), None),
+        (metadata({"total-data-files": "9" * 5_000}), None),
+        (metadata(None), None),
+        (metadata({}, **{"current-snapshot-id": -1}), 0),
+        (metadata({}, **{"current-snapshot-id": 8}), None),
+        (metadata({}, snapshots="none"), None),
+        ({}, 0),
+        (None, None),
+    ],
+)
+def test_the_current_snapshot_states_how_many_files_there_are(stated: Any, files: int | None) -> None:
+    assert files_of(stated) == files
+
+
+def test_a_table_of_unknown_size_waits_as_a_small_one() -> None:
+    large = metadata({"total-data-files": "1001"})
+    assert traits_at_submission(payload(), large, 1_000).is_small is False
+    assert traits_at_submission(payload(), large, 1_001).is_small is True
+    assert traits_at_submission(payload(), None, 0).is_small is True
+
+
+def test_the_same_purge_with_another_priority_is_no_conflict() -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    first = world.submit(world.body("orders", priority="1"), None)
+    again = world.submit(world.body("orders", priority="8"), None)
+    assert (first.status, again.status, again.task_id) == (202, 202, first.task_id)
