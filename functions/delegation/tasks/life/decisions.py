@@ -73,9 +73,14 @@ def reconcile(task: Task, now: datetime, policies: Policies, *, ended_attempt: i
 
 
 def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
-    """Let an admitted task whose dispatch started no attempt wait again, so that it does not keep its place."""
-    waiting = task.evolve(next_scheduled_run_ts=policy.next_check(task, now))
-    return t.queued(waiting, task.lane or "", now)
+    """Let an admitted task whose dispatch started no attempt wait again, so that it does not keep its place.
+
+    Its dispatches are as far apart as without limits; the place is kept for the dispatch grace of each.
+    """
+    so_far = task.dispatch_count - task.dispatch_base
+    last = task.evolve(dispatch_count=task.dispatch_count - 1) if so_far else task
+    at = max(policy.next_check(last, now) - policy.grace, now)
+    return t.queued(task.evolve(next_scheduled_run_ts=at), task.lane or "", now)
 
 
 def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
@@ -89,7 +94,7 @@ def admit(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
     """Let a queued task whose time has come start, and count its dispatch; return other tasks unchanged."""
     if not task.is_queued or task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
         return task
-    return t.admitted(task, now, due_at=policy.next_check(task, now))
+    return t.admitted(task, now, due_at=now + policy.grace)
 
 
 def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:

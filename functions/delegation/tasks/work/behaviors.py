@@ -32,12 +32,12 @@ from delegation.tasks.life.declared.recurrence import CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
-from delegation.tasks.life.work_errors import failed_work
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.family.children import Family, awaited
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.work_errors import failed_work
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)

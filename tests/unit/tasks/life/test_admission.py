@@ -13,6 +13,7 @@ from delegation.tasks.life.admission import STARTING_AT_LEAST, Queued, Running, 
 from delegation.tasks.life.lanes import Lane, Traits, part
 from delegation.tasks.life.limits import Limits
 from delegation.tasks.life.policy import InvalidProperty, Policies
+from tests.effort import examples
 from tests.unit.tasks.builders import NOW, SECOND
 
 LANES = st.builds(
@@ -65,7 +66,7 @@ def fits(limits: Limits, lanes: Sequence[Lane], lane: Lane) -> bool:
     return all(now[key] + 1 <= cap(limits, key) for key in more)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(waiting(), running(), LIMITS)
 def test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use(
     queue: list[Queued], now: list[Running], limits: Limits
@@ -82,7 +83,7 @@ def test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use(
     assert len(set(chosen)) == len(chosen)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(waiting(), running(), LIMITS, st.randoms())
 def test_each_admitted_task_had_the_best_right_to_its_turn(
     queue: list[Queued], now: list[Running], limits: Limits, dice: object
