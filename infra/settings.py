@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from delegation.edge.trust.certificates import (
     is_signed_by,
@@ -22,7 +22,7 @@ PREFIX = "delegation:"
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
 _EXAMPLE: Final = re.compile(r"(?:^|[/.@])example\.(?:com|org|net)(?=$|[/:])|\.(?:example|test|invalid)(?=$|[/:])")
-_FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?::[A-Za-z_]\w*)?", re.ASCII)
 
 
 def _split(value: object) -> object:
@@ -57,7 +57,8 @@ class Settings(BaseModel):
       the issuer replaces it.
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
-    - `behaviors`: additional behaviors as `module:function`; the package must contain the modules.
+    - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
+      (`python -m infra.package --module`).
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies.
@@ -147,7 +148,7 @@ class Settings(BaseModel):
     def _name_functions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if not _FUNCTION.fullmatch(name):
-                raise ValueError(f"{name!r} must be module:function, such as acme.behaviors:purge_views")
+                raise ValueError(f"{name!r} must be a module or module:function, such as acme.behaviors:purge_views")
         return value
 
     @model_validator(mode="after")

@@ -42,7 +42,7 @@ class TaskSettings(_Properties):
 
 
 class BehaviorSettings(EnvironmentSettings):
-    """Added behaviors as `module:function`, separated by commas (docs/workers.md)."""
+    """Added behaviors as `module` or `module:function`, separated by commas (docs/workers.md)."""
 
     behaviors: tuple[str, ...] = Field(alias="DELEGATION_BEHAVIORS", default=())
 

@@ -116,7 +116,6 @@ class Api:
     receipts: dict[str, bytes] = field(default_factory=dict)
     checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     output: str = ""
-    tasks: FakeTasks = field(default_factory=FakeTasks)
 
     def send(self, event: dict[str, Any], context: Context | None = None) -> dict[str, Any]:
         return self.handle(event, context or Context())

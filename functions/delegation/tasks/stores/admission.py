@@ -27,7 +27,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The recent admissions; whoever admits tasks writes them here first, at the next revision."""
+    """The recent admissions; a process that admits tasks writes them here first, at the next revision."""
 
     revision: int = 0
     recent: tuple[Recent, ...] = ()
@@ -56,7 +56,7 @@ class AdmissionStore(Protocol):
 
 
 def place_of(task: Task) -> tuple[str, str] | None:
-    """Return where a head stands for admission: QUEUED or RUNNING, and its key there; None for nowhere."""
+    """Return where a head is for admission: QUEUED or RUNNING, and its key there; None for nowhere."""
     match stage_of(task):
         case None:
             return None
