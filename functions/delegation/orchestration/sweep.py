@@ -58,12 +58,12 @@ def sweep(
             for found in _each(pool, look.read, fresh):
                 if isinstance(found, Task):
                     (held if found.is_held else waiting).append(found)
-                else:
+                elif found is not None:
                     yield found
-            yield from _each(pool, look.reconcile, held)
+            yield from filter(None, _each(pool, look.reconcile, held))
             if not fresh or len(entries) < wanted:
                 break
-        yield from _each(pool, look.reconcile, waiting)
+        yield from filter(None, _each(pool, look.reconcile, waiting))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,6 @@ class _Look:
         return Swept(head, after, unsettled=outcomes.is_lost(after, self.clock()))
 
 
-def _each(pool: ThreadPoolExecutor | None, act: Callable[[A], R | None], items: Iterable[A]) -> Iterator[R]:
-    """Yield what `act` returns for the items, in their order; nothing for None. Without a pool, one by one."""
-    results = map(act, items) if pool is None else pool.map(act, items)
-    return (result for result in results if result is not None)
+def _each(pool: ThreadPoolExecutor | None, act: Callable[[A], R], items: Iterable[A]) -> Iterator[R]:
+    """Yield what `act` returns for the items, in their order; without a pool, one by one."""
+    return map(act, items) if pool is None else pool.map(act, items)

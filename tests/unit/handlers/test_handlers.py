@@ -3,7 +3,7 @@
 import importlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -16,6 +16,8 @@ from moto import mock_aws
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.orchestration.step_input import MalformedStep, execution_name
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
@@ -241,6 +243,28 @@ def test_sweeper_dispatches_due_tasks(deployed: Deployed, monkeypatch: pytest.Mo
     assert tasks.get(upkeep).status is Status.SUBMITTED
     invoke("sweeper", deployed, monkeypatch)
     assert tasks.get(upkeep).version == 1
+
+
+def test_a_waiting_task_is_announced_by_the_sweeper_and_admitted_by_the_dispatcher(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed.resources = replace(deployed.resources, properties={"delegation.limits.all": "5"})
+    tasks = tasks_of(deployed, monkeypatch)
+    now = tasks.clock()
+    waiting = t.queued(submitted(TASK_ID, next_scheduled_run_ts=now), Lane.of("TABLE_PURGE", Traits("sales")).text, now)
+    tasks._store.apply(Create(waiting))
+    assert invoke("sweeper", deployed, monkeypatch) == {"looked": 0, "failed": 0}
+    messages = deployed.sqs.receive_message(QueueUrl=deployed.resources.queue_url, MaxNumberOfMessages=10)["Messages"]
+    announced = next(message["Body"] for message in messages if json.loads(message["Body"])["n"] == 0)
+    event = json.loads((EVENTS / "dispatcher.json").read_text())
+    event["Records"] = [{**event["Records"][0], "body": announced}]
+    answer = entry("dispatcher", deployed, monkeypatch).handler(event, Context("dispatcher"))
+    assert answer == {"batchItemFailures": []}
+    found = deployed.states.list_executions(stateMachineArn=deployed.resources.state_machine_arn)["executions"]
+    started = {execution["name"] for execution in found}
+    assert f"{TASK_ID}-1" in started
+    assert len(started) == 2  # the maintenance task waited too
+    assert tasks.get(TASK_ID).dispatch_count == 1
 
 
 def test_sweeper_counts_a_lost_attempt_whose_job_it_cannot_end(
