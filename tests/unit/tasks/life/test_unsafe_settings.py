@@ -22,7 +22,9 @@ RETENTION = "delegation.maintenance.task-retention-duration"
 
 
 def synthesized(properties: dict[str, str], **more: Any) -> Settings:
-    return Settings.from_context({**default_context(), "delegation:properties": properties, **more})
+    return Settings.from_context(
+        {**default_context(), "delegation:package": "none", "delegation:properties": properties, **more}
+    )
 
 
 @pytest.mark.parametrize("drift", ["11s", "10001ms", "1m", "20m"])
