@@ -1,8 +1,8 @@
 """Admission: the tasks that may start are taken from those that wait, in the order that `life.admission` decides.
 
 What runs is derived from the heads of the tasks, so a crash leaves nothing counted that does not run. The index that
-shows it lags behind by moments, so a process that admits tasks first writes them into one register, at its next revision:
-of several processes one admits, and each counts what the others admitted just now.
+shows it lags behind by moments, so a process that admits tasks first writes them into one register, at its next
+revision: of several processes one admits, and each counts what the others admitted just now.
 """
 
 import logging

@@ -129,7 +129,7 @@ class TaskVersions(BaseModel):
     next_page_token: str | None = None
 
 
-_REPORTED: Final = frozenset({"progress", "details", "result_location"})
+_REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron"})
 
 
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:
