@@ -37,7 +37,7 @@ def test_a_missing_variable_is_named(run, monkeypatch):
 
 def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
     for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
-        monkeypatch.setenv(f"DELEGATION_{name}", "x")
+        monkeypatch.setenv(f"DELEGATION_{name}", "plans")
     monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
     monkeypatch.setenv("DELEGATION_BEHAVIORS", "nowhere.at_all:behaviors")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
