@@ -16,7 +16,7 @@ from delegation.errors import DelegationError
 from delegation.orchestration.dispatch import Dispatcher, parse
 from delegation.tasks.life.admission import Queued, Running, admitted, room
 from delegation.tasks.life.lanes import part
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import AdmissionStore, Recent, Register
 from delegation.tasks.work.service import TaskService
@@ -44,7 +44,7 @@ class Admission:
         kinds: Collection[str],
         start: Callable[[str, int], object],
         *,
-        limits: Limits | None,
+        limits: Caps | None,
         threads: int = 1,
     ) -> None:
         """`start` sends a dispatch, or starts its execution; tasks of other `kinds` are left to a newer deployment."""
@@ -52,7 +52,7 @@ class Admission:
         self._store = store
         self._kinds = frozenset(part(kind) for kind in kinds)
         self._send = start
-        self._limits = limits or Limits()
+        self._limits = limits or Caps()
         self._threads = threads
 
     def run(self, ended: Collection[str] = ()) -> int:

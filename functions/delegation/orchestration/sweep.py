@@ -92,7 +92,7 @@ class _Look:
         if self.is_late():
             return None
         try:
-            after = self.tasks.reconcile(head.task_id, task=head)
+            after = self.tasks.reconcile(head.task_id)
         except TaskError as error:
             return Swept(head, None, error)
         return Swept(head, after, unsettled=outcomes.is_lost(after, self.clock()))

@@ -14,7 +14,7 @@ from typing import Any
 from delegation.orchestration.admission import Admission
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.service import TaskService
@@ -93,7 +93,7 @@ def rates(url: str, server: int, tasks: int) -> dict[str, Phase]:
     client = dynamodb_client(url)
     table = create_task_table(client)
     store = DynamoDbTaskStore(ConditionalTable(client), table)
-    limits = Limits(everything=CAP)
+    limits = Caps(everything=CAP)
     policies = Policies(default=RetryPolicy(), by_type={}, limits=limits)
     service = TaskService(store, policies, NoQueue(), clock=now, traits={KIND: lambda text: Traits("sales", text)})
     clocks = Clocks(Meter(client), server)
@@ -123,7 +123,7 @@ def drain(store: DynamoDbTaskStore, service: TaskService, clocks: Clocks, pool: 
         store,
         [KIND],
         lambda task_id, _n: started.append(task_id),
-        limits=Limits(everything=CAP),
+        limits=Caps(everything=CAP),
         threads=THREADS,
     )
     held: list[str] = []

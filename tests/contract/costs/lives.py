@@ -10,7 +10,7 @@ from delegation.orchestration.admission import Admission
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
@@ -44,7 +44,7 @@ def background(store: DynamoDbTaskStore) -> Callable[[], None]:
 def with_limits(store: DynamoDbTaskStore) -> Callable[[], None]:
     """`POST /v1/tasks` with a key, admitted, then run by the state machine in a Lambda."""
     there = world(store)
-    there.tasks._policies = replace(there.tasks._policies, limits=Limits(everything=100))
+    there.tasks._policies = replace(there.tasks._policies, limits=Caps(everything=100))
     admission = Admission(there.tasks, store, KINDS, there.queue.send, limits=there.tasks.limits)
 
     def live() -> None:

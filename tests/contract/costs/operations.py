@@ -16,7 +16,7 @@ from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
@@ -300,7 +300,7 @@ def write_register(harness: Harness) -> Act:
 
 
 def limited_submit(harness: Harness) -> Act:
-    harness.service._policies = replace(harness.service._policies, limits=Limits(everything=100))
+    harness.service._policies = replace(harness.service._policies, limits=Caps(everything=100))
     return lambda: harness.tasks.submit(harness.behavior, Nothing())
 
 

@@ -17,7 +17,7 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.admission import Running
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
@@ -56,7 +56,7 @@ class LateStore(MemoryTaskStore):
 class Site:
     """Tasks with limits, and admission of which every dispatch is noted."""
 
-    def __init__(self, limits: Limits | None = Limits(everything=2), store: MemoryTaskStore | None = None) -> None:  # noqa: B008
+    def __init__(self, limits: Caps | None = Caps(everything=2), store: MemoryTaskStore | None = None) -> None:  # noqa: B008
         self.clock = Clock()
         self.store = store or MemoryTaskStore()
         self.queue = Queue()
@@ -66,7 +66,7 @@ class Site:
         self.admission = self.admitting(limits)
         self.count = 0
 
-    def admitting(self, limits: Limits | None, start: Callable[[str, int], object] | None = None) -> Admission:
+    def admitting(self, limits: Caps | None, start: Callable[[str, int], object] | None = None) -> Admission:
         note = start or (lambda task_id, n: self.started.append((task_id, n)))
         return Admission(self.tasks, self.store, KINDS, note, limits=limits)
 
@@ -152,7 +152,7 @@ def test_tasks_that_wait_start_after_the_limits_were_removed() -> None:
 
 
 def test_a_higher_priority_starts_first() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     site.submit()
     urgent = site.submit(traits=Traits("sales", priority=8))
     site.admission.run()
@@ -163,7 +163,7 @@ def test_a_higher_priority_starts_first() -> None:
 
 
 def test_a_retry_after_a_backoff_gives_its_place_and_waits_again() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     first, second = site.submit(), site.submit()
     site.admission.run()
     site.acquire(first)
@@ -180,7 +180,7 @@ def test_a_retry_after_a_backoff_gives_its_place_and_waits_again() -> None:
 
 
 def test_a_task_that_is_handed_over_keeps_its_place() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     task_id = site.submit()
     site.submit()
     site.admission.run()
@@ -192,7 +192,7 @@ def test_a_task_that_is_handed_over_keeps_its_place() -> None:
 
 
 def test_a_lost_attempt_is_dispatched_again_in_its_place() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     task_id = site.submit()
     site.admission.run()
     site.acquire(task_id)
@@ -203,7 +203,7 @@ def test_a_lost_attempt_is_dispatched_again_in_its_place() -> None:
 
 
 def test_a_synchronous_task_runs_at_once_and_counts() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     task_id = site.submit(synchronous=True)
     site.submit()
     assert site.acquire(task_id).is_held
@@ -214,7 +214,7 @@ def test_a_synchronous_task_runs_at_once_and_counts() -> None:
 
 
 def test_a_crash_after_the_register_is_written_costs_ten_seconds_of_a_place() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     task_id = site.submit()
 
     def crash(point: str) -> None:
@@ -232,13 +232,13 @@ def test_a_crash_after_the_register_is_written_costs_ten_seconds_of_a_place() ->
 
 
 def test_a_dispatch_that_was_never_sent_gives_its_place_back_and_is_repeated() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     task_id, other = site.submit(), site.submit()
 
     def refuses(_task_id: str, _n: int) -> None:
         raise ExecutionNotStarted("Step Functions answered ThrottlingException")
 
-    assert site.admitting(Limits(everything=1), refuses).run() == 0
+    assert site.admitting(Caps(everything=1), refuses).run() == 0
     assert site.places == 1
     site.clock.advance(MINUTE)
     site.sweep()
@@ -252,7 +252,7 @@ def test_a_dispatch_that_was_never_sent_gives_its_place_back_and_is_repeated() -
 
 
 def test_twenty_admissions_without_an_attempt_fail_the_task_and_free_its_place() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     task_id = site.submit()
     while not site.tasks.get(task_id).is_terminal:
         site.clock.advance(HOUR)
@@ -262,7 +262,7 @@ def test_twenty_admissions_without_an_attempt_fail_the_task_and_free_its_place()
 
 
 def test_a_process_that_was_paused_after_the_register_admits_nothing() -> None:
-    site = Site(Limits(everything=1))
+    site = Site(Caps(everything=1))
     site.submit()
     write = site.store.write_register
 
@@ -294,7 +294,7 @@ def test_the_store_fails_before_anything_is_admitted() -> None:
 
 @pytest.mark.parametrize("late", [1, 3, 10])
 def test_an_index_that_lags_admits_no_task_too_many(late: int) -> None:
-    site = Site(Limits(everything=10), LateStore(late))
+    site = Site(Caps(everything=10), LateStore(late))
     for _ in range(40):
         site.submit()
     for _ in range(12):
@@ -305,11 +305,11 @@ def test_an_index_that_lags_admits_no_task_too_many(late: int) -> None:
 
 
 def test_processes_that_admit_at_the_same_time_stay_within_the_cap() -> None:
-    site = Site(Limits(everything=7))
+    site = Site(Caps(everything=7))
     for _ in range(40):
         site.submit()
     with ThreadPoolExecutor(8) as pool:
-        counts = list(pool.map(lambda _n: site.admitting(Limits(everything=7)).run(), range(24)))
+        counts = list(pool.map(lambda _n: site.admitting(Caps(everything=7)).run(), range(24)))
     assert sum(counts) == site.places == len(set(site.started)) == 7
 
 
@@ -334,7 +334,7 @@ def test_a_batch_of_messages_admits_once_and_starts_what_was_counted(monkeypatch
     site, machine = Site(), Machine()
     ids = [site.submit() for _ in range(3)]
     dispatcher = Dispatcher(machine, "machine")
-    inbox = Inbox(dispatcher, Admission(site.tasks, site.store, KINDS, dispatcher.start_execution, limits=Limits(2)))
+    inbox = Inbox(dispatcher, Admission(site.tasks, site.store, KINDS, dispatcher.start_execution, limits=Caps(2)))
     passes: list[object] = []
     run = inbox.admission.run
     monkeypatch.setattr(inbox.admission, "run", lambda ended: passes.append(ended) or run(ended))

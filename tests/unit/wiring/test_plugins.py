@@ -3,7 +3,7 @@
 import pytest
 
 from delegation.tasks.authoring import behavior
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -41,7 +41,7 @@ def test_concurrency_is_a_cap_of_the_task_type_below_that_of_the_properties():
     capped = [behavior("acme.one", concurrency=1)(work), behavior("acme.two", concurrency=2)(work)]
     properties = {"delegation.limits.all": "50", "delegation.limits.kind.acme.two": "7"}
     policies = Plugins(tuple(capped)).policies(Policies.from_properties(properties))
-    assert policies.limits == Limits(everything=50, kinds={"acme.one": 1, "acme.two": 7})
+    assert policies.limits == Caps(everything=50, kinds={"acme.one": 1, "acme.two": 7})
     assert Plugins(tuple(capped)).policies(Policies.from_properties({})).limits is None
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from delegation.tasks.life.lanes import Lane
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 
 STARTING_AT_LEAST: Final = 25
 """So many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
@@ -31,7 +31,7 @@ class Running:
     is_held: bool
 
 
-def room(running: Sequence[Running], limits: Limits) -> int:
+def room(running: Sequence[Running], limits: Caps) -> int:
     """Return how many more tasks may start now, whatever their lanes.
 
     Dispatched tasks that no process holds yet are at most as many as the held ones, or STARTING_AT_LEAST: executions
@@ -42,7 +42,7 @@ def room(running: Sequence[Running], limits: Limits) -> int:
     return max(starting if limits.everything is None else min(starting, limits.everything - len(running)), 0)
 
 
-def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Limits) -> tuple[Queued, ...]:
+def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps) -> tuple[Queued, ...]:
     """Return the tasks to start now, in their order.
 
     First those of the highest priority; of these, one of the tenant with the fewest running tasks, on its bucket with
@@ -69,7 +69,7 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Limi
 class _Counts:
     """How many tasks run, by everything that is capped or shared."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Caps) -> None:
         self._limits = limits
         self._counts: Counter[tuple[str, ...]] = Counter()
 

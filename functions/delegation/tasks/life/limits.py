@@ -14,7 +14,7 @@ _NUMBER: Final = re.compile(r"[1-9]\d{0,5}")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Caps:
     """Caps on tasks that run at once: all, of one tenant, on one bucket, of one task type; None is no cap."""
 
     everything: int | None = None
@@ -40,7 +40,7 @@ class Limits:
         return cls(**caps, kinds=kinds) if properties else None
 
     def caps(self, lane: Lane) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """Return the caps that a task of a lane counts against, each with the key of its count (`counted`)."""
+        """Return the caps that a task of a lane counts against, each with the key of its count."""
         found = (
             (("all",), self.everything),
             (("tenant", lane.tenant), self.tenant),

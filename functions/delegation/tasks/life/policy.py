@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
 from delegation.tasks.life import limits as caps
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.timestamps import parse_duration
 
@@ -110,7 +110,7 @@ class Policies:
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
     maintenance: MaintenancePolicy = MaintenancePolicy()
-    limits: Limits | None = None
+    limits: Caps | None = None
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The fields of retry policies that properties set for one task type each."""
 
@@ -162,7 +162,7 @@ class Policies:
         by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}
         for kind, policy in {"default": default, **by_type}.items():
             _require_growing(kind, policy)
-        limits = Limits.from_properties(limited, InvalidProperty)
+        limits = Caps.from_properties(limited, InvalidProperty)
         return cls(default, by_type, lease, dispatch, maintenance=maintenance, limits=limits, configured=overrides)
 
 

@@ -56,7 +56,7 @@ class AdmissionStore(Protocol):
 
 
 def place_of(task: Task) -> tuple[str, str] | None:
-    """Return where a head is for admission: QUEUED or RUNNING, and its key there; None for nowhere."""
+    """Return the place of a head for admission: QUEUED or RUNNING, and its key there; None for nowhere."""
     match stage_of(task):
         case None:
             return None

@@ -15,7 +15,7 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lanes import TraitsOf
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores import results as kept_results
@@ -120,7 +120,7 @@ class TaskChanges:
         return self._policies.maintenance
 
     @property
-    def limits(self) -> Limits | None:
+    def limits(self) -> Caps | None:
         """How many tasks may run at once; None when all are dispatched at once."""
         return self._policies.limits
 

@@ -297,12 +297,9 @@ class TaskService(TaskChanges):
         )
         return self.send(after) if after.is_queued else after
 
-    def reconcile(self, task_id: str, *, task: Task | None = None) -> Task:
-        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again.
-
-        A head that was just read saves the read.
-        """
-        task = task or self.get(task_id)
+    def reconcile(self, task_id: str) -> Task:
+        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again."""
+        task = self.get(task_id)
         ended = self._ended_attempt(task)
 
         def decide(task: Task, now: datetime) -> Task:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from delegation.tasks.life.admission import STARTING_AT_LEAST, Queued, Running, admitted, room
 from delegation.tasks.life.lanes import Lane, Traits, part
-from delegation.tasks.life.limits import Limits
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.policy import InvalidProperty, Policies
 from tests.effort import examples
 from tests.unit.tasks.builders import NOW, SECOND
@@ -26,7 +26,7 @@ LANES = st.builds(
 )
 CAPS = st.none() | st.integers(1, 6)
 LIMITS = st.builds(
-    Limits, everything=CAPS, tenant=CAPS, bucket=CAPS, kinds=st.dictionaries(st.just("acme.report"), st.integers(1, 3))
+    Caps, everything=CAPS, tenant=CAPS, bucket=CAPS, kinds=st.dictionaries(st.just("acme.report"), st.integers(1, 3))
 )
 
 
@@ -51,7 +51,7 @@ def counts(lanes: Sequence[Lane]) -> Counter[tuple[str, ...]]:
     )
 
 
-def cap(limits: Limits, key: tuple[str, ...]) -> float:
+def cap(limits: Caps, key: tuple[str, ...]) -> float:
     found = {
         "all": limits.everything,
         "tenant": limits.tenant,
@@ -61,7 +61,7 @@ def cap(limits: Limits, key: tuple[str, ...]) -> float:
     return float("inf") if found is None else found
 
 
-def fits(limits: Limits, lanes: Sequence[Lane], lane: Lane) -> bool:
+def fits(limits: Caps, lanes: Sequence[Lane], lane: Lane) -> bool:
     now, more = counts(lanes), counts([lane])
     return all(now[key] + 1 <= cap(limits, key) for key in more)
 
@@ -69,7 +69,7 @@ def fits(limits: Limits, lanes: Sequence[Lane], lane: Lane) -> bool:
 @settings(max_examples=examples(150))
 @given(waiting(), running(), LIMITS)
 def test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use(
-    queue: list[Queued], now: list[Running], limits: Limits
+    queue: list[Queued], now: list[Running], limits: Caps
 ) -> None:
     chosen = admitted(queue, now, limits)
     lanes = [one.lane for one in now]
@@ -86,7 +86,7 @@ def test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use(
 @settings(max_examples=examples(150))
 @given(waiting(), running(), LIMITS, st.randoms())
 def test_each_admitted_task_had_the_best_right_to_its_turn(
-    queue: list[Queued], now: list[Running], limits: Limits, dice: object
+    queue: list[Queued], now: list[Running], limits: Caps, dice: object
 ) -> None:
     chosen = admitted(queue, now, limits)
     shuffled = list(queue)
@@ -116,14 +116,14 @@ def held(lane: Lane, count: int) -> list[Running]:
 def test_a_tenant_that_comes_later_gets_half_of_what_becomes_free() -> None:
     early, late = Lane("sales", "lake", "TABLE_PURGE"), Lane("ops", "lake", "TABLE_PURGE")
     queue = queue_of(early, 50) + queue_of(late, 50, after=timedelta(hours=1))
-    chosen = Counter(one.lane.tenant for one in admitted(queue, held(early, 10), Limits(everything=30)))
+    chosen = Counter(one.lane.tenant for one in admitted(queue, held(early, 10), Caps(everything=30)))
     assert chosen == {"ops": 15, "sales": 5}
 
 
 def test_a_second_bucket_of_a_tenant_gets_its_share() -> None:
     first, second = Lane("sales", "lake", "TABLE_PURGE"), Lane("sales", "archive", "TABLE_PURGE")
     queue = queue_of(first, 50) + queue_of(second, 50, after=timedelta(hours=1))
-    chosen = Counter(one.lane.bucket for one in admitted(queue, [], Limits(everything=10)))
+    chosen = Counter(one.lane.bucket for one in admitted(queue, [], Caps(everything=10)))
     assert chosen == {"lake": 5, "archive": 5}
 
 
@@ -131,17 +131,17 @@ def test_small_tables_have_half_of_the_places_however_many_large_ones_waited_bef
     large = Lane("sales", "lake", "TABLE_PURGE", is_small=False)
     small = replace(large, is_small=True)
     queue = queue_of(large, 50) + queue_of(small, 50, after=timedelta(hours=1))
-    chosen = Counter(one.lane.is_small for one in admitted(queue, held(large, 6), Limits(everything=20)))
+    chosen = Counter(one.lane.is_small for one in admitted(queue, held(large, 6), Caps(everything=20)))
     assert chosen == {True: 10, False: 4}
-    assert len(admitted(queue_of(large, 50), [], Limits(everything=20))) == 20
+    assert len(admitted(queue_of(large, 50), [], Caps(everything=20))) == 20
 
 
 def test_dispatched_tasks_without_a_holder_do_not_become_more_and_more() -> None:
     """Lambda is throttled: what was dispatched waits for its first invocation, and nothing more is added to it."""
     lane = Lane("sales", "lake", "TABLE_PURGE")
     starting = [Running(f"{n}", lane, is_held=False) for n in range(STARTING_AT_LEAST)]
-    assert admitted(queue_of(lane, 50), starting, Limits(everything=1_000)) == ()
-    assert len(admitted(queue_of(lane, 50), [*starting, *held(lane, 30)], Limits(everything=1_000))) == 5
+    assert admitted(queue_of(lane, 50), starting, Caps(everything=1_000)) == ()
+    assert len(admitted(queue_of(lane, 50), [*starting, *held(lane, 30)], Caps(everything=1_000))) == 5
 
 
 @given(st.text(), st.text(), st.text(min_size=1), st.integers(0, 9), st.booleans())
@@ -174,7 +174,7 @@ def test_a_priority_outside_of_its_range_is_refused(priority: int) -> None:
 def test_caps_are_read_from_the_properties() -> None:
     properties = {"all": "100", "tenant": "50", "bucket": "20", "kind.acme.report": "3", "kind.TABLE_PURGE": "90"}
     limits = Policies.from_properties({f"delegation.limits.{name}": value for name, value in properties.items()}).limits
-    assert limits == Limits(100, 50, 20, {"acme.report": 3, "TABLE_PURGE": 90})
+    assert limits == Caps(100, 50, 20, {"acme.report": 3, "TABLE_PURGE": 90})
     assert Policies.from_properties({}).limits is None
 
 
