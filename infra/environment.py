@@ -214,7 +214,7 @@ class Resources:
     - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM, `client_ca`: the certificate of
       the authority that signed it (all variables share 4 KB). `operator_subjects`: names separated by semicolons.
     - `properties`: those of the Delegation Service proposal, "Task Retry".
-    - `behaviors`: additional behaviors as `module:function`, separated by commas.
+    - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
     """
 
     realm: str | None = None

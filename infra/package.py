@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -34,13 +35,35 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, default=ROOT / "build" / "package", help="directory to write to (default: %(default)s)"
     )
-    output: Path = parser.parse_args(arguments).output.absolute()
+    parser.add_argument(
+        "--module",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a Python package's directory or a module's file to add to both packages, for the behaviors that "
+        "delegation:behaviors names; may be repeated",
+    )
+    parser.add_argument(
+        "--requirement",
+        action="append",
+        default=[],
+        metavar="REQUIREMENT",
+        help="what an added module needs, for pip: acme-client==2.1; may be repeated",
+    )
+    given = parser.parse_args(arguments)
+    output: Path = given.output.absolute()
+    for module in given.module:
+        if (reason := unusable(module)) is not None:
+            parser.error(f"--module {module}: {reason}")
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
         built = Path(scratch) / "package"
         for part in (LAMBDA, SPARK):
-            subprocess.run([sys.executable, *pip_arguments(dependencies(part), built / part)], check=True)
+            requirements = [*dependencies(part), *given.requirement]
+            subprocess.run([sys.executable, *pip_arguments(requirements, built / part)], check=True)
             add_sources(built / part)
+            add_modules(built / part, given.module)
         size = sum(file.stat().st_size for file in (built / LAMBDA).rglob("*") if file.is_file())
         if size > LIMIT_BYTES:
             sys.stderr.write(f"the Lambda package has {size:,} bytes; Lambda accepts at most {LIMIT_BYTES:,}\n")
@@ -79,6 +102,29 @@ def add_sources(package: Path) -> None:
     for name in NOT_DEPLOYED:
         shutil.rmtree(package / "delegation" / name)
     shutil.rmtree(package / "bin", ignore_errors=True)
+
+
+def unusable(module: Path) -> str | None:
+    """Return why a path cannot be added as a module, None if it can."""
+    if module.is_dir():
+        if not (module / "__init__.py").is_file():
+            return "is a directory without __init__.py; name the package itself"
+    elif not module.is_file() or module.suffix != ".py":
+        return "is neither a package's directory nor a .py file"
+    name = module.resolve().stem
+    return "would replace the service's own package" if name == "delegation" else None
+
+
+def add_modules(package: Path, modules: Iterable[Path]) -> None:
+    """Copy an author's packages and modules next to the service's sources; FileExistsError for a name that is taken."""
+    for module in (path.resolve() for path in modules):
+        target = package / module.name
+        if target.exists():
+            raise FileExistsError(f"{module.name} is already in the package: a dependency has this name")
+        if module.is_dir():
+            shutil.copytree(module, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        else:
+            shutil.copyfile(module, target)
 
 
 if __name__ == "__main__":

@@ -15,13 +15,14 @@ from delegation.edge.trust.certificates import (
 )
 from delegation.edge.trust.tokens import public_key
 from delegation.operations.purge.behavior.limits import policies_of
-from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.wiring.deployment import BUILT_IN_KINDS
 
 PREFIX = "delegation:"
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
 _EXAMPLE: Final = re.compile(r"(?:^|[/.@])example\.(?:com|org|net)(?=$|[/:])|\.(?:example|test|invalid)(?=$|[/:])")
-_FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?::[A-Za-z_]\w*)?", re.ASCII)
 
 
 def _split(value: object) -> object:
@@ -56,7 +57,9 @@ class Settings(BaseModel):
       the issuer replaces it.
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
-    - `behaviors`: additional behaviors as `module:function`; the package must contain the modules.
+    - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
+      (`python -m infra.package --module`).
+    - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
@@ -103,6 +106,7 @@ class Settings(BaseModel):
     emr_subnet_ids: CommaSeparated = ()
     emr_security_group_ids: CommaSeparated = ()
     behaviors: CommaSeparated = ()
+    added_kinds: CommaSeparated = ()
     package: str = "build/package"
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
     properties: dict[str, str]
@@ -144,7 +148,7 @@ class Settings(BaseModel):
     def _name_functions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if not _FUNCTION.fullmatch(name):
-                raise ValueError(f"{name!r} must be module:function, such as acme.behaviors:purge_views")
+                raise ValueError(f"{name!r} must be a module or module:function, such as acme.behaviors:purge_views")
         return value
 
     @model_validator(mode="after")
@@ -176,15 +180,15 @@ class Settings(BaseModel):
             raise ValueError("delegation:client-crl is not signed by delegation:client-ca for delegation:client-issuer")
         return self
 
-    @field_validator("properties")
-    @classmethod
-    def _properties_of_the_service(cls, value: dict[str, str]) -> dict[str, str]:
+    @model_validator(mode="after")
+    def _properties_are_of_the_service(self) -> Self:
         try:
-            policies_of(value)
+            policies_of(self.properties)
+            require_known_kinds(self.properties, BUILT_IN_KINDS | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.
-            raise ValueError(str(error)) from error
-        return value
+            raise ValueError(f"delegation:properties: {error}") from error
+        return self
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:

@@ -75,6 +75,8 @@ class DynamoDbCalls:
     """Raised instead of `unavailable` when the call can never succeed; None for `unavailable` then too."""
     unknown: ClassVar[type[DelegationError]]
     """Raised when a write may or may not have been applied."""
+    refused: ClassVar[type[DelegationError] | None] = None
+    """Raised when the call can never succeed (ValidationException); `unavailable` is raised instead without it."""
 
     def __init__(
         self,
@@ -144,6 +146,9 @@ class DynamoDbCalls:
                 return answer
             if unclear and not repeats_unclear:
                 break
+        if isinstance(failure, ClientError) and _is_permanent(failure) and self.refused and not unclear:
+            text = failure.response["Error"].get("Message") or "no reason given"
+            raise self.refused(f"DynamoDB refused {name} permanently: {_reason(failure)}: {text}") from failure
         if unclear and is_conditional:
             raise self.unknown(f"{name} got no clear answer: {_reason(failure)}") from failure
         rejected = isinstance(failure, ClientError) and _code(failure) in _REJECTED
@@ -169,6 +174,13 @@ def _code(error: ClientError) -> str:
 
 def _is_refusal(error: ClientError) -> bool:
     return any(reason.get("Code") == REFUSED for reason in _reasons(error))
+
+
+def _is_permanent(error: ClientError) -> bool:
+    """Return whether a call is refused however often it is made (Amazon DynamoDB API Reference, TransactWriteItems)."""
+    return _code(error) == "ValidationException" or any(
+        reason.get("Code") == "ValidationError" for reason in _reasons(error)
+    )
 
 
 def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from delegation.operations.purge.behavior.limits import policies_of
-from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.wiring.deployment import BUILT_IN_KINDS
 from infra.environment import default_properties
 from infra.local.errors import CannotStartError
 
@@ -46,6 +47,7 @@ class StackOptions:
             )
         try:
             policies_of(self.all_properties())
+            require_known_kinds(self.all_properties(), BUILT_IN_KINDS)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.
             raise CannotStartError("the stack", str(exc)) from exc

@@ -161,7 +161,7 @@ def functions(world: World) -> list[SubmissionAnswer]:
     child = Behavior("CHILD", Count, one, result=Count, identify=lambda parameters: str(parameters.number))
 
     def parent(parameters: Count, run: Run) -> None:
-        run.report(files_deleted=parameters.number)
+        run.report(done=parameters.number)
         for number in range(parameters.number):
             tasks.submit(child, Count(number=number), parent=Parent(run.task.task_id, run.task.attempt_count))
 

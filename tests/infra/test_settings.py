@@ -48,7 +48,7 @@ def test_the_package_is_built_before_a_deployment_or_its_absence_is_said() -> No
         ({"delegation:client-issuer": "CN=a, O=b,"}, "client_issuer"),
         ({"delegation:client-serials": "0a,xyz"}, "client_serials"),
         ({"delegation:operator-subjects": "CN=a;b"}, "operator_subjects"),
-        ({"delegation:behaviors": "acme.behaviors"}, "behaviors"),
+        ({"delegation:behaviors": "acme.behaviors:"}, "behaviors"),
         ({"delegation:emr-release-label": "8.0.0"}, "emr_release_label"),
         ({"delegation:synchronous-budget-seconds": 29}, "synchronous_budget_seconds"),
         ({"delegation:stage": "Prod!"}, "stage"),

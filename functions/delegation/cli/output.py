@@ -59,6 +59,12 @@ class JsonOutput:
         unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
         print_json({"tasks": shown, "unreadable": unreadable, "cursor": page.cursor})
 
+    def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
+        print_json({"kinds": {kind: dict(counts) for kind, counts in kinds.items()}, "unreadable": unreadable})
+
+    def created(self, table: str, *, is_new: bool) -> None:
+        print_json({"table": table, "created": is_new})
+
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         print_json({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
 
@@ -126,6 +132,19 @@ class TextOutput:
             self._out.print(table)
         if page.cursor is not None:
             self._out.print(f"Continue with --cursor {page.cursor}", style="dim")
+
+    def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("task type", overflow="fold")
+        table.add_column("tasks")
+        for kind, counts in kinds.items():
+            table.add_row(kind, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
+        self._out.print(table if kinds else "No tasks.")
+        if unreadable:
+            self._out.print(f"{unreadable:,} more records cannot be read by this release.", style="yellow")
+
+    def created(self, table: str, *, is_new: bool) -> None:
+        self._out.print(f"Created the table {table}." if is_new else f"The table {table} exists; it was not changed.")
 
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         last = versions[-1]

@@ -1,22 +1,24 @@
-"""`delegation tasks …`: list, show, follow, cancel and retry tasks.
+"""`delegation tasks …`: list, count, show, follow, cancel and retry tasks.
 
 `show` and `watch` call the service; the others use the task table with the operator's own AWS credentials.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from delegation.cli.connection import Connection
+from delegation.cli.connection import Connection, dynamodb_client
 from delegation.cli.errors import TaskDidNotSucceed, TaskNotDone, TaskStays
 from delegation.cli.options import JsonOption, StackOption, TableOption, TaskId
 from delegation.cli.output import Output, TaskPage, open_output
 from delegation.client.client import DelegationClient
 from delegation.tasks.errors import TaskNotFound
-from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.life.model import TERMINAL, Caller, Status, Task
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import TaskStore, Unreadable
+from delegation.tasks.stores.table import create_task_table
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
@@ -36,6 +38,10 @@ def list_command(
     status: Annotated[
         list[Status] | None, typer.Option("--status", help="Only tasks with this status; may be repeated.")
     ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only tasks of this type; may be repeated.", show_default=False)
+    ] = None,
+    only_open: Annotated[bool, typer.Option("--open", help="Only tasks that have not ended.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
     cursor: Annotated[
         str | None,
@@ -48,7 +54,31 @@ def list_command(
     """List tasks with their status, in no particular order."""
     output = open_output(ctx, as_json=as_json)
     store = Connection(stack).task_store(table)
-    output.tasks(collect(store, wanted=frozenset(status or Status), cursor=cursor, limit=limit))
+    wanted = frozenset(status or Status) - (TERMINAL if only_open else frozenset())
+    output.tasks(collect(store, wanted=wanted, kinds=frozenset(kind or ()), cursor=cursor, limit=limit))
+
+
+@app.command("kinds")
+def kinds_command(
+    ctx: typer.Context, stack: StackOption = None, table: TableOption = None, as_json: JsonOption = False
+) -> None:
+    """Count the tasks of each type by status, for instance before a type is retired."""
+    output = open_output(ctx, as_json=as_json)
+    output.kinds(*count_kinds(Connection(stack).task_store(table)))
+
+
+@app.command("create-table")
+def create_table_command(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Option("--table", envvar="DELEGATION_TASKS_TABLE", show_default=False, help="The name of the table."),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Create a task table in your AWS environment, for workers without a deployment."""
+    output = open_output(ctx, as_json=as_json)
+    output.created(name, is_new=create_task_table(dynamodb_client(), name))
 
 
 @app.command("show")
@@ -130,24 +160,42 @@ def retry_command(
 
 
 def _changeable(stack: Path | None, table: str | None, task_id: str) -> tuple[TaskService, Task]:
-    """Return a task and the service that may change it; raises TaskStays if this release lacks the task's behavior.
+    """Return a task and the service that may change it, whatever its type: no behavior decides on either change.
 
-    It needs no dispatch queue, because the sweeper or a worker finds the task, and reads no retry policy.
+    It needs no dispatch queue, because the sweeper or a worker finds the task, and reads no retry policy. Details of a
+    type that this release does not have are kept.
     """
     store, policies = Connection(stack).task_store(table), Policies(RetryPolicy(), {})
     tasks = TaskService(store, policies, NoDispatchQueue(), clock=utc_now, details=DETAILS)
-    task = tasks.get(task_id)
-    if task.task_type not in BUILT_IN_KINDS:
-        raise TaskStays(
-            task_id, f"has the unknown behavior {task.task_type}", "Use the release that submitted the task."
-        )
-    return tasks, task
+    return tasks, tasks.get(task_id)
 
 
-def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, limit: int) -> TaskPage:
-    """Return up to `limit` tasks with the wanted statuses; the cursor is the id of the last one.
+def count_kinds(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
+    """Return how many tasks of each type have each status, and how many records cannot be read."""
+    counts: dict[str, Counter[str]] = {}
+    unreadable, cursor = 0, None
+    while True:
+        page = store.heads(cursor=cursor, limit=_PAGE)
+        unreadable += len(page.unreadable)
+        for task in page.tasks:
+            counts.setdefault(task.task_type, Counter())[task.status.value] += 1
+        cursor = page.cursor
+        if cursor is None:
+            in_order = {kind: {s.value: counts[kind][s.value] for s in Status} for kind in sorted(counts)}
+            return {kind: {s: n for s, n in found.items() if n} for kind, found in in_order.items()}, unreadable
 
-    A record that cannot be read may have any status, so it is always listed.
+
+def collect(
+    store: TaskStore,
+    *,
+    wanted: frozenset[Status],
+    cursor: str | None,
+    limit: int,
+    kinds: frozenset[str] = frozenset(),
+) -> TaskPage:
+    """Return up to `limit` tasks with the wanted statuses, of these types or of all; the cursor is the last one's id.
+
+    A record that cannot be read may have any status and type, so it is always listed.
     """
     found: list[TaskRecord] = []
     unreadable: list[Unreadable] = []
@@ -156,7 +204,7 @@ def collect(store: TaskStore, *, wanted: frozenset[Status], cursor: str | None, 
         for entry in page.entries:
             if isinstance(entry, Unreadable):
                 unreadable.append(entry)
-            elif entry.status in wanted:
+            elif entry.status in wanted and (not kinds or entry.task_type in kinds):
                 found.append(TaskRecord.of(entry.public()))
             if len(found) + len(unreadable) == limit:
                 at_end = page.cursor is None and entry is page.entries[-1]

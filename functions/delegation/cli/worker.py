@@ -31,8 +31,8 @@ from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance
-from delegation.wiring.settings import IdempotencySettings, TaskSettings
-from delegation.wiring.worker import worker
+from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, TaskSettings
+from delegation.wiring.worker import added_worker, worker
 
 logger = logging.getLogger(__name__)
 MISUSE: Final = 2
@@ -56,6 +56,9 @@ def worker_command(
         typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False),
     ] = None,
     poll: Annotated[str, typer.Option(help="How long to wait when no task is due.")] = "5s",
+    added_only: Annotated[
+        bool, typer.Option("--added-only", help="Run only the behaviors that DELEGATION_BEHAVIORS adds.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the service's tasks in this process, one at a time, until SIGTERM.
@@ -67,13 +70,14 @@ def worker_command(
     stop = _Stop()
     with stop.on_signals():
         try:
-            deployed, stop.worker = _worker(properties, poll, stop.event)
+            deployed, stop.worker = _worker(properties, poll, stop.event, added_only=added_only)
         except (BadSettings, BadPlugin, InvalidProperty) as error:
             output.problem(error)
             raise typer.Exit(MISUSE) from error
         _log_to_stderr()
         logger.info("started", extra={"action": "start", "owner": stop.worker.owner})
-        _ensure_maintenance(deployed)
+        if deployed is not None:
+            _ensure_maintenance(deployed)
         try:
             stop.worker.run()
         except WorkOutlivedLease as error:
@@ -126,8 +130,13 @@ def _ensure_maintenance(deployed: DeployedTasks) -> None:
         logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
-def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
-    """Create a worker from the environment, with the properties of the file if given; raises BadSettings."""
+def _worker(
+    properties: Path | None, poll: str, stop: threading.Event, *, added_only: bool
+) -> tuple[DeployedTasks | None, Worker]:
+    """Create a worker from the environment, with the properties of the file if given; raises BadSettings.
+
+    One for added behaviors alone maintains nothing, so it needs no deployment.
+    """
     if properties is not None:
         given = read_properties(properties)
         policies_of(given)
@@ -139,6 +148,10 @@ def _worker(properties: Path | None, poll: str, stop: threading.Event) -> tuple[
     settings = WorkerSettings(owner=owner_name(socket.gethostname(), os.getpid()), poll=wait)
     try:
         TaskSettings.read().policies()
+        if added_only and not BehaviorSettings.read().behaviors:
+            raise BadSettings("--added-only: DELEGATION_BEHAVIORS names no behavior")
+        if added_only:
+            return None, added_worker(settings, stop)
         IdempotencySettings.read()
         return worker(settings, stop)
     except ValidationError as error:

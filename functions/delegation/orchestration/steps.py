@@ -183,7 +183,7 @@ class Steps:
                 return step.to("succeeded")
             case Status.FAILURE:
                 return step.to("failed")
-            case Status.SUBMITTED if task.recurrence_seconds is not None:
+            case Status.SUBMITTED if task.is_recurring:
                 return step.to("stop")  # the sweeper starts the next run, because an execution's history is limited
             case Status.RETRY_SCHEDULED if task.attempt_count % ATTEMPTS_PER_EXECUTION == 0:
                 return step.to("stop")

@@ -88,6 +88,90 @@ class RunHandedOver(TaskError):
         self.task_id = task_id
 
 
+class RunTimedOut(TaskError):
+    """The attempt has worked for as long as its behavior allows; it is retried like any failed attempt."""
+
+    code: ClassVar[str] = "TIMED_OUT"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, seconds: float) -> None:
+        super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, as long as its behavior allows")
+        self.task_id = task_id
+
+
+class ChildrenPending(TaskError):
+    """Children whose results the work needs have not ended; the work runs again when they have."""
+
+    code: ClassVar[str] = "CHILDREN_PENDING"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, count: int) -> None:
+        super().__init__(f"{count} children of task {task_id} have not ended; its work runs again when they have")
+        self.task_id = task_id
+
+
+class NoOutcomeYet(TaskError):
+    """The task has not ended, so it has no result; wait for it, or read it again later."""
+
+    code: ClassVar[str] = "NO_OUTCOME_YET"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, task_id: str, status: str) -> None:
+        super().__init__(f"task {task_id} is {status} and has no outcome yet; wait for it")
+        self.task_id = task_id
+
+
+class StoreRefused(TaskError):
+    """The store can never make this call, however often it is repeated: an item too large, for example."""
+
+    code: ClassVar[str] = "STORE_REFUSED"
+
+
+class TaskPayloadTooLarge(DelegationError):
+    """A payload would not fit into the task's record beside what is recorded later; nothing was stored."""
+
+    code: ClassVar[str] = "TASK_PAYLOAD_TOO_LARGE"
+
+    def __init__(self, task_type: str, size: int, most: int) -> None:
+        super().__init__(
+            f"the payload of a {task_type} has {size:,} bytes of at most {most:,}; store what is large elsewhere and "
+            "pass its name"
+        )
+
+
+class ResultTooLarge(DelegationError):
+    """A result does not fit into the task's record, and this process knows no record bucket."""
+
+    code: ClassVar[str] = "RESULT_TOO_LARGE"
+
+    def __init__(self, task_id: str, size: int, most: int) -> None:
+        super().__init__(
+            f"the result has {size:,} bytes of at most {most:,} in the task table; set DELEGATION_PLAN_BUCKET in the "
+            "process that runs the task, or return less, and retry the task"
+        )
+        self.task_id = task_id
+
+
+class BadReport(DelegationError):
+    """A task function reported what a task's record cannot hold; the text names the field and the reason."""
+
+    code: ClassVar[str] = "BAD_REPORT"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"run.report cannot take {reason}")
+
+
+class WaitsForItself(DelegationError):
+    """A task adopted itself or a task that awaits it as its child: none of them would ever end."""
+
+    code: ClassVar[str] = "WAITS_FOR_ITSELF"
+
+    def __init__(self, task_id: str, child_id: str) -> None:
+        which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
+        super().__init__(f"task {task_id} cannot await {which}; submit that task without a parent")
+        self.task_id = task_id
+
+
 class AwaitedTaskFailed(TaskError):
     """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 

@@ -3,6 +3,8 @@
     head/{task_id}              the current copy
     row/{task_id}/{version}     one version, never changed
     due/{due_at}/{task_id}      the current copy again, while the task needs attention at a time
+    child/{task_id}/{child_id}  a child of a task, and the attempt that adopted it
+    parent/{child_id}/{task_id} the same, to find the parents of a child
     queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
     running/{place}/{task_id}   the current copy again, while the task is admitted
     admissions                  the register of recent admissions
@@ -12,7 +14,7 @@ For deployments that have the NoSQL persistence and no task table. `tasks.stores
 because writes of different tasks do not contend there.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -47,7 +49,9 @@ from delegation.tasks.stores.admission import (
     running_entry,
 )
 from delegation.tasks.stores.base import (
+    Adopt,
     Advance,
+    Child,
     Create,
     DueEntry,
     Expect,
@@ -66,6 +70,8 @@ REFERENCE: Final = "tasks"
 _HEAD: Final = "head"
 _ROW: Final = "row"
 _DUE: Final = "due"
+_CHILD: Final = "child"
+_PARENT: Final = "parent"
 _REGISTER: Final = IndexKey.of("admissions")
 
 
@@ -75,12 +81,23 @@ class StoredTask(PersistedModel):
     item: dict[str, Any]
 
 
+class StoredChild(PersistedModel):
+    """A child of a task (`Child`), named after both."""
+
+    parent_id: str
+    child_id: str
+    attempt: int
+    task_type: str
+    task_payload: str
+
+
+STORED_CHILD: Final = ObjectType("delegation-task-child", StoredChild)
 STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
 
 
 def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
-    """Return persistence with the object type of stored tasks, which sweeping these objects needs too."""
-    return PersistenceProcess(backend, types=installed((*OWN_TYPES, STORED_TASK)), **settings)
+    """Return persistence with the object types of stored tasks, which sweeping these objects needs too."""
+    return PersistenceProcess(backend, types=installed((*OWN_TYPES, STORED_TASK, STORED_CHILD)), **settings)
 
 
 class PersistenceTaskStore:
@@ -127,6 +144,31 @@ class PersistenceTaskStore:
             asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
             places = [key.elements() for key, _ in islice(asked, limit)]
         return [DueEntry(task_id, datetime.fromisoformat(due_at)) for _, due_at, task_id in places]
+
+    def children(self, task_id: str) -> Sequence[Child]:
+        """See TaskStore.children."""
+        found = self._stored_children(IndexKey.of(_CHILD, task_id))
+        return [Child(one.child_id, one.attempt, one.task_type, one.task_payload) for one in found]
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        """See TaskStore.parents."""
+        return {one.parent_id: one.attempt for one in self._stored_children(IndexKey.of(_PARENT, task_id))}
+
+    def _stored_children(self, prefix: IndexKey) -> list[StoredChild]:
+        with _translated():
+            found = self._store.fetch_many([ref for _, ref in self._index().items(prefix=prefix)])
+        return [of_model(one, StoredChild).value for one in found if one is not None]
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        """See TaskStore.disown: here in one commit."""
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
+            entities = EntityChanges(attempt)
+            disowned = _disown(entities, task_id, up_to_attempt)
+            return Changed(entities.head if disowned else None, disowned)
+
+        with _translated():
+            return self._committer.commit(change, operation=task_id).result
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
         """See AdmissionStore.queued."""
@@ -175,6 +217,7 @@ class PersistenceTaskStore:
             require_unmoved(task, head)
             for key, _ in list(entities.items(IndexKey.of(_ROW, task.task_id))):
                 entities.remove(key)
+            _disown(entities, task.task_id, task.attempt_count)
             entities.remove(IndexKey.of(_HEAD, task.task_id))
             return Changed(entities.head, True)
 
@@ -220,9 +263,9 @@ class PersistenceTaskStore:
 
     def _read_back(self, change: TaskChange, after: Task) -> Task:
         head = self.get(after.task_id)
-        if head is not None and not isinstance(change, Expect):
+        if head is not None and not _only_expects(change):
             row = self.get_version(after.task_id, after.version)
-            if head.nonce == after.nonce or (not isinstance(change, Revise) and row and row.nonce == after.nonce):
+            if head.nonce == after.nonce or (isinstance(change, Create | Advance) and row and row.nonce == after.nonce):
                 return head
         raise OutcomeUnknown(f"a write to task {after.task_id} got no clear answer")
 
@@ -242,7 +285,11 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
             if head is not None and first is not None and first.nonce == task.nonce:
                 return Changed(None, head)
             raise TaskExists(task.task_id, head)
-        case Advance(before, after) | Revise(before, after):
+        case Adopt(before, _, child) if change.only_expects:
+            task = require_version(before, head)
+            _write_child(entities, task.task_id, child)
+            return Changed(entities.head, task)
+        case Advance(before, after) | Revise(before, after) | Adopt(before, after):
             rows = change.rows if isinstance(change, Advance) else ()
             if head is not None and head.nonce == after.nonce:
                 return Changed(None, head)
@@ -252,6 +299,8 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
                     return Changed(None, head)
             require_unmoved(before, head)
             _write(entities, head, after, rows)
+            if isinstance(change, Adopt):
+                _write_child(entities, after.task_id, change.child)
     return Changed(entities.head, after)
 
 
@@ -265,6 +314,41 @@ def _write(entities: EntityChanges, head: Task | None, after: Task, rows: Sequen
     current = entities.put(IndexKey.of(_HEAD, after.task_id), StoredTask(item=codec.head_item(after)))
     for key in places:
         entities.link(key, current)
+
+
+def _only_expects(change: TaskChange) -> bool:
+    return isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)
+
+
+def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
+    stored = StoredChild(
+        parent_id=parent_id,
+        child_id=child.task_id,
+        attempt=child.attempt,
+        task_type=child.task_type,
+        task_payload=child.task_payload,
+    )
+    entities.link(_parent_key(parent_id, child.task_id), entities.put(_child_key(parent_id, child.task_id), stored))
+
+
+def _disown(entities: EntityChanges, task_id: str, up_to_attempt: int) -> int:
+    """Remove the names of children that no later attempt adopted, and return how many."""
+    disowned = 0
+    for key, _ in list(entities.items(IndexKey.of(_CHILD, task_id))):
+        found = entities.fetch(key, StoredChild)
+        if found is not None and found.value.attempt <= up_to_attempt:
+            entities.remove(key)
+            entities.remove(_parent_key(task_id, found.value.child_id))
+            disowned += 1
+    return disowned
+
+
+def _child_key(parent_id: str, child_id: str) -> IndexKey:
+    return IndexKey.of(_CHILD, parent_id, child_id)
+
+
+def _parent_key(parent_id: str, child_id: str) -> IndexKey:
+    return IndexKey.of(_PARENT, child_id, parent_id)
 
 
 def _entry(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:

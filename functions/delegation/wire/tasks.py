@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -30,6 +30,8 @@ class Asker(BaseModel):
 class TaskRecord(BaseModel):
     """A task; timestamps are UTC. A client keeps the unknown members of a newer service.
 
+    `progress` and `details` are what a task function reported, `result_location` is the object of the record bucket
+    that holds a large result; the record of a task without any has no such members.
     `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
     """
 
@@ -48,6 +50,7 @@ class TaskRecord(BaseModel):
     lease_acquired_ts: AwareDatetime | None = None
     result_summary: str | None = None
     result_extended: str | None = None
+    result_location: str | None = None
     revision: int = 0
     lost_not_before: AwareDatetime | None = None
     recheck_not_before: AwareDatetime | None = None
@@ -71,10 +74,13 @@ class TaskRecord(BaseModel):
     findings: tuple[KeptFiles, ...] = ()
     files_per_second: int | None = None
     progress_ts: AwareDatetime | None = None
+    progress: dict[str, Any] | None = None
+    details: dict[str, Any] | None = None
     eta_ts: AwareDatetime | None = None
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
     recurrence_seconds: int | None = None
+    recurrence_cron: str | None = None
     children: tuple[str, ...] = ()
     pending_result: str | None = None
     requested_by: Asker | None = None
@@ -123,10 +129,14 @@ class TaskVersions(BaseModel):
     next_page_token: str | None = None
 
 
+_REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron"})
+
+
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of TaskRecord of a task's public record, all of them, in their order."""
+    """Return the members of TaskRecord of a task's public record in their order, without reports that nobody made."""
     defaults = {name: [] if field.default == () else field.default for name, field in TaskRecord.model_fields.items()}
-    return {name: public.get(name, default) for name, default in defaults.items()}
+    values = {name: public.get(name, default) for name, default in defaults.items()}
+    return {name: value for name, value in values.items() if value or name not in _REPORTED}
 
 
 def _object(text: str) -> object:

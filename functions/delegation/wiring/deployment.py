@@ -1,13 +1,15 @@
 """The task service with the behaviors of this deployment."""
 
+import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Final
 
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.life.policy import STORE_MAINTENANCE, unknown_kinds
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
@@ -16,7 +18,8 @@ from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import BehaviorSettings, TaskSettings
 from delegation.wiring.tasks import task_store, tasks_over
 
-BUILT_IN_KINDS: Final = KINDS | {maintenance.KIND, REFERENCE_INDEX}
+logger = logging.getLogger(__name__)
+BUILT_IN_KINDS: Final = KINDS | {STORE_MAINTENANCE, REFERENCE_INDEX}
 """The task types of the built-in behaviors."""
 
 
@@ -49,5 +52,15 @@ def deployment(
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs, counts=counts)
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
-    tasks = plain.having(policies=replace(policies, fail_when_lost=plugins.fail_when_lost))
-    return DeployedTasks(store, tasks, BUILT_IN_KINDS | plugins.kinds, plugins.behaviors(tasks))
+    kinds = BUILT_IN_KINDS | plugins.kinds
+    _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
+    tasks = plain.having(policies=plugins.policies(policies))
+    return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))
+
+
+@cache
+def _warn_of(unknown: tuple[str, ...]) -> None:
+    """Warn once in a process of retry properties without effect: a newer deployment may have set them."""
+    if unknown:
+        text = "retry properties have no effect, because no behavior of this process has the task types %s"
+        logger.warning(text, ", ".join(unknown), extra={"action": "start"})

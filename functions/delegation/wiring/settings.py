@@ -42,7 +42,7 @@ class TaskSettings(_Properties):
 
 
 class BehaviorSettings(EnvironmentSettings):
-    """Added behaviors as `module:function`, separated by commas (docs/workers.md)."""
+    """Added behaviors as `module` or `module:function`, separated by commas (docs/workers.md)."""
 
     behaviors: tuple[str, ...] = Field(alias="DELEGATION_BEHAVIORS", default=())
 
@@ -84,6 +84,12 @@ class PurgeEnvironment(_Properties):
 
     plan_bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=3)
     inline_max_files: int = Field(1_000, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
+
+
+class ResultSettings(EnvironmentSettings):
+    """The bucket for results too large for the task table, where there is one."""
+
+    record_bucket: str | None = Field(None, alias="DELEGATION_PLAN_BUCKET", min_length=3)
 
 
 class DispatcherSettings(EnvironmentSettings):

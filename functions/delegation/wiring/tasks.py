@@ -1,6 +1,6 @@
 """The task service over DynamoDB and SQS."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from delegation.dynamodb import client_config
 from delegation.operations.purge.behavior.details import PurgeDetailRules
@@ -15,8 +15,14 @@ from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.clients import QUICK, aws
-from delegation.wiring.settings import QueueSettings, TaskSettings
+from delegation.wiring.clients import PATIENT, QUICK, aws
+from delegation.wiring.settings import QueueSettings, ResultSettings, TaskSettings
+
+if TYPE_CHECKING:
+    from delegation.storage.s3_plans import S3PlanStore
+
+if TYPE_CHECKING:
+    from delegation.tasks.work.submit import Tasks
 
 PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
 """Counted when a purge fails after its first delete, so that a table is left half deleted; an alarm watches it."""
@@ -33,6 +39,16 @@ def task_service(
     settings = TaskSettings.read()
     store = store or task_store(settings.tasks_table)
     return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts)
+
+
+def connect() -> "Tasks":
+    """Return what submits tasks from any process; it needs DELEGATION_TASKS_TABLE, and workers to run the tasks.
+
+    What it needs is imported here, because no function of the service calls it.
+    """
+    from delegation.tasks.work.submit import Tasks  # noqa: PLC0415
+
+    return Tasks(task_service())
 
 
 def task_store(table: str | None = None) -> DynamoDbTaskStore:
@@ -63,8 +79,36 @@ def tasks_over(
         external_jobs=external_jobs,
         details=DETAILS,
         left_partly_done=count_partly_deleted if counts else ignored,
+        results=record_bucket(),
         traits=TRAITS,
     )
+
+
+class RecordBucket:
+    """ResultStore of the service's own bucket; hardly any process keeps or reads a large result."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+
+    def put(self, key: str, data: bytes) -> None:
+        """See ResultStore.put."""
+        self._objects().put(key, data)
+
+    def get(self, key: str) -> bytes:
+        """See ResultStore.get."""
+        return self._objects().get(key)
+
+    def _objects(self) -> "S3PlanStore":
+        # Loaded here, because the API and the steps would load S3 at each cold start.
+        from delegation.storage.s3_plans import S3PlanStore  # noqa: PLC0415
+
+        return S3PlanStore(aws("s3", PATIENT), self._bucket)
+
+
+def record_bucket() -> RecordBucket | None:
+    """Return the bucket that the environment names, None without one."""
+    bucket = ResultSettings.read().record_bucket
+    return None if bucket is None else RecordBucket(bucket)
 
 
 def count_partly_deleted(task: Task) -> None:

@@ -21,7 +21,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.admission import Recent, Register
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise
+from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
@@ -171,6 +171,18 @@ def lost_race(harness: Harness) -> Act:
     return refused
 
 
+def adopt(harness: Harness, **changes: Any) -> Act:
+    task = harness.put(Status.RUNNING)
+    after = touched(task, **changes) if changes else task
+    return lambda: harness.store.apply(Adopt(task, after, Child("child", 1, "NOTE", "{}")))
+
+
+def disown(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING)
+    harness.store.apply(Adopt(task, task, Child("child", 1, "NOTE", "{}")))
+    return lambda: harness.store.disown(task.task_id, 1)
+
+
 def remove(harness: Harness) -> Act:
     task = harness.put(Status.SUCCESS)
     return lambda: harness.store.remove(task)
@@ -196,6 +208,13 @@ def hand_on(harness: Harness) -> Act:
 def child(harness: Harness) -> Act:
     parent = Parent(running(harness), 1)
     return lambda: harness.tasks.submit(harness.behavior, Nothing(), parent=parent)
+
+
+def second_child(harness: Harness) -> Act:
+    parent = Parent(running(harness), 1)
+    harness.tasks.submit(harness.singleton, Nothing(), parent=parent)
+    named = replace(harness.singleton, identify=lambda _parameters: "two")
+    return lambda: harness.tasks.submit(named, Nothing(), parent=parent)
 
 
 def attach(harness: Harness) -> Act:
@@ -300,6 +319,11 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.due": lambda harness: lambda: harness.store.due(NOW),
     "TaskStore.heads": lambda harness: harness.store.heads,
     "TaskStore.remove": remove,
+    "TaskStore.apply(Adopt)": adopt,
+    "TaskStore.apply(Adopt) with the head": lambda harness: adopt(harness, child_ordinal=1),
+    "TaskStore.children": of(running, lambda harness, task_id: harness.store.children(task_id)),
+    "TaskStore.parents": of(running, lambda harness, task_id: harness.store.parents(task_id)),
+    "TaskStore.disown, one child": disown,
     "TaskStore.forget, two rows": of(running, lambda harness, task_id: harness.store.forget(task_id, 3)),
     "AdmissionStore.queued, of one lane": of(in_a_lane, lambda harness, _task_id: harness.store.queued(NOW, each=9)),
     "AdmissionStore.running": of(in_a_lane, lambda harness, _task_id: harness.store.running()),
@@ -324,12 +348,13 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskService.dispatch": of(waiting, lambda harness, task_id: harness.service.dispatch(task_id)),
     "TaskService.admit": of(in_a_lane, lambda harness, task_id: harness.service.admit(task_id)),
     "TaskService.reconcile": reconcile,
-    "TaskService.adopt": of(running, lambda harness, task_id: harness.service.adopt(task_id, 1, "child")),
+    "TaskService.adopt": of(running, lambda harness, task_id: harness.service.adopt(task_id, 1, submitted())),
     "TaskService.hand_to_next_execution": hand_on,
     "Tasks.submit": lambda harness: lambda: harness.tasks.submit(harness.behavior, Nothing()),
     "Tasks.submit with limits": limited_submit,
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,
+    "Tasks.submit, a second child": second_child,
     "Tasks.start_here": lambda harness: (
         lambda: harness.tasks.start_here(harness.behavior, Nothing(), "run-1", Lease.lasting(HOUR, NOW))
     ),

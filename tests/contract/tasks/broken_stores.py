@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.tasks.stores.base import TaskStore
-from tests.contract.tasks import broken_admission, broken_reads, broken_writes
+from tests.contract.tasks import broken_admission, broken_children, broken_reads, broken_writes
 from tests.contract.tasks import checks_admission as admission
+from tests.contract.tasks import checks_children as children
 from tests.contract.tasks import checks_reads as reads
 from tests.contract.tasks import checks_removal as removal
 from tests.contract.tasks import checks_threads as threads
@@ -112,6 +113,20 @@ BROKEN: tuple[Broken, ...] = (
     Broken(broken_reads.ForgetsTheLastRowToo, (removal.forget_leaves_the_row_of_the_head,)),
     Broken(broken_reads.ForgetsNothing, (removal.forget_deletes_old_rows_of_that_task_only,)),
     Broken(broken_reads.QueriesAnEmptyRange, (removal.forget_of_a_first_version_deletes_nothing,)),
+    Broken(
+        broken_children.ForgetsTheParent,
+        (children.adopt_records_child_and_parent_without_a_change_of_the_head, children.a_child_outlives_its_records),
+    ),
+    Broken(broken_children.AdoptsWithoutTheHead, (children.adopt_rewrites_the_head_like_revise,)),
+    Broken(broken_children.FirstAdoptionWins, (children.adopt_by_a_later_attempt_replaces_the_attempt,)),
+    Broken(
+        broken_children.AdoptsBeforeTheCondition, (children.adopt_of_a_former_version_is_refused_and_records_nothing,)
+    ),
+    Broken(broken_children.AdoptsAnyRevision, (children.adopt_checks_the_revision_where_it_rewrites_the_head,)),
+    Broken(broken_children.ShowsChildrenAsHeads, (children.children_are_listed_by_id_and_seen_by_no_other_read,)),
+    Broken(broken_children.DisownsLaterAttemptsToo, (children.disown_deletes_what_no_later_attempt_adopted,)),
+    Broken(broken_children.RemovesTasksWithoutTheirChildren, (children.remove_deletes_the_records_of_children,)),
+    Broken(broken_children.RemovesTheParentsOfAChild, (children.a_child_outlives_its_records,)),
     Broken(broken_writes.SharedHeads, (writes.tasks_do_not_affect_each_other,)),
     Broken(
         broken_writes.ChecksThenActs,

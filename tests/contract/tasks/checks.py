@@ -2,13 +2,21 @@
 
 from typing import Final
 
-from tests.contract.tasks import checks_admission, checks_reads, checks_removal, checks_threads, checks_writes
+from tests.contract.tasks import (
+    checks_admission,
+    checks_children,
+    checks_reads,
+    checks_removal,
+    checks_threads,
+    checks_writes,
+)
 from tests.contract.tasks.checks_support import Check
 
 SEQUENTIAL: Final[tuple[Check, ...]] = (
     *checks_writes.CHECKS,
     *checks_reads.CHECKS,
     *checks_removal.CHECKS,
+    *checks_children.CHECKS,
     *checks_admission.CHECKS,
 )
 CONCURRENT: Final[tuple[Check, ...]] = (*checks_threads.CHECKS, *checks_admission.THREADED)

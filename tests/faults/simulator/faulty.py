@@ -1,6 +1,6 @@
 """Faults of simulated calls: they fail, lose their answer, arrive late, or run after calls of other processes."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -9,7 +9,7 @@ from delegation.idempotency.record import Record
 from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import DueEntry, TaskChange, TaskHeads
+from delegation.tasks.stores.base import Child, DueEntry, TaskChange, TaskHeads
 from tests.faults.simulator.scheduler import Actor
 
 if TYPE_CHECKING:
@@ -95,6 +95,17 @@ class SimulatedStore(Faulty):
 
     def forget(self, task_id: str, below: int) -> int:
         return self.written(lambda: self.deployment.forget(self.actor, task_id, below))
+
+    def children(self, task_id: str) -> Sequence[Child]:
+        self.read()
+        return self.deployment.memory.children(task_id)
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        self.read()
+        return self.deployment.memory.parents(task_id)
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        return self.written(lambda: self.deployment.memory.disown(task_id, up_to_attempt))
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         self.read()

@@ -8,7 +8,7 @@ from delegation.idempotency.record import StoredAnswer
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange
+from delegation.tasks.stores.base import Adopt, Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY
@@ -72,7 +72,7 @@ class Ledger:
         self._require(task.revision == revision, task, f"revision {task.revision} instead of {revision}")
         former.append(task)
         steps = change.rows if isinstance(change, Advance) else (task,)
-        if not isinstance(change, Revise):
+        if not isinstance(change, Revise | Adopt):
             self.moved_at[task.task_id] = now
             self.rows[task.task_id] += [step.evolve(due_at=None) for step in steps]
         for step in steps:
@@ -87,9 +87,10 @@ class Ledger:
     def refused(self, change: TaskChange, error: Exception) -> None:
         """Check a change that was refused."""
         task = change.after if hasattr(change, "after") else change.task
-        if isinstance(change, Expect) or task.nonce not in self.nonces:
+        only_expects = isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)
+        if only_expects or task.nonce not in self.nonces:
             return
-        if isinstance(change, Revise) and self.written[task.task_id][-1].nonce != task.nonce:
+        if isinstance(change, Revise | Adopt) and self.written[task.task_id][-1].nonce != task.nonce:
             return  # overwritten since; the writer reads the task again
         if isinstance(error, TaskExists | StaleTask | RevisionConflict):
             raise Violation(f"write {task.nonce} was applied and answered as {type(error).__name__}")
@@ -159,13 +160,25 @@ class Ledger:
         """A parent ends after its children, with their result."""
         if not task.children or task.error_code not in {None, "CHILD_FAILED", "CANCELLED"} or not task.is_terminal:
             return
-        children = [self.store._heads[child] for child in task.children if child in self.store._heads]
+        adopted = self._adopted(task)
+        children = [self.store._heads[child] for child in adopted if child in self.store._heads]
+        lost = [
+            child
+            for child, attempt in adopted.items()
+            if attempt == task.result_attempt and child not in self.store._heads and child not in self.removed_ids
+        ]
+        self._require(not lost or task.status is not Status.SUCCESS, task, f"succeeded without its children {lost}")
         open_ = [child.task_id for child in children if not child.is_terminal]
         self._require(not open_, task, f"ended before its children {open_}")
         failed = any(child.status is Status.FAILURE for child in children)
         self.happened.add("reunited")
         if task.error_code != "CANCELLED":
             self._require(failed == (task.status is Status.FAILURE), task, "its result is not its children's")
+
+    def _adopted(self, task: Task) -> dict[str, int]:
+        """The children of a task's present submission, and the attempt that adopted each last."""
+        linked = self.store._children.get(task.task_id, {}).values()
+        return {child.task_id: child.attempt for child in linked if child.attempt > (task.attempts_before or 0)}
 
     def _check_maintenance(self, task: Task) -> None:
         """Maintenance reports the tasks that it could not read, and succeeds."""
@@ -183,7 +196,7 @@ class Ledger:
         age = now - task.last_status_change_ts + self.world.drift
         self._require(age >= self.policies.maintenance.retention, task, f"removed after {age}")
         parent = None if task.parent_id is None else self.store._heads.get(task.parent_id)
-        is_read = parent is None or parent.is_terminal or task_id not in parent.children
+        is_read = parent is None or parent.is_terminal or task_id not in self._adopted(parent)
         self._require(is_read, task, "removed before its parent read the outcome")
         self._require(task_id not in self.store._rows, task, "removed without its rows")
         self.lives.append(self.rows.pop(task_id))

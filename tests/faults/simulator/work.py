@@ -82,7 +82,7 @@ class Purge:
                 self.actor.sleep(self.deployment.world.seconds(0.2, 0.8 if unrenewed else 4))
                 run.checkpoint()
                 self.deployment.ledger.delete(task_id, attempt, self.actor.name)
-            run.report(files_deleted=1)
+            run.note_progress({"files_deleted": 1}, eta=None)
             if keeps_lease:
                 run.write(lambda: self.service.heartbeat(task_id, attempt, self.deployment.lasting))
         if not self._fails(task, 0.2):

@@ -96,13 +96,10 @@ def test_maintenance_is_cancelled_and_retried_like_other_tasks(run, store):
         assert store.get(TASK_ID).status is status
 
 
-@pytest.mark.parametrize("word", ["cancel", "retry"])
-def test_a_task_with_an_unknown_behavior_is_not_changed(run, store, word):
-    before = put(store, Status.FAILURE if word == "retry" else Status.RUNNING, task_type="COMPACTION")
-    result = run("tasks", word, TASK_ID)
-    assert result.exit_code == 1
-    assert "unknown behavior" in result.stderr
-    assert store.get(TASK_ID) == before
+def test_a_retry_keeps_the_details_of_a_type_that_this_release_does_not_have(run, store):
+    put(store, Status.FAILURE, task_type="COMPACTION", tier="gold")
+    assert run("tasks", "retry", TASK_ID).exit_code == 0
+    assert (store.get(TASK_ID).status, store.get(TASK_ID).details["tier"]) == (Status.SUBMITTED, "gold")
 
 
 @pytest.mark.parametrize("word", ["cancel", "retry"])

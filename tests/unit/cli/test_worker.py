@@ -1,10 +1,13 @@
 """`delegation worker` refuses invalid settings before it leases a task."""
 
 import json
+import threading
 
 import pytest
 
 from delegation.cli.worker import BadSettings, read_properties
+from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.wiring.worker import added_worker
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ def test_a_missing_variable_is_named(run, monkeypatch):
 
 def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
     for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
-        monkeypatch.setenv(f"DELEGATION_{name}", "x")
+        monkeypatch.setenv(f"DELEGATION_{name}", "plans")
     monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
     monkeypatch.setenv("DELEGATION_BEHAVIORS", "nowhere.at_all:behaviors")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -73,3 +76,30 @@ def test_a_file_that_is_neither_is_refused(tmp_path, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadSettings, match=str(path)):
         read_properties(path)
+
+
+@pytest.fixture
+def _only_the_task_table(monkeypatch):
+    for name in ("IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "POLARIS_URL", "REALM"):
+        monkeypatch.delenv(f"DELEGATION_{name}", raising=False)
+    monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_for_added_behaviors_alone_needs_the_task_table_only(monkeypatch):
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors:behaviors")
+    added = added_worker(WorkerSettings(owner="w"), threading.Event())
+    assert set(added._behaviors) == {"SHOUT", "ONCE", "WHOLE"}
+    added._tasks._store.dynamodb.client.close()
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_for_added_behaviors_alone_runs_until_it_is_stopped(run, monkeypatch):
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors")
+    monkeypatch.setattr(Worker, "run", lambda _self: None)
+    assert run("worker", "--added-only").exit_code == 0
+    monkeypatch.delenv("DELEGATION_BEHAVIORS")
+    result = run("worker", "--added-only")
+    assert result.exit_code == 2
+    assert "DELEGATION_BEHAVIORS names no behavior" in result.stderr.replace("\n", " ")

@@ -82,6 +82,9 @@ class FakeTasks:
             raise TaskNotFound(task_id)
         return self.tasks[task_id]
 
+    def children(self, task_id: str) -> tuple[str, ...]:
+        return (*self.tasks[task_id].listed_children, "a-child-of-its-own")
+
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         head = self.tasks.get(task_id)
         return tuple(head.evolve(version=n) for n in range(after + 1, head.version + 1))[:limit] if head else ()

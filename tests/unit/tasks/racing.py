@@ -1,11 +1,11 @@
 """A store on which rivals write first, and a queue that records or refuses messages."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import DueEntry, TaskChange, TaskHeads
+from delegation.tasks.stores.base import Child, DueEntry, TaskChange, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -35,6 +35,12 @@ class RacedStore:
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         return self.calm.due(now, limit=limit, shards=shards)
+
+    def children(self, task_id: str) -> Sequence[Child]:
+        return self.calm.children(task_id)
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        return self.calm.parents(task_id)
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         return self.calm.heads(cursor=cursor, limit=limit)

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.progress import TaskProgress
 
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 TEXT = st.text(max_size=20)
@@ -34,6 +35,22 @@ DETAILS = st.fixed_dictionaries(
         "purged_identifier": TEXT,
         "purged_metadata_location": TEXT,
     },
+)
+
+PROGRESS = st.builds(
+    TaskProgress,
+    done=st.none() | st.integers(0, 2**63 - 1),
+    total=st.none() | st.integers(0, 2**63 - 1),
+    message=st.none() | TEXT,
+)
+REPORTED = st.dictionaries(
+    TEXT,
+    st.recursive(
+        TEXT | st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+        max_leaves=4,
+    ),
+    max_size=3,
 )
 
 
@@ -81,6 +98,13 @@ def tasks(draw: st.DrawFn) -> Task:
         job_run_id=draw(maybe(TEXT)),
         progress_ts=draw(maybe(MOMENTS)),
         eta_ts=draw(maybe(MOMENTS)),
+        progress=draw(maybe(PROGRESS)),
+        reported=draw(REPORTED),
+        result_location=draw(maybe(TEXT)),
+        child_ordinal=draw(maybe(COUNTS)),
+        attempts_before=draw(maybe(COUNTS)),
+        runs_before=draw(maybe(COUNTS)),
+        result_attempt=draw(maybe(COUNTS)),
         due_at=None if terminal else draw(maybe(MOMENTS)),
         details={**draw(DETAILS), **draw(ADDED_LATER)},
     )

@@ -43,3 +43,7 @@ def behaviors(_tasks: TaskService) -> Iterable[Behavior[Any, Any] | Whole]:
 
 def purges(_tasks: TaskService) -> Iterable[Behavior[Any, Any]]:
     return [Behavior("TABLE_PURGE", Word, shout)]
+
+
+def shouts(_tasks: TaskService) -> Iterable[Behavior[Any, Any]]:
+    return [Behavior("SHOUT", Word, shout)]

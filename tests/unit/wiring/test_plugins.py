@@ -2,10 +2,12 @@
 
 import pytest
 
+from delegation.tasks.authoring import behavior
+from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.plugins import BadPlugin, load
+from delegation.tasks.work.plugins import BadPlugin, Plugins, load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.deployment import BUILT_IN_KINDS, deployment
 from delegation.wiring.settings import BehaviorSettings
@@ -13,6 +15,9 @@ from tests.unit.tasks.builders import Clock
 
 EXAMPLES = "tests.unit.wiring.example_behaviors"
 KINDS = {"SHOUT", "ONCE", "WHOLE"}
+
+
+def work() -> None: ...
 
 
 @pytest.fixture
@@ -26,11 +31,26 @@ def test_a_function_may_return_any_form_of_behavior(tasks):
     assert added.fail_when_lost == {"ONCE"}
 
 
+def test_a_module_is_named_for_the_behaviors_that_it_has(tasks):
+    added = load([EXAMPLES, EXAMPLES], tasks, existing=frozenset())
+    assert added.kinds == {"SHOUT", "ONCE"}
+    assert load([f"{EXAMPLES}:SHOUT"], tasks, existing=frozenset()).kinds == {"SHOUT"}
+
+
+def test_concurrency_is_a_cap_of_the_task_type_below_that_of_the_properties():
+    capped = [behavior("acme.one", concurrency=1)(work), behavior("acme.two", concurrency=2)(work)]
+    properties = {"delegation.limits.all": "50", "delegation.limits.kind.acme.two": "7"}
+    policies = Plugins(tuple(capped)).policies(Policies.from_properties(properties))
+    assert policies.limits == Caps(everything=50, kinds={"acme.one": 1, "acme.two": 7})
+    assert Plugins(tuple(capped)).policies(Policies.from_properties({})).limits is None
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("nowhere.at_all:behaviors", "cannot be imported"),
-        (EXAMPLES, "is not module:function"),
+        (f"{EXAMPLES}:", "is neither a module nor module:function"),
+        ("tests.unit.tasks.builders", "declares no behavior"),
         (f"{EXAMPLES}:missing", "has no missing"),
         (f"{EXAMPLES}:NOT_A_FUNCTION", "is not a function"),
         (f"{EXAMPLES}:purges", "the task type TABLE_PURGE already has a behavior"),
@@ -44,7 +64,7 @@ def test_an_unusable_plugin_is_refused_by_name(tasks, name, reason):
 
 def test_two_plugins_cannot_both_run_a_kind(tasks):
     with pytest.raises(BadPlugin, match="the task type SHOUT already has a behavior"):
-        load([f"{EXAMPLES}:behaviors"] * 2, tasks, existing=frozenset())
+        load([f"{EXAMPLES}:behaviors", f"{EXAMPLES}:shouts"], tasks, existing=frozenset())
 
 
 @pytest.fixture

@@ -43,6 +43,9 @@ class TaskOperations(Protocol):
     def get(self, task_id: str) -> Task:
         """Return the task's current version; raises TaskNotFound."""
 
+    def children(self, task_id: str) -> tuple[str, ...]:
+        """Return the ids of a task's children."""
+
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """Return versions after `after`, oldest first; none if there is no such task."""
 
@@ -115,7 +118,10 @@ class Routes:
         admitted(event, STATUS)
         task = self.deps.tasks.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        return Served(200, render_json(shown(task.public())), {})
+        record = task.public()
+        if task.children:
+            record["children"] = self.deps.tasks.children(task.task_id)
+        return Served(200, render_json(shown(record)), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""

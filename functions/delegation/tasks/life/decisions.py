@@ -132,7 +132,7 @@ def end_attempt(
 
 def recurs(task: Task) -> bool:
     """Return whether a run that ended is followed by another."""
-    return task.is_terminal and task.recurrence_seconds is not None and task.error_code != t.CANCELLED
+    return task.is_terminal and task.is_recurring and task.error_code not in {t.CANCELLED, t.RETIRED}
 
 
 def awaits_dispatch(task: Task) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from delegation.tasks.life.progress import TaskProgress
 from delegation.timestamps import Timestamp, isoformat
 
 FORMAT: Final = 1
@@ -46,10 +47,18 @@ class Task(BaseModel):
     "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. A task with a `lane` starts only after its admission, at `admitted_ts` (`lanes`). `repeats` counts how often
-    requests ran a terminal task again, None if they did not or a retry began anew. `reported_version` is the version
-    whose half done work was reported, so that nothing reports it again. `requested_by` asked for the present
-    submission, `cancelled_by` for its cancellation.
+    on. `progress` and `reported` are what a task function reported. A task with a `lane` starts only after its
+    admission, at `admitted_ts` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
+    did not or a retry began anew. `reported_version` is the version whose half done work was reported, so that nothing
+    reports it again. `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
+
+    A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
+
+    `children` holds the task's own id once an attempt adopted a child: the children are records of their own in the
+    store, and an older release, which reads children from this list, waits for the task itself instead of ending it
+    without them. Ids of other tasks are children that such a release adopted. `child_ordinal` counts what the present
+    attempt adopted without an identity. Children that the first `attempts_before` attempts adopted belong to earlier
+    submissions, and `runs_before` counts the runs of those. `result_attempt` made `pending_result`.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored.
@@ -70,6 +79,7 @@ class Task(BaseModel):
     lease_acquired_ts: Timestamp | None = None
     result_summary: str | None = None
     result_extended: str | None = None
+    result_location: str | None = None
 
     revision: int = Field(default=1, ge=1)
     nonce: str = ""
@@ -88,10 +98,17 @@ class Task(BaseModel):
     engine: str | None = None
     job_run_id: str | None = None
     progress_ts: Timestamp | None = None
+    progress: TaskProgress | None = None
+    reported: Mapping[str, Any] = Field(default_factory=dict, repr=False)
     eta_ts: Timestamp | None = None
     recurrence_seconds: int | None = Field(default=None, ge=1)
+    recurrence_cron: str | None = None
     children: tuple[str, ...] = ()
+    child_ordinal: int | None = None
+    attempts_before: int | None = None
+    runs_before: int | None = None
     pending_result: str | None = None
+    result_attempt: int | None = None
     lane: str | None = None
     admitted_ts: Timestamp | None = None
     requested_by: Caller | None = None
@@ -128,6 +145,11 @@ class Task(BaseModel):
         return self.status in TERMINAL
 
     @property
+    def is_recurring(self) -> bool:
+        """Whether a run of the task is followed by another."""
+        return self.recurrence_seconds is not None or self.recurrence_cron is not None
+
+    @property
     def is_left_partly_done(self) -> bool:
         """Whether the task ended as FAILURE after its work had begun to change what it works on."""
         return self.status is Status.FAILURE and self.effects_began_ts is not None
@@ -147,6 +169,11 @@ class Task(BaseModel):
         """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused
 
+    @property
+    def listed_children(self) -> tuple[str, ...]:
+        """The children that an older release adopted."""
+        return tuple(child for child in self.children if child != self.task_id)
+
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; raises ValidationError when it is not a valid record."""
         return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
@@ -158,24 +185,24 @@ class Task(BaseModel):
         return self.evolve(details=kept | fresh, **changes)
 
     def public(self) -> dict[str, Any]:
-        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL."""
-        shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL})}
+        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and what few tasks have."""
+        few = ("progress", "reported", "result_location", "recurrence_cron")
+        absent = {name for name in few if not getattr(self, name)}
+        shown = {**self.details, **self.model_dump(mode="python", exclude={"details", *INTERNAL, *absent})}
+        if self.progress is not None:
+            shown["progress"] = self.progress
+        shown["children"] = self.listed_children
         shown["partly_deleted"] = self.is_left_partly_done
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
-INTERNAL: Final = frozenset({
-    "due_at",
-    "nonce",
-    "lease_owner",
-    "dispatch_base",
-    "lane",
-    "admitted_ts",
-    "repeats",
-    "reported_version",
-})  # fmt: skip
+_FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
+_ADMISSION: Final = frozenset({"lane", "admitted_ts"})
+INTERNAL: Final = (
+    frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"}) | _FAMILY | _ADMISSION
+)
 """Fields that are stored and not shown to callers."""
-STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
+STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}
 """Fields whose name differs in format 1, in the store and in the public record."""
 
 
@@ -186,7 +213,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, BaseModel):
-        return value.model_dump()
+        return value.model_dump(exclude_none=True)
     if isinstance(value, tuple | list):
         return [jsonable(item) for item in value]
     return value

@@ -100,6 +100,7 @@ def _retried(
         grace=policies.dispatch.grace,
         code=error.code,
         summary=error.summary,
+        extended=error.extended,
         excuse=excuse,
         throttled=throttled,
         noted=error.kind is not ErrorClass.WAITING,

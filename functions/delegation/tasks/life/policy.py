@@ -1,12 +1,13 @@
 """When a task is retried and how long a lease lasts, configured by the Delegation Service proposal's property names."""
 
+import difflib
 import math
 import random
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
@@ -15,14 +16,18 @@ from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.timestamps import parse_duration
 
+STORE_MAINTENANCE: Final = "STORE_MAINTENANCE"
+"""The type of the recurring task that MaintenancePolicy is for."""
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
 _GRACE: Final = "delegation.dispatch.grace-duration"
 _RETENTION: Final = "delegation.maintenance.task-retention-duration"
 _INTERVAL: Final = "delegation.maintenance.interval-duration"
-_LEAST_RETENTION: Final = timedelta(hours=1)
-"""Longer than an idempotency record outlives its task, because a replay may still read the task."""
-_RETRY: Final = re.compile(r"delegation\.retry\.(default|[A-Z][A-Z_]*)\.([a-z-]+)")
+_LEAST_RETENTION: Final = timedelta(days=91)
+"""Longer than the name of an execution lives, and than an idempotency record outlives its task."""
+LONGEST_DRIFT: Final = timedelta(seconds=10)
+"""How long a lease inside a Lambda function outlasts the function's deadline, before which the attempt hands over."""
+_RETRY: Final = re.compile(r"delegation\.retry\.([A-Za-z][\w.-]*)\.([a-z-]+)", re.ASCII)
 MAX_EXCUSED: Final = 20
 """At most this many throttled attempts are excused."""
 
@@ -106,6 +111,16 @@ class Policies:
     fail_when_lost: frozenset[str] = frozenset()
     maintenance: MaintenancePolicy = MaintenancePolicy()
     limits: Caps | None = None
+    configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The fields of retry policies that properties set for one task type each."""
+
+    def declaring(self, declared: Mapping[str, Mapping[str, Any]]) -> "Policies":
+        """Return policies with fields that code declares by task type; those that properties set are stronger."""
+        by_type = dict(self.by_type)
+        for kind, fields in declared.items():
+            by_type[kind] = replace(self.default, **{**fields, **self.configured.get(kind, {})})
+            _require_growing(kind, by_type[kind])
+        return replace(self, by_type=by_type)
 
     def retry(self, task_type: str) -> RetryPolicy:
         """Return the policy of one task type."""
@@ -115,7 +130,7 @@ class Policies:
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
         """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
-        overrides: dict[str, dict[str, object]] = {}
+        overrides: dict[str, dict[str, Any]] = {}
         limited = {name: value for name, value in properties.items() if name.startswith(caps.PREFIX)}
         for name, value in properties.items():
             if name == _LOST_TIMEOUT:
@@ -125,7 +140,7 @@ class Policies:
             elif name == _GRACE:
                 dispatch = replace(dispatch, grace=_duration(name, value))
             elif name == _RETENTION:
-                maintenance = replace(maintenance, retention=_duration(name, value, least=_LEAST_RETENTION))
+                maintenance = replace(maintenance, retention=_retention(name, value))
             elif name == _INTERVAL:
                 maintenance = replace(maintenance, interval=_duration(name, value, least=timedelta(seconds=1)))
             elif name in limited:
@@ -137,13 +152,53 @@ class Policies:
                 raise InvalidProperty(name, "is not a property of this service")
         if lease.lost_timeout <= 2 * lease.clock_drift:
             raise InvalidProperty(_LOST_TIMEOUT, "must be longer than twice the clock drift")
-        default = replace(RetryPolicy(), **overrides.pop("default", {}))  # type: ignore[arg-type]
-        by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}  # type: ignore[arg-type]
+        if lease.clock_drift > LONGEST_DRIFT:
+            raise InvalidProperty(
+                _CLOCK_DRIFT,
+                f"must be {LONGEST_DRIFT.seconds}s at most: an attempt stops itself this long before its lease ends, "
+                "which in a Lambda function would be before it could hand over; synchronize the clocks",
+            )
+        default = replace(RetryPolicy(), **overrides.pop("default", {}))
+        by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}
         for kind, policy in {"default": default, **by_type}.items():
-            if policy.max_backoff < policy.initial_backoff:
-                raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
+            _require_growing(kind, policy)
         limits = Caps.from_properties(limited, InvalidProperty)
-        return cls(default, by_type, lease=lease, dispatch=dispatch, maintenance=maintenance, limits=limits)
+        return cls(default, by_type, lease, dispatch, maintenance=maintenance, limits=limits, configured=overrides)
+
+
+def _require_growing(kind: str, policy: RetryPolicy) -> None:
+    if policy.max_backoff < policy.initial_backoff:
+        raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
+
+
+def unknown_kinds(properties: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Return the retry properties of task types that are not known: the type by the property's name."""
+    found = {name: match[1] for name in properties if (match := _RETRY.fullmatch(name))}
+    return {name: kind for name, kind in found.items() if kind != "default" and kind not in known}
+
+
+def require_known_kinds(properties: Mapping[str, str], known: Collection[str]) -> None:
+    """Raise InvalidProperty for a retry property of a task type that is neither known nor named like `acme.report`.
+
+    Names with a dot are those of behaviors that a deployment adds.
+    """
+    for name, kind in unknown_kinds(properties, known).items():
+        if "." not in kind:
+            near = difflib.get_close_matches(kind.upper(), sorted(known), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
+            added = "A type of an added behavior has a dot in its name, or is named in delegation:added-kinds"
+            raise InvalidProperty(name, f"there is no task type {kind}; {hint} {added}")
+
+
+def _retention(name: str, value: str) -> timedelta:
+    parsed = _duration(name, value)
+    if parsed < _LEAST_RETENTION:
+        raise InvalidProperty(
+            name,
+            f"{value!r} is shorter than {_LEAST_RETENTION.days}d: Step Functions keeps the name of an execution for 90 "
+            "days, and a task that was removed sooner and is submitted again could not be dispatched",
+        )
+    return parsed
 
 
 def _duration(name: str, value: str, *, least: timedelta | None = None) -> timedelta:

@@ -4,6 +4,7 @@ The changes of status are those of the Delegation Service proposal, Persistence,
 their life". They alone raise `version`. The writer sets `revision` and `nonce`.
 """
 
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -28,6 +29,7 @@ LOST: Final = "LOST"
 CANCELLED: Final = "CANCELLED"
 HANDED_OVER: Final = "HANDED_OVER"
 DISPATCH_FAILED: Final = "DISPATCH_FAILED"
+RETIRED: Final = "RETIRED"
 
 CHECK_QUEUED: Final = timedelta(days=7)
 """When the sweeper checks a queued task; admission does not depend on it."""
@@ -67,6 +69,7 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         dispatch_base=task.dispatch_count,
         engine=None,
         job_run_id=None,
+        child_ordinal=None,
     )
 
 
@@ -129,6 +132,7 @@ def schedule_retry(
     grace: timedelta,
     code: str,
     summary: str,
+    extended: str | None = None,
     excuse: bool = False,
     throttled: bool = False,
     noted: bool = True,
@@ -149,7 +153,7 @@ def schedule_retry(
         throttled_count=task.throttled_count + (1 if throttled else 0),
         error_code=code,
         result_summary=_short(redacted(summary)),
-        result_extended=_bounded(task, now, code, summary) if noted else task.result_extended,
+        result_extended=_bounded(task, now, code, extended or summary) if noted else task.result_extended,
         **_ENDED,
     )
 
@@ -172,7 +176,8 @@ def resubmit(
     has. `at` is when it is to run, now if None. `requested_by` is None where nobody asks anew.
     `repeats` is the number of this repeat, None for what is no repeated request.
     """
-    begun = {} if restarted is None else {"details": restarted, "effects_began_ts": None, "progress_ts": None}
+    fresh: dict[str, Any] = {"effects_began_ts": None, "progress_ts": None, "progress": None, "reported": {}}
+    begun = {} if restarted is None else {"details": restarted, **fresh}
     return transition(
         task,
         Status.SUBMITTED,
@@ -193,10 +198,36 @@ def resubmit(
         error_code=None,
         result_summary=None,
         result_extended=None,
-        children=(),
+        result_location=None,
         pending_result=None,
+        **_without_children(task),
         **begun,
     )
+
+
+def _without_children(task: Task) -> dict[str, Any]:
+    """Return the fields of a task that is submitted again; a failed one finds the children that have no identity."""
+    fields: dict[str, Any] = {"children": (), "child_ordinal": None, "result_attempt": None}
+    if not task.children:
+        return fields
+    is_new_run = task.status is Status.SUCCESS or task.recurrence_seconds is not None
+    runs = (task.runs_before or 0) + 1 if is_new_run else task.runs_before
+    return {**fields, "attempts_before": task.attempt_count, "runs_before": runs}
+
+
+def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Task, Task]:
+    """Return the parent, the same if it need not change, and the child to adopt for this attempt. Raises LeaseLost.
+
+    A `nameless` child gets an id made from its parent, run and ordinal: the next attempt finds it again.
+    """
+    held_by(task, attempt)
+    after = task if task.task_id in task.children else task.evolve(children=(*task.children, task.task_id))
+    if nameless:
+        ordinal = (task.child_ordinal or 0) + 1
+        name = f"polaris-task:{child.task_type}:child:{task.task_id}:{task.runs_before or 0}:{ordinal}"
+        after = after.evolve(child_ordinal=ordinal)
+        child = child.evolve(task_id=str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
+    return after, child.evolve(parent_id=task.task_id)
 
 
 def dispatched(task: Task, *, due_at: datetime) -> Task:

@@ -1,6 +1,6 @@
 """The interface between tasks and the stores that keep them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -49,12 +49,45 @@ class Expect:
     task: Task
 
 
-TaskChange = Create | Advance | Revise | Expect
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child under its parent: the parent's attempt that adopted it last, and what it takes to create it again."""
+
+    task_id: str
+    attempt: int
+    task_type: str
+    task_payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Record a child under its parent, and the parent under the child, in one transaction with the parent's head.
+
+    The head is rewritten from `before` to `after` like Revise; with the same task it has to have its version, like
+    Expect. A child that was adopted before gets the new attempt.
+    """
+
+    before: Task
+    after: Task
+    child: Child
+
+    @property
+    def only_expects(self) -> bool:
+        """Whether the head stays as it is."""
+        return self.after is self.before
+
+
+TaskChange = Create | Advance | Revise | Expect | Adopt
 
 
 def after_of(change: TaskChange) -> Task:
     """Return the task that a change stores or expects."""
-    return change.after if isinstance(change, Advance | Revise) else change.task
+    return change.task if isinstance(change, Create | Expect) else change.after
+
+
+def before_of(change: TaskChange) -> Task:
+    """Return the task that a change was decided on; of a Create the one that it stores."""
+    return change.task if isinstance(change, Create | Expect) else change.before
 
 
 def moved(before: Task, head: Task | None) -> StaleTask | RevisionConflict:
@@ -125,6 +158,15 @@ class TaskStore(Protocol):
         Raises TaskExists (Create), StaleTask (other version), RevisionConflict (same version, other revision).
         """
 
+    def children(self, task_id: str) -> Sequence[Child]:
+        """Return the children that a task's attempts adopted, in the order of their ids, read consistently."""
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        """Return the tasks that adopted this one, by id, and the attempt of each that did so last."""
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        """Delete the records of children that no later attempt of the task adopted, and return how many."""
+
     def get(self, task_id: str) -> Task | None:
         """Return the head, read consistently."""
 
@@ -138,7 +180,7 @@ class TaskStore(Protocol):
         """Return entries of the due index at or before `now`, about the oldest first; of all shards or of these."""
 
     def remove(self, task: Task) -> bool:
-        """Delete a terminal task: its rows oldest first, its head last, each step only while the head is still `task`.
+        """Delete a terminal task: its children's records, rows oldest first, head last, while the head is still `task`.
 
         Returns True when this call deleted the head, False when there was none. An interrupted removal is finished by
         repeating it; a task that changes meanwhile keeps its head and its newest rows. Raises StaleTask or

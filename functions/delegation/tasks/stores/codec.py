@@ -1,5 +1,6 @@
 """The stored format of a task (`format: 1`): every later release must read what this one writes."""
 
+import json
 import zlib
 from collections.abc import Mapping
 from decimal import Decimal
@@ -24,6 +25,7 @@ _ATTRIBUTE_OF: Final = {name: STORED_NAMES.get(name, name) for name in _FIELDS}
 _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()}
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
+_REPORTED: Final = _ATTRIBUTE_OF["reported"]
 _STORAGE_ONLY: Final = frozenset({"format", "due_bucket", "admission_bucket", "admission_key"})
 
 
@@ -62,6 +64,8 @@ def row_item(task: Task) -> dict[str, Any]:
 
 def _attributes(task: Task) -> dict[str, Any]:
     values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
+    # As JSON text: it may hold any number, and no name in it can hide a field of the task.
+    values[_REPORTED] = json.dumps(task.reported, ensure_ascii=False, sort_keys=True) if task.reported else None
     own = {name: value for name, value in values.items() if value is not None}
     return {**_DEFAULT_DETAILS, **task.details, **own, "format": FORMAT}
 
@@ -77,6 +81,10 @@ def task_of(item: Mapping[str, Any]) -> Task:
     values["version"] = values.pop("current_version", values.get("version"))
     known = {_FIELD_OF[name]: _decode(value) for name, value in values.items() if name in _FIELD_OF}
     details = {name: _decode(value) for name, value in values.items() if name not in _FIELD_OF.keys() | _STORAGE_ONLY}
+    if _REPORTED in values:
+        known["reported"] = _reported(values[_REPORTED])
+    if isinstance(known.get("progress"), Mapping):
+        known["progress"] = {name: _decode(value) for name, value in known["progress"].items()}
     for name, value in _DEFAULT_DETAILS.items():
         if details.get(name) == value:
             del details[name]
@@ -86,6 +94,14 @@ def task_of(item: Mapping[str, Any]) -> Task:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "record"
         raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}") from None
+
+
+def _reported(stored: Any) -> Any:
+    """Return the map of a report; what is not its JSON text is left to the validation of the record."""
+    try:
+        return json.loads(stored)
+    except (TypeError, ValueError):
+        return stored
 
 
 def entry_of(task_id: str, item: Mapping[str, Any]) -> Task | Unreadable:

@@ -3,17 +3,19 @@
 Without contention Create and Advance are one TransactWriteItems of two puts, Revise one PutItem, due one Query a shard.
 """
 
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, ClassVar, Final
 
 from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
-from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError, TaskExists
+from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
 from delegation.tasks.life.admission import Queued, Running
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
+from delegation.tasks.stores import dynamodb_children as links
 from delegation.tasks.stores.admission import (
     RUNNING,
     Register,
@@ -24,7 +26,9 @@ from delegation.tasks.stores.admission import (
     running_entry,
 )
 from delegation.tasks.stores.base import (
+    Adopt,
     Advance,
+    Child,
     Create,
     DueEntry,
     Expect,
@@ -33,6 +37,7 @@ from delegation.tasks.stores.base import (
     TaskHeads,
     Unreadable,
     after_of,
+    before_of,
     moved,
     require_terminal,
     require_version,
@@ -66,6 +71,7 @@ class ConditionalTable(DynamoDbCalls):
 
     unavailable = StoreUnavailable
     unknown = OutcomeUnknown
+    refused = StoreRefused
 
 
 class DynamoDbTaskStore:
@@ -82,7 +88,8 @@ class DynamoDbTaskStore:
             return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
         if isinstance(change, Expect):
             return require_version(change.task, self.get(change.task.task_id))
-        return self.transact(change)
+        # The nonce of a head that stays as it is belongs to another write.
+        return self.transact(change, token=str(uuid.uuid4()) if _only_expects(change) else None)
 
     def transact(self, change: TaskChange, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
         """Apply a change and other stores' actions in one transaction.
@@ -110,9 +117,18 @@ class DynamoDbTaskStore:
             case Revise(before, after):
                 return [self._put(codec.head_item(after), _UNMOVED, before)]
             case Expect(task):
-                check = self._on_head("ConditionCheck", task, "current_version = :version", {":version": task.version})
-                check["ConditionCheck"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-                return [check]
+                return [self._expected(task)]
+            case Adopt(before, after, child):
+                items = (links.child_item(before.task_id, child), links.parent_item(before.task_id, child))
+                puts: list[Action] = [{"Put": {"TableName": self.table, "Item": to_item(item)}} for item in items]
+                if change.only_expects:
+                    return [self._expected(before), *puts]
+                return [self._put(codec.head_item(after), _UNMOVED, before), *puts]
+
+    def _expected(self, task: Task) -> Action:
+        check = self._on_head("ConditionCheck", task, "current_version = :version", {":version": task.version})
+        check["ConditionCheck"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        return check
 
     def _put(self, item: Mapping[str, Any], condition: str, before: Task | None = None) -> Action:
         put: Action = {
@@ -179,15 +195,51 @@ class DynamoDbTaskStore:
 
     def _applied(self, change: TaskChange, head: Task | None) -> Task | None:
         """Return the head if it or a row below it has the nonce of this write, else None."""
-        if head is None or isinstance(change, Expect):
+        if head is None or _only_expects(change):
             return None
         after = after_of(change)
         if head.nonce == after.nonce:
             return head
-        if isinstance(change, Revise) or head.version < after.version:
+        if isinstance(change, Revise | Adopt) or head.version < after.version:
             return None
         row = self.get_version(after.task_id, after.version)
         return head if row is not None and row.nonce == after.nonce else None
+
+    def children(self, task_id: str) -> Sequence[Child]:
+        """See TaskStore.children: one Query for each MB."""
+        return sorted(map(links.child_of, self._linked(task_id + links.CHILDREN)), key=lambda child: child.task_id)
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        """See TaskStore.parents: one Query for each MB."""
+        return {item["parent_id"]: int(item["attempt"]) for item in self._linked(task_id + links.PARENTS)}
+
+    def _linked(self, partition: str) -> list[dict[str, Any]]:
+        return self._query(
+            None,
+            KeyConditionExpression="task_id = :id",
+            ExpressionAttributeValues=to_item({":id": partition}),
+            ConsistentRead=True,
+        )
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        """See TaskStore.disown: a transaction for every 40 children, and one for each that is adopted meanwhile."""
+        old = iter([child for child in self.children(task_id) if child.attempt <= up_to_attempt])
+        disowned = 0
+        while some := list(islice(old, links.PAIRS_A_CALL)):
+            if not self._disown(task_id, some, up_to_attempt):
+                disowned += len(some)
+            else:
+                disowned += sum(not self._disown(task_id, [child], up_to_attempt) for child in some)
+        return disowned
+
+    def _disown(self, task_id: str, children: Sequence[Child], up_to_attempt: int) -> Sequence[Mapping[str, Any]]:
+        """Delete both items of some children; return the reasons if one of them was adopted by a later attempt."""
+        older = {
+            "ConditionExpression": "attribute_not_exists(attempt) OR attempt <= :attempt",
+            "ExpressionAttributeValues": to_item({":attempt": up_to_attempt}),
+        }
+        keys = [key(task_id, child.task_id) for child in children for key in (links.child_key, links.parent_key)]
+        return self._remove_step([{"Delete": {"TableName": self.table, "Key": to_item(key), **older}} for key in keys])
 
     def get(self, task_id: str) -> Task | None:
         """See TaskStore.get."""
@@ -283,8 +335,10 @@ class DynamoDbTaskStore:
         return refused is None
 
     def remove(self, task: Task) -> bool:
-        """See TaskStore.remove: one Query and one transaction for every eight rows."""
+        """See TaskStore.remove: one Query and one transaction for every eight rows, and `disown` for a parent."""
         require_terminal(task)
+        if task.children or task.attempts_before:
+            self.disown(task.task_id, task.attempt_count)
         unmoved = {":version": task.version, ":revision": task.revision}
         while True:
             rows, more = self._oldest_rows(task.task_id, task.version)
@@ -346,12 +400,13 @@ class DynamoDbTaskStore:
         page = tuple(found[:limit])
         return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
 
-    def _query(self, limit: int, **arguments: Any) -> list[dict[str, Any]]:
-        """Read pages until there are `limit` items, or until the last page."""
+    def _query(self, limit: int | None, **arguments: Any) -> list[dict[str, Any]]:
+        """Read pages until there are `limit` items if given, or until the last page."""
         items: list[dict[str, Any]] = []
         start: dict[str, Any] = {}
-        while len(items) < limit:
-            answer = self._read("query", Limit=limit - len(items), **arguments, **start)
+        while limit is None or len(items) < limit:
+            page = {} if limit is None else {"Limit": limit - len(items)}
+            answer = self._read("query", **page, **arguments, **start)
             items += map(from_item, answer["Items"])
             if "LastEvaluatedKey" not in answer:
                 break
@@ -367,10 +422,10 @@ def _is_past(change: TaskChange, head: Task) -> bool:
     match change:
         case Create():
             return True
-        case Advance(before, _) | Revise(before, _):
-            return head.revision != before.revision
-        case Expect():
-            return False  # it writes nothing: the actions joined to it may have been applied
+        case _ if _only_expects(change):
+            return False  # it leaves no trace in the head: the actions joined to it may have been applied
+        case _:
+            return head.revision != before_of(change).revision
 
 
 def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
@@ -383,4 +438,8 @@ def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
 def _conflict(change: TaskChange, head: Task | None) -> TaskError:
     if isinstance(change, Create):
         return TaskExists(change.task.task_id, head)
-    return moved(change.before if isinstance(change, Advance | Revise) else change.task, head)
+    return moved(before_of(change), head)
+
+
+def _only_expects(change: TaskChange) -> bool:
+    return isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)

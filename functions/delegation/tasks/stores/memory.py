@@ -2,7 +2,7 @@
 
 import threading
 from bisect import insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -18,7 +18,9 @@ from delegation.tasks.stores.admission import (
     running_entry,
 )
 from delegation.tasks.stores.base import (
+    Adopt,
     Advance,
+    Child,
     Create,
     DueEntry,
     Expect,
@@ -50,6 +52,8 @@ class MemoryTaskStore:
         self._heads: dict[str, Task] = {}
         self._rows: dict[str, dict[int, Task]] = {}
         self._unreadable: set[str] = set()
+        self._children: dict[str, dict[str, Child]] = {}
+        self._parents: dict[str, dict[str, int]] = {}
         self._queued: dict[str, list[tuple[str, str]]] = {}
         self._running: dict[str, Running] = {}
         self._register = Register()
@@ -82,6 +86,46 @@ class MemoryTaskStore:
                 return self._move(before, after, row=False)
             case Expect(task):
                 return require_version(task, self._heads.get(task.task_id))
+            case Adopt(before, after, child):
+                return self._adopt(change, before, after, child)
+
+    def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
+        if change.only_expects:
+            head = require_version(before, self._heads.get(before.task_id))
+        else:
+            head = self._move(before, after, row=False)
+        self._children.setdefault(head.task_id, {})[child.task_id] = child
+        self._parents.setdefault(child.task_id, {})[head.task_id] = child.attempt
+        return head
+
+    def children(self, task_id: str) -> Sequence[Child]:
+        """See TaskStore.children."""
+        self.fault("before children")
+        with self.lock:
+            found = self._children.get(task_id, {})
+            return tuple(found[child] for child in sorted(found))
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        """See TaskStore.parents."""
+        self.fault("before parents")
+        with self.lock:
+            return dict(self._parents.get(task_id, {}))
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        """See TaskStore.disown."""
+        self.fault("before disown")
+        with self.lock:
+            disowned = self._disown(task_id, up_to_attempt)
+        self.fault("after disown")
+        return disowned
+
+    def _disown(self, task_id: str, up_to_attempt: int) -> int:
+        children = self._children.get(task_id, {})
+        old = [child.task_id for child in children.values() if child.attempt <= up_to_attempt]
+        for child in old:
+            del children[child]
+            del self._parents[child][task_id]
+        return len(old)
 
     def _create(self, task: Task) -> Task:
         stored = self._heads.get(task.task_id)
@@ -194,6 +238,7 @@ class MemoryTaskStore:
             if head is None:
                 return False
             require_unmoved(task, head)
+            self._disown(task.task_id, task.attempt_count)
             del self._rows[task.task_id]
             del self._heads[task.task_id]
         self.fault("after remove")

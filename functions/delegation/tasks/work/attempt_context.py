@@ -5,10 +5,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Never
 
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver
+from delegation.tasks.errors import BadReport, LeaseLost, RunCancelled, RunHandedOver, RunTimedOut
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.progress import advanced, merged
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService
 
@@ -41,8 +42,15 @@ class AttemptContext:
     """
 
     def __init__(
-        self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
+        self,
+        tasks: TaskService,
+        task: Task,
+        *,
+        hand_over_at: datetime | None,
+        monotonic: Callable[[], float],
+        timeout: timedelta | None = None,
     ) -> None:
+        """`timeout` is how long the attempt may work, None for any time."""
         self.tasks = tasks
         self.task = task
         self.task_id = task.task_id
@@ -52,12 +60,24 @@ class AttemptContext:
         self._alive_every = min(ALIVE_EVERY, tasks.lease.lost_timeout / 4).total_seconds()
         self._lock = threading.RLock()
         self._checked = float("-inf")
-        self._reported = monotonic()
+        self._reported = self._began = monotonic()
+        self._timeout = timeout
+        self._unwritten: dict[str, Any] = {}
+        self.settled: set[str] = set()
+        """The children whose outcomes the work has read."""
+        self.forgiven: set[str] = set()
+        """Those of them that failed without failing the work."""
         self._fenced_at = float("-inf")
         self._update(task)
 
+    def seconds(self) -> float:
+        """Return the monotonic clock by which this attempt measures times."""
+        return self._monotonic()
+
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Check before each piece of work that it may begin; raises LeaseLost, RunCancelled or RunHandedOver if not.
+        """Check before each piece of work that it may begin.
+
+        Raises LeaseLost, RunCancelled, RunHandedOver or RunTimedOut if not.
 
         Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
         hangs must not write `progress_ts`.
@@ -80,12 +100,48 @@ class AttemptContext:
                 raise RunHandedOver(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:
                 raise RunHandedOver(self.task_id)
+            if self._timeout is not None and self._monotonic() - self._began >= self._timeout.total_seconds():
+                raise RunTimedOut(self.task_id, self._timeout.total_seconds())
 
-    def report(self, *, eta: datetime | None = None, **details: Any) -> None:
-        """Write progress; one that comes too soon is left to the next report or the outcome. Raises LeaseLost."""
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Report progress and `details` of the work's own; what is not given stays, a detail that is None is removed.
+
+        At most every two seconds it is written; one that comes sooner is written with the next one, or the outcome.
+        Raises LeaseLost, and BadReport at every call with what cannot be stored, written or not.
+        """
+        for name in unknown:
+            raise BadReport(f"{name}: is not a member of a report; put it into the map `details`")
+        with self._lock:
+            given = {"done": done, "total": total, "unit": unit, "message": message}
+            before = self._unwritten
+            progress = advanced(before.get("progress", self.task.progress), given)
+            reported = merged(before.get("reported", self.task.reported), details)
+            self._unwritten = {**before, "progress": progress, "reported": reported}
+            if eta is not None:
+                self._unwritten["eta_ts"] = eta
+            if self._monotonic() - self._reported >= REPORT_EVERY.total_seconds():
+                self._note()
+
+    def note_progress(self, details: Mapping[str, Any], *, eta: datetime | None) -> None:
+        """Write details that the behavior's own record names, as `report` writes its own. Raises LeaseLost."""
         with self._lock:
             if self._monotonic() - self._reported >= REPORT_EVERY.total_seconds():
                 self._note(details, eta_ts=eta)
+
+    @property
+    def unwritten(self) -> dict[str, Any]:
+        """What was reported and has not been written, as fields of the task, for the write of the outcome."""
+        return {name: value for name, value in self._unwritten.items() if name != "eta_ts"}
 
     def write(self, change: Callable[[], Task]) -> Task:
         """Make a change of the task for this attempt, and keep the task that it returns."""
@@ -95,7 +151,9 @@ class AttemptContext:
 
     def _note(self, details: Mapping[str, Any] = NOTHING, **fields: Any) -> None:
         now = self.tasks.clock()
-        self._update(self.tasks.note(self.task_id, self.attempt, details=details, progress_ts=now, **fields))
+        more = {**self._unwritten, **fields}
+        self._update(self.tasks.note(self.task_id, self.attempt, details=details, progress_ts=now, **more))
+        self._unwritten = {}
         self._reported = self._monotonic()
 
     def _update(self, task: Task) -> None:

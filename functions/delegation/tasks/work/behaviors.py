@@ -5,7 +5,7 @@ whose work is one function (Asynchronous & reliable tasks proposal, Design); `Fu
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,18 +15,34 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import DelegationError
-from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.errors import (
+    AwaitedTaskFailed,
+    ChildrenPending,
+    LeaseLost,
+    MalformedRecord,
+    RunCancelled,
+    RunHandedOver,
+    RunTimedOut,
+    StoreRefused,
+    TaskError,
+    WaitsForItself,
+)
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.declared.recurrence import CURSOR, FORGIVEN
+from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
+from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed
 from delegation.tasks.work.external_jobs import INLINE
+from delegation.tasks.work.family.children import Family, awaited
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.work_errors import failed_work
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
 
-CHILDREN_PENDING: Final = "CHILDREN_PENDING"
+CHILDREN_PENDING: Final = ChildrenPending.code
 CHILD_FAILED: Final = "CHILD_FAILED"
 ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"
 _LONGEST_WAIT: Final = timedelta(minutes=1)
@@ -74,8 +90,17 @@ class Run(Protocol):
     def checkpoint(self) -> None:
         """To be called before each piece of work; what it raises ends the run and must not be caught."""
 
-    def report(self, **details: Any) -> None:
-        """Report progress, as details of the task."""
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
 
 
 TaskFunction = Callable[[P, Run], R | None]
@@ -87,8 +112,9 @@ class Behavior(Generic[P, R]):
     """A task type: its parameters and result (pydantic), what identifies a task of it, how it is repeated.
 
     With `identify` the id is computed from the parameters, so a second submission attaches to the same task; without it
-    every submission is another task. `every` makes a task recur that long after each end. Retries follow the properties
-    of the task type. With a `result` type a run has to return one.
+    every submission is another task. `every` makes a task recur that long after each end, `cron` at the times of a
+    cron expression. Retries follow the properties of the task type, then `retry`. An attempt may work for `timeout`;
+    at most `concurrency` tasks of the type run at once. With a `result` type a run has to return one.
     """
 
     kind: str
@@ -98,9 +124,15 @@ class Behavior(Generic[P, R]):
     identify: Callable[[P], str] | None = None
     every: timedelta | None = None
     on_lost: OnLost = OnLost.RETRY
+    cron: str | None = None
+    retry: Retry = PLAIN_RETRY
+    timeout: timedelta | None = None
+    concurrency: int | None = None
 
-    def task_id(self, parameters: P) -> str:
-        """Return the id of a task with these parameters; another one at each call without `identify`."""
+    def task_id(self, parameters: P, key: str | None = None) -> str:
+        """Return the id of a task with these parameters or this key; another one at each call without either."""
+        if key is not None:
+            return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task-key:{self.kind}:{key}"))
         if self.identify is None:
             return str(uuid.uuid4())
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.kind}:{self.identify(parameters)}"))
@@ -115,7 +147,7 @@ class Behavior(Generic[P, R]):
             raise MalformedRecord(f"task {task.task_id}: task_payload: {where}: {first['msg']}") from None
 
     def read_result(self, task: Task) -> R | None:
-        """Return the recorded result of a SUCCESS; None for behaviors without one."""
+        """Return the recorded result of a SUCCESS (`TaskService.with_result`); None for behaviors without one."""
         if self.result is None or task.result_extended is None:
             return None
         return self.result.model_validate_json(task.result_extended)
@@ -137,9 +169,11 @@ class FunctionBehavior(Generic[P, R]):
         *,
         children_wait: timedelta = timedelta(seconds=5),
         monotonic: Callable[[], float] = elapsed,
+        attempt: Callable[..., AttemptContext] = AttemptContext,
     ) -> None:
         self._tasks = tasks
         self._behavior = behavior
+        self._attempt = attempt
         self._children_wait = children_wait
         self._monotonic = monotonic
 
@@ -154,24 +188,42 @@ class FunctionBehavior(Generic[P, R]):
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run."""
-        run = AttemptContext(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic)
+        timeout = self._behavior.timeout
+        run = self._attempt(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic, timeout=timeout)
         try:
-            if task.cancel_requested and task.children:
-                return self._after_children(task)
-            if task.pending_result is None:
-                task = self._work(task, run)
-            return self._after_children(task) if task.children else self._succeed(task)
+            return self._run(task, run)
         except LeaseLost:
             return self._tasks.get(task.task_id)
         except RunCancelled as error:
             return self._cancelled(task, error)
         except RunHandedOver as error:
             return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))
+        except RunTimedOut as error:
+            return self._end(task, failed_work(error, ErrorClass.TRANSIENT))
+        except (AwaitedTaskFailed, StoreRefused) as error:
+            return self._end(task, failed_work(error, ErrorClass.PERMANENT))
         except TaskError:
             raise
-        except DelegationError as error:
-            kind = ErrorClass.TRANSIENT if error.retryable else ErrorClass.PERMANENT
-            return self._end(task, AttemptError(error.code, str(error), kind))
+        except Exception as error:  # noqa: BLE001 - the work is foreign code; what it raises is recorded on its task
+            return self._end(task, failed_work(error, self._behavior.retry.error_class(error)))
+
+    def _run(self, task: Task, run: AttemptContext) -> Task:
+        if task.cancel_requested and task.children:
+            return self._after_children(task)
+        if task.pending_result is not None:
+            return self._after_children(task) if task.children else self._succeed(task)
+        if task.error_code == CHILDREN_PENDING:
+            # The work waits for results: it runs again only when there are some.
+            family = awaited(self._tasks, task)
+            if family.open or family.own_ancestors:
+                return self._await_results(task, family)
+        try:
+            task = self._work(task, run)
+        except ChildrenPending:
+            return self._await_results(task, awaited(self._tasks, self._tasks.get(task.task_id)))
+        # Recorded by this attempt, the result awaits children whose outcomes the work has not read.
+        awaits = task.result_attempt == task.attempt_count
+        return self._after_children(task) if awaits else self._succeed(task, run.unwritten)
 
     def _work(self, task: Task, run: AttemptContext) -> Task:
         """Run the function; the result of a task with children is recorded until they have ended."""
@@ -181,9 +233,17 @@ class FunctionBehavior(Generic[P, R]):
         if expected is not None and not isinstance(result, expected):
             raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
-        if not self._tasks.get(task.task_id).children:
+        recorded = self._tasks.pending_result(task, recorded)
+        if not self._has_unread_children(task, run):
             return task.evolve(pending_result=recorded)
-        return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, pending_result=recorded))
+        fields = {**run.unwritten, "pending_result": recorded, "result_attempt": task.attempt_count}
+        forgiven = {FORGIVEN: sorted(run.forgiven) or None}
+        return run.write(lambda: self._tasks.note(task.task_id, task.attempt_count, details=forgiven, **fields))
+
+    def _has_unread_children(self, task: Task, run: AttemptContext) -> bool:
+        """Return whether there are children whose outcomes the work has not read."""
+        has_children = bool(self._tasks.get(task.task_id).children)
+        return has_children and bool(set(self._tasks.children(task.task_id)) - run.settled)
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
         """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""
@@ -196,31 +256,39 @@ class FunctionBehavior(Generic[P, R]):
             return self._after_children(head)
         return self._tasks.get(task.task_id)
 
-    def _succeed(self, task: Task) -> Task:
-        result = None if task.pending_result == "null" else task.pending_result
-        return self._tasks.succeed(task.task_id, task.attempt_count, "done", result_extended=result)
+    def _succeed(self, task: Task, reported: Mapping[str, Any] = t.NOTHING) -> Task:
+        fields = {**reported, **kept_results.outcome(task.pending_result)}
+        cleared = dict.fromkeys((CURSOR, FORGIVEN))
+        return self._tasks.succeed(task.task_id, task.attempt_count, "done", details=cleared, **fields)
+
+    def _await_results(self, task: Task, family: Family) -> Task:
+        """End an attempt whose work needs the results of children; the wait grows with the age of the open ones."""
+        for ancestor in family.own_ancestors:
+            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT))
+        return self._await(task, family)
+
+    def _await(self, task: Task, family: Family) -> Task:
+        text = f"{len(family.open)} of {family.total} children have not ended"
+        wait = self._wait_for(family.open) if family.open else timedelta(0)
+        return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
 
     def _after_children(self, task: Task) -> Task:
         """End a parent after its children: as FAILURE if one of them failed."""
-        stored = [self._tasks.find(child) for child in task.children]
-        open_ = [child for child in stored if child is not None and not child.is_terminal]
-        if open_:
-            if task.cancel_requested:
-                for child in open_:
-                    self._tasks.cancel(child.task_id, by=task.cancelled_by)
-            text = f"{len(open_)} of {len(stored)} children have not ended"
-            wait = self._wait_for(open_)
-            return self._end(task, AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING), wait)
-        # A child that was never created belongs to an attempt that ended first; the next attempt created another.
-        failed = [child for child in stored if child is not None and child.status is Status.FAILURE]
+        family = awaited(self._tasks, task)
+        if family.open:
+            return self._await(task, family)
         if task.cancel_requested:
             cancelled = AttemptError(t.CANCELLED, "cancelled on request", ErrorClass.PERMANENT, after_children=True)
             return self._end(task, cancelled)
         own = parked_error(task.pending_result)
         if own is not None:
             return self._end(task, own)
-        if failed:
-            text = f"{len(failed)} of {len(stored)} children failed"
+        for ancestor in family.own_ancestors:
+            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT, after_children=True))
+        if family.failed:
+            text = f"{family.failed} of {family.total} children failed"
             return self._end(task, AttemptError(CHILD_FAILED, text, ErrorClass.PERMANENT, after_children=True))
         return self._succeed(task)
 

@@ -4,7 +4,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -12,13 +12,16 @@ from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailabl
 from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
+from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lanes import TraitsOf
 from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
+from delegation.tasks.stores import results as kept_results
 from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
 from delegation.tasks.stores.history import first_outcome
+from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.external_jobs import ExternalJobs, NoExternalJobs
 
@@ -63,13 +66,14 @@ class TaskChanges:
         details: Mapping[str, DetailRules] = _NO_RULES,
         draining: threading.Event | None = None,
         left_partly_done: Callable[[Task], None] = ignored,
+        results: ResultStore | None = None,
         traits: Mapping[str, TraitsOf] = _NO_TRAITS,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
-        `traits` of a task type say in which lane its tasks wait for their admission.
-
-        `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects.
+        `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
+        keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
+        their admission.
         """
         self._store = store
         self._policies = policies
@@ -80,6 +84,7 @@ class TaskChanges:
         self._details = details
         self._draining = draining or threading.Event()
         self._left_partly_done = left_partly_done
+        self._results = results
         self._traits_of = traits
 
     def having(
@@ -100,6 +105,7 @@ class TaskChanges:
             details={**self._details, **(details or {})},
             draining=self._draining,
             left_partly_done=self._left_partly_done,
+            results=self._results,
             traits=self._traits_of,
         )
 
@@ -145,6 +151,14 @@ class TaskChanges:
     def outcome(self, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
         """Return the first terminal version from `since_version` on, None while there is none; `head` saves a read."""
         return first_outcome(self._store, task_id, since_version, head=head)
+
+    def pending_result(self, task: Task, result: str) -> str:
+        """Return what the record holds of a result; raises ResultTooLarge, and what the record bucket raises."""
+        return kept_results.pending(self._results, task, result)
+
+    def with_result(self, outcome: Task) -> Task:
+        """Return an outcome with its result in `result_extended`, from wherever it is kept; raises MalformedRecord."""
+        return outcome.evolve(result_extended=kept_results.read(self._results, outcome))
 
     def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """Return due tasks, the oldest first, of these shards of the index or of all."""
@@ -207,8 +221,9 @@ class TaskChanges:
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
-        payload, restarted = ended.task_payload, self._rules(ended).restarted(ended.details)
-        at, grace = now + timedelta(seconds=ended.recurrence_seconds or 0), self._policies.dispatch.grace
+        restarted = recurrence.next_details(self._rules(ended).restarted(ended.details))
+        at, grace = recurrence.Recurrence.of(ended).next_run(now), self._policies.dispatch.grace
+        payload = recurrence.next_payload(ended)
         following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, restarted=restarted, at=at)
         if not ended.cancel_requested:
             return (following,)

@@ -10,13 +10,14 @@ from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import STORE_MAINTENANCE as KIND
 from delegation.tasks.stores.base import Unreadable
 from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.family.children import awaiting
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 
 logger = logging.getLogger(__name__)
-KIND: Final = "STORE_MAINTENANCE"
 _BATCH: Final = 25
 _PAGE: Final = 500
 """Heads in a page: a store may read more than a page, and reads the rest again for the next (TaskStore.heads)."""
@@ -153,7 +154,9 @@ def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mai
 
 def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
     """Maintain one task and return the counts as fields of the report; `own` is this run's task."""
-    done = {"versions_removed": 0 if head.recurrence_seconds is None else _cap_history(tasks, head)}
+    done = {"versions_removed": _cap_history(tasks, head) if head.is_recurring else 0}
+    if head.attempts_before:
+        tasks.disown(head.task_id, head.attempts_before)
     if head.task_id == own:
         return done
     if _is_removable(tasks, head):
@@ -166,15 +169,14 @@ def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
 def _is_removable(tasks: TaskService, head: Task) -> bool:
     """Return whether a task is past retention and no parent still waits for its outcome.
 
-    A parent that cannot be read may be waiting. One that recurs has other children in every run.
+    A parent that cannot be read may be waiting.
     """
     if not head.is_terminal or head.last_status_change_ts + tasks.maintenance.retention > tasks.clock():
         return False
     try:
-        parent = None if head.parent_id is None else tasks.find(head.parent_id)
+        return next(awaiting(tasks, head), None) is None
     except MalformedRecord:
         return False
-    return parent is None or parent.is_terminal or head.task_id not in parent.children
 
 
 def _is_orphaned(head: Task) -> bool:

@@ -1,15 +1,18 @@
 """Behaviors that a deployment adds: functions that `DELEGATION_BEHAVIORS` names, called once in a process.
 
-`acme.tasks:behaviors` takes the TaskService and returns Behaviors or whole TaskBehaviors. Every process that runs tasks
-or decides on them has to name the same functions; to others their tasks belong to a newer deployment.
+`acme.tasks` is a module, whose Behaviors are added. `acme.tasks:behaviors` is a function that takes the TaskService and
+returns Behaviors or whole TaskBehaviors. Every process that runs tasks or decides on them has to name the same ones; to
+others their tasks belong to a newer deployment.
 """
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from delegation.errors import DelegationError
+from delegation.tasks.life.lanes import part
+from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior
 from delegation.tasks.work.service import TaskService
 
@@ -38,6 +41,15 @@ class Plugins:
         functions = (one for one in self.declared if isinstance(one, Behavior))
         return frozenset(one.kind for one in functions if one.on_lost is OnLost.FAIL)
 
+    def policies(self, policies: Policies) -> Policies:
+        """Return policies with what the behaviors declare; the properties of a task type are stronger."""
+        functions = [one for one in self.declared if isinstance(one, Behavior)]
+        declared = {one.kind: one.retry.fields() for one in functions if one.retry.fields()}
+        lost = policies.fail_when_lost | self.fail_when_lost
+        caps = {part(one.kind): one.concurrency for one in functions if one.concurrency is not None}
+        limits = policies.limits and replace(policies.limits, kinds={**caps, **policies.limits.kinds})
+        return replace(policies.declaring(declared), fail_when_lost=lost, limits=limits)
+
     def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
         """Return all behaviors, ready to run over `tasks`."""
         return tuple(FunctionBehavior(tasks, one) if isinstance(one, Behavior) else one for one in self.declared)
@@ -48,7 +60,9 @@ def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) 
     found: list[Behavior[Any, Any] | TaskBehavior] = []
     added: frozenset[str] = frozenset()
     for name in names:
-        for declared in _function(name)(tasks):
+        for declared in _declared(name, tasks):
+            if any(declared is one for one in found):
+                continue  # a module may import a behavior of another one
             kinds = frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
             if again := sorted(kinds & (existing | added)):
                 raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
@@ -57,16 +71,27 @@ def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) 
     return Plugins(tuple(found), added)
 
 
-def _function(name: str) -> Added:
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise BadPlugin(name, "is not module:function")
+def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | TaskBehavior]:
+    """Return the behaviors that a name means: those of a module, or what a function of it returns."""
+    module_name, _, attribute = name.partition(":")
+    if not module_name or name.endswith(":"):
+        raise BadPlugin(name, "is neither a module nor module:function")
     try:
-        function: Added = getattr(importlib.import_module(module), attribute)
+        module = importlib.import_module(module_name)
+        found: Any = getattr(module, attribute) if attribute else None
     except ImportError as error:
         raise BadPlugin(name, f"cannot be imported: {error}") from error
     except AttributeError:
-        raise BadPlugin(name, f"{module} has no {attribute}") from None
-    if not callable(function):
+        raise BadPlugin(name, f"{module_name} has no {attribute}") from None
+    if not attribute:
+        # By identity: a module may have two names for one behavior, or import those of another module.
+        declared = {id(one): one for one in vars(module).values() if isinstance(one, Behavior)}
+        if not declared:
+            raise BadPlugin(name, "declares no behavior")
+        return declared.values()
+    if isinstance(found, Behavior):
+        return (found,)
+    if not callable(found):
         raise BadPlugin(name, "is not a function")
-    return function
+    function: Added = found
+    return function(tasks)

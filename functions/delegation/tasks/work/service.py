@@ -13,14 +13,17 @@ from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailabl
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
+from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.repeats import is_repeat, repeats_so_far
-from delegation.tasks.stores.base import Create
+from delegation.tasks.life.sizes import require_payload
+from delegation.tasks.stores.base import Adopt, Child, Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
 from delegation.tasks.work.dispatch_queue import ANY_TASK, NoDispatchQueue
+from delegation.tasks.work.family import children as family
 
 
 class TaskService(TaskChanges):
@@ -37,23 +40,24 @@ class TaskService(TaskChanges):
         task_type: str,
         payload: str,
         synchronous: bool = False,
+        at: datetime | None = None,
         traits: Traits | None = None,
         **fields: Any,
     ) -> Task:
-        """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches at once.
+        """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
-        replace those that its task type finds in the payload.
+        replace those that its task type finds in the payload. Raises TaskPayloadTooLarge, before anything is stored.
         """
         now = self.clock()
         task = Task(
             task_id=task_id,
             task_type=task_type,
-            task_payload=payload,
+            task_payload=require_payload(task_type, payload),
             received_timestamp=now,
             created_ts=now,
             last_status_change_ts=now,
-            next_scheduled_run_ts=now,
+            next_scheduled_run_ts=max(at or now, now),
             due_at=self.due_after(now),
             synchronous=synchronous,
             nonce=self._nonce(),
@@ -70,26 +74,34 @@ class TaskService(TaskChanges):
         synchronous: bool = False,
         resumes: bool | None = None,
         requested_by: Caller | None = None,
+        at: datetime | None = None,
         traits: Traits | None = None,
     ) -> Task:
-        """Return the next version of a terminal task that is submitted again, not stored.
+        """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
 
         `resumes` is whether it resumes where it stopped; with None the rules of its task type decide.
         """
         again = t.resubmit(
             task,
             now,
-            payload=payload,
+            payload=require_payload(task.task_type, payload),
             synchronous=synchronous,
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
             requested_by=requested_by,
+            at=None if at is None else max(at, now),
             repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
         )
         return self._to_be_dispatched(again, now, traits)
 
-    def create(self, first: Task, *, resumes: bool = True) -> tuple[Task, bool]:
-        """Store and dispatch a task, or return the existing one, resubmitted if FAILURE; whether it was submitted."""
+    def create(
+        self, first: Task, *, resumes: bool = True, rerun: bool = False, moved: bool = False
+    ) -> tuple[Task, bool]:
+        """Store and dispatch a task, or return the existing one; and whether it was submitted.
+
+        An existing one is submitted again after FAILURE, with `rerun` also after SUCCESS. One without an outcome gets
+        the schedule of `first`, if that has one, and with `moved` its time.
+        """
         for _ in range(RACES):
             try:
                 return self.send(self._store.apply(Create(first))), True
@@ -97,14 +109,25 @@ class TaskService(TaskChanges):
                 stored = exists.stored
             if stored is None:
                 raise TaskNotFound(first.task_id)
-            if stored.status is not Status.FAILURE:
+            again = self._again(stored, first, resumes=resumes, rerun=rerun, moved=moved)
+            if again is stored:
                 return stored, False
-            again = self.resubmitted(stored, self.clock(), payload=first.task_payload, resumes=resumes)
             try:
-                return self.send(self._store.apply(self._write(stored, again))), True
+                return self.send(self._store.apply(self._write(stored, again))), stored.is_terminal
             except (StaleTask, RevisionConflict):
                 continue
         raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written")
+
+    def _again(self, stored: Task, first: Task, *, resumes: bool, rerun: bool, moved: bool) -> Task:
+        """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
+        now = self.clock()
+        if stored.status is not Status.FAILURE and not (rerun and stored.status is Status.SUCCESS):
+            return recurrence.rescheduled(stored, first, now, moved=moved)
+        resumes = resumes and stored.status is Status.FAILURE
+        again = self.resubmitted(
+            stored, now, payload=first.task_payload, resumes=resumes, at=first.next_scheduled_run_ts
+        )
+        return recurrence.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
     def start_held(self, first: Task, owner: str, lease: Lease) -> Task | None:
         """Store a task as RUNNING, held by `owner`, so that no other process acquires it; None when its id exists."""
@@ -127,8 +150,10 @@ class TaskService(TaskChanges):
     def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
 
-        For a queued task it sends that one waits (`wake`).
+        For a queued task it sends that one waits (`wake`). One that waits for its time is left to the sweeper.
         """
+        if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock():
+            return task
         if task.is_queued:
             self.wake()
         elif task.dispatch_count and decisions.awaits_dispatch(task):
@@ -217,15 +242,53 @@ class TaskService(TaskChanges):
 
         return self.change(task_id, decide)
 
-    def adopt(self, task_id: str, attempt: int, child_id: str) -> Task:
-        """Record a child on its parent's head, before the child is created; may be repeated."""
+    def adopt(self, task_id: str, attempt: int, child: Task, *, nameless: bool = False) -> Task:
+        """Record a child before it is created, and return its first version; see `transitions.adopt`.
 
-        def decide(task: Task, _now: datetime) -> Task:
-            if child_id in t.held_by(task, attempt).children:
-                return task
-            return task.evolve(children=(*task.children, child_id))
+        It may be repeated. Raises WaitsForItself for a child that would wait for its parent.
+        """
+        current = self.get(task_id)
+        if not nameless:
+            family.refuse_circle(self, current, child.task_id)
+        for _ in range(RACES):
+            after, first = t.adopt(current, attempt, child, nameless=nameless)
+            if after is not current:
+                after = after.evolve(revision=current.revision + 1, nonce=self._nonce())
+            try:
+                self._store.apply(
+                    Adopt(current, after, Child(first.task_id, attempt, first.task_type, first.task_payload))
+                )
+            except (StaleTask, RevisionConflict) as refused:
+                if refused.stored is None:
+                    raise TaskNotFound(task_id) from None
+                current = refused.stored
+                continue
+            return first
+        raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
-        return self.change(task_id, decide)
+    def adopted_by(self, task_id: str) -> tuple[Child, ...]:
+        """Return all children that attempts of a task adopted, those of earlier submissions too."""
+        return tuple(self._store.children(task_id))
+
+    def adopters_of(self, task_id: str) -> Mapping[str, int]:
+        """Return the tasks that adopted this one, and the attempt of each that did so last."""
+        return self._store.parents(task_id)
+
+    def children(self, task_id: str) -> tuple[str, ...]:
+        """Return the ids of a task's children; a task that is submitted again begins without any."""
+        task = self.find(task_id)
+        return () if task is None else tuple(child.task_id for child in family.children_of(self, task))
+
+    def create_child(self, parent: Task, child: Child) -> Task:
+        """Create a child that was adopted and is absent, or return the existing one."""
+        first = self.first(
+            task_id=child.task_id, task_type=child.task_type, payload=child.task_payload, parent_id=parent.task_id
+        )
+        return self.create(first)[0]
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        """Delete the records of children that no later attempt of the task adopted, and return how many."""
+        return self._store.disown(task_id, up_to_attempt)
 
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
         """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one."""
@@ -309,6 +372,8 @@ class TaskService(TaskChanges):
                 task = task.evolve(lane=None, due_at=self.due_after(now))
             if task.synchronous:
                 return task
+            if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > now:
+                return task.evolve(due_at=task.next_scheduled_run_ts)
             return task.evolve(due_at=now) if polled else decisions.dispatch(task, now, self._policies.dispatch)
         lane = Lane.of(task.task_type, traits or self._traits(task)).text
         if task.synchronous:

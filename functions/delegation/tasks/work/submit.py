@@ -1,34 +1,36 @@
 """`Tasks`: submit a behavior's parameters, get a task id and a completion. Workers run what was submitted."""
 
-import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
-from delegation.backoff import pauses
 from delegation.tasks.errors import AwaitedTaskFailed
+from delegation.tasks.life.declared.recurrence import BadSchedule
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.submission.handles import Handle, Waiting, wait, wait_async
+from delegation.tasks.submission.requests import Call, Options, Parent, Schedule
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 
+__all__ = ["Completion", "Parent", "Submitted", "Tasks"]
+
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
-_FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 2.0
+V = TypeVar("V")
 
 
-class Completion(Generic[P, R]):
+class Completion(Generic[P, V]):
     """The outcome of one submission, to be awaited, polled or ignored.
 
     Returns the typed result of SUCCESS (None for behaviors without one) and raises AwaitedTaskFailed for FAILURE.
     """
 
-    def __init__(self, tasks: TaskService, behavior: Behavior[P, R], task_id: str, since_version: int) -> None:
+    def __init__(self, tasks: TaskService, behavior: Behavior[P, Any], task_id: str, since_version: int) -> None:
         self._tasks = tasks
         self._behavior = behavior
         self.task_id = task_id
@@ -38,50 +40,34 @@ class Completion(Generic[P, R]):
         """Return the terminal version that is this outcome, None while there is none; TaskNotFound if deleted."""
         return self._tasks.outcome(self.task_id, self.since_version, head=self._tasks.get(self.task_id))
 
-    def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> R | None:
+    def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> V | None:
         """Block until the outcome; TimeoutError after `timeout`."""
-        end = None if timeout is None else self._tasks.clock() + timeout
-        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
-            outcome = self.poll()
-            if outcome is not None:
-                return self._result(outcome)
-            if end is not None and self._tasks.clock() >= end:
-                raise TimeoutError(f"task {self.task_id} has no outcome yet")
-            sleep(pause)
-        return None
+        return self._result(wait(self._waiting(timeout), sleep))
 
-    def __await__(self) -> Generator[Any, None, R | None]:
+    def __await__(self) -> Generator[Any, None, V | None]:
         return self._awaited().__await__()
 
-    async def _awaited(self) -> R | None:
-        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
-            outcome = await asyncio.to_thread(self.poll)
-            if outcome is not None:
-                return self._result(outcome)
-            await asyncio.sleep(pause)
-        return None
+    async def _awaited(self) -> V | None:
+        return self._result(await wait_async(self._waiting(None)))
 
-    def _result(self, outcome: Task) -> R | None:
+    def _waiting(self, timeout: timedelta | None) -> Waiting:
+        return Waiting(self._tasks, self.task_id, self.since_version, timeout)
+
+    def _result(self, outcome: Task) -> V | None:
         if outcome.status is Status.FAILURE:
             raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
-        return self._behavior.read_result(outcome)
+        result: V | None = self._behavior.read_result(self._tasks.with_result(outcome))
+        return result
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted(Generic[P, R]):
+class Submitted(Generic[P, V]):
     """The result of `submit`; `is_new` is False when it attached to an existing task."""
 
     task_id: str
-    completion: Completion[P, R]
+    completion: Completion[P, V]
     is_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Parent:
-    """The attempt that a child is submitted for."""
-
-    task_id: str
-    attempt: int
+    handle: Handle[V]
 
 
 class Tasks:
@@ -90,21 +76,42 @@ class Tasks:
     def __init__(self, service: TaskService) -> None:
         self._service = service
 
-    def submit(self, behavior: Behavior[P, R], parameters: P, *, parent: Parent | None = None) -> Submitted[P, R]:
-        """Store a task with these parameters, or attach to the existing one.
+    @overload
+    def submit(self, behavior: Call[V], **options: Unpack[Options]) -> Submitted[Any, V]: ...
+    @overload
+    def submit(self, behavior: Behavior[P, R], parameters: P, **options: Unpack[Options]) -> Submitted[P, R]: ...
 
-        A task with a deterministic id that ended in FAILURE is submitted again; one that succeeded is complete. With
-        `parent` the task is its child: the parent ends after it. ValueError for a child that recurs, because it never
-        ends.
+    def submit(
+        self, behavior: Behavior[Any, Any] | Call[Any], parameters: Any = None, **options: Unpack[Options]
+    ) -> Submitted[Any, Any]:
+        """Store a task with these parameters, or attach to the existing one with the same key or computed id.
+
+        Submitting it again with another schedule or other parameters changes a recurring task, for the next run if one
+        has begun. An existing task that ended in FAILURE is submitted again; one that succeeded is complete. A child
+        without a key or a computed id gets one from its parent and its place among such children, so that the parent's
+        next attempt finds it. Raises BadSchedule for a schedule that cannot be, and for a child that recurs, because it
+        never ends; WaitsForItself for a child that awaits its parent.
         """
-        if parent is not None and behavior.every is not None:
-            raise ValueError(f"{behavior.kind} recurs and never ends: no parent can wait for it")
-        first = self._first(behavior, parameters, parent)
-        if parent is not None:
-            self._service.adopt(parent.task_id, parent.attempt, first.task_id)
-        task, is_new = self._service.create(first)
-        completion = Completion(self._service, behavior, task.task_id, task.version)
-        return Submitted(task.task_id, completion, is_new)
+        behavior, parameters = _unpacked(behavior, parameters)
+        first, when = self._first(behavior, parameters, options)
+        task, is_new = self._service.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)
+        completion: Completion[Any, Any] = Completion(self._service, behavior, task.task_id, task.version)
+        return Submitted(task.task_id, completion, is_new, Handle(self._service, behavior, task.task_id, task.version))
+
+    def submit_child(self, call: Call[V], options: Options, known: Collection[str]) -> tuple[Task, Task]:
+        """Store a child of the parent in `options`, or attach to an existing one; return it as wanted and as stored.
+
+        One of the `known` children, adopted by a former attempt, is left as it is, even after a FAILURE.
+        """
+        first, when = self._first(call.behavior, call.parameters, options)
+        stored = self._service.find(first.task_id) if first.task_id in known else None
+        if stored is not None:
+            return first, stored
+        return first, self._service.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)[0]
+
+    def handle(self, behavior: Behavior[Any, Any], task_id: str) -> Handle[Any]:
+        """Return a handle of a task by its id; nothing is read."""
+        return Handle(self._service, behavior, task_id)
 
     def start_here(self, behavior: Behavior[P, R], parameters: P, owner: str, lease: Lease) -> Task | None:
         """Store a task that this process runs at once: its first status is RUNNING, so no other process acquires it.
@@ -112,13 +119,26 @@ class Tasks:
         None when a task of this id exists (Asynchronous & reliable tasks proposal, Optimization for locally created
         tasks).
         """
-        return self._service.start_held(self._first(behavior, parameters, None), owner, lease)
+        return self._service.start_held(self._first(behavior, parameters, {})[0], owner, lease)
 
-    def _first(self, behavior: Behavior[P, R], parameters: P, parent: Parent | None) -> Task:
-        return self._service.first(
-            task_id=behavior.task_id(parameters),
+    def _first(self, behavior: Behavior[Any, Any], parameters: BaseModel, options: Options) -> tuple[Task, Schedule]:
+        """Return the first version of a task, which its parent, if it has one, has adopted; and its schedule."""
+        when = Schedule.of(behavior, options, self._service.clock())
+        parent, key = options.get("parent"), options.get("key")
+        if parent is not None and when.recurrence:
+            raise BadSchedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+        first = self._service.first(
+            task_id=behavior.task_id(parameters, key),
             task_type=behavior.kind,
             payload=parameters.model_dump_json(),
-            parent_id=parent.task_id if parent else None,
-            recurrence_seconds=None if behavior.every is None else int(behavior.every.total_seconds()),
+            at=when.at,
+            **when.recurrence.fields(),
         )
+        if parent is not None:
+            nameless = behavior.identify is None and key is None
+            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=nameless)
+        return first, when
+
+
+def _unpacked(behavior: Behavior[Any, Any] | Call[Any], parameters: Any) -> tuple[Behavior[Any, Any], BaseModel]:
+    return (behavior.behavior, behavior.parameters) if isinstance(behavior, Call) else (behavior, parameters)

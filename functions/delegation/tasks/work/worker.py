@@ -14,17 +14,18 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Protocol
 
-from delegation.tasks.errors import LeaseLost, RunHandedOver, TaskError
+from delegation.tasks.errors import LeaseLost, RunHandedOver, StoreRefused, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.transitions import HANDED_OVER
+from delegation.tasks.life.transitions import HANDED_OVER, LOST
 from delegation.tasks.work.attempt_context import elapsed
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.external_jobs import INLINE
 from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.work_errors import failed_work
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,18 @@ class Worker:
         )
         if task is None:
             return None
+        logger.info(
+            "attempt taken over" if task.error_code == LOST else "attempt began",
+            extra={
+                "action": "begin",
+                "task_id": task.task_id,
+                "kind": task.task_type,
+                "attempt": task.attempt_count,
+                # Of the attempt before, if there was one: why it ended, and for a lost one whose lease ended.
+                "error_code": task.error_code,
+                "reason": task.result_summary,
+            },
+        )
         work: Future[Task | ExternalEngine] = Future()
         # A daemon: work that does not stop must not keep the process from ending.
         threading.Thread(target=self._work, args=(task, work), name=f"task-{task.task_id}", daemon=True).start()
@@ -159,13 +172,15 @@ class Worker:
 
 
 def _attempt_error(broke: Exception, task: Task) -> AttemptError:
-    """Return the error to record: the code and text of a TaskError, only the type of a foreign error."""
+    """Return the error to record of work that no behavior recorded: TaskErrors, and errors of whole TaskBehaviors."""
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
+    if isinstance(broke, StoreRefused):
+        return AttemptError(broke.code, str(broke), ErrorClass.PERMANENT)
     if isinstance(broke, TaskError):
         return AttemptError(broke.code, str(broke), ErrorClass.TRANSIENT)
     logger.error("the work failed unexpectedly", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
-    return AttemptError("UNEXPECTED_ERROR", f"the work raised {type(broke).__name__}", ErrorClass.TRANSIENT)
+    return failed_work(broke, ErrorClass.TRANSIENT)
 
 
 def owner_name(host: str, pid: int, started: float | None = None) -> str:

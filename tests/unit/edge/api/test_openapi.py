@@ -221,10 +221,16 @@ def test_the_answer_to_a_post_is_as_described(api: Api, path: str, outcome: Any)
     assert described_as(path, "POST", api.call("POST", path, loaded())) == []
 
 
-@pytest.mark.parametrize("task", [a_task(), SUCCESS])
+REPORTED = finished(
+    Status.SUCCESS, progress={"done": 3, "unit": "rows"}, reported={"share": 0.5}, result_location="results/x"
+)
+
+
+@pytest.mark.parametrize("task", [a_task(), SUCCESS, REPORTED])
 def test_a_task_is_as_described(api: Api, task: Task) -> None:
     assert errors_of("TaskRecord", shown(task.public())) == []
-    assert SCHEMAS["TaskRecord"]["properties"].keys() <= shown(task.public()).keys()
+    unreported = set() if task.progress else {"progress", "details", "result_location"}
+    assert SCHEMAS["TaskRecord"]["properties"].keys() - unreported <= shown(task.public()).keys()
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", f"/v1/tasks/{TASK_ID}")) == []
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []
 
@@ -295,3 +301,15 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = wiring.api(Logger(service=f"edge-{uuid.uuid4()}"))
     assert handle(sample("api-config"), Context())["statusCode"] == 200
     assert asked == [{"capture_response": False, "capture_error": False}]
+
+
+def test_a_parents_children_are_listed_wherever_they_are_recorded(api: Api) -> None:
+    for children, listed in [
+        ((), []),
+        ((TASK_ID,), ["a-child-of-its-own"]),
+        (("older", TASK_ID), ["older", "a-child-of-its-own"]),
+    ]:
+        api.tasks.tasks[TASK_ID] = a_task().evolve(children=children)
+        response = api.call("GET", f"/v1/tasks/{TASK_ID}")
+        assert described_as("/v1/tasks/{taskId}", "GET", response) == []
+        assert json.loads(response["body"])["children"] == listed

@@ -132,7 +132,6 @@ def test_an_override_changes_the_configured_default_in_any_order() -> None:
         ("delegation.retry.default.max-tries", "5"),
         ("delegation.retry.TABLE_PURGE.max-attempts", "0"),
         ("delegation.retry.TABLE_PURGE.max-backoff-duration", "1s"),
-        ("delegation.retry.table_purge.max-attempts", "5"),
         ("delegation.retry.max-attempts", "5"),
         ("delegation.retries.default.max-attempts", "5"),
         ("quarkus.http.port", "8080"),

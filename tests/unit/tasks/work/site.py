@@ -9,6 +9,7 @@ from delegation.errors import DelegationError
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
@@ -53,10 +54,11 @@ class Site:
 
     store: MemoryTaskStore = field(default_factory=MemoryTaskStore)
     clock: Clock = field(default_factory=Clock)
+    results: ResultStore | None = None
 
     def service(self) -> TaskService:
         policies = Policies.from_properties({"delegation.retry.default.max-attempts": "3"})
-        return TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        return TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock, results=self.results)
 
     def client(self) -> Tasks:
         return Tasks(self.service())

@@ -11,7 +11,7 @@ import pytest
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import InvalidProperty, Policies
+from delegation.tasks.life.policy import InvalidProperty, MaintenancePolicy, Policies
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
@@ -54,7 +54,7 @@ class Site:
         self.store = MemoryTaskStore()
         self.clock = Clock()
         self.keys = Keys()
-        policies = Policies.from_properties({"delegation.maintenance.task-retention-duration": "7d"})
+        policies = replace(Policies.from_properties({}), maintenance=MaintenancePolicy(retention=RETENTION))
         self.tasks = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
         self.behavior = store_maintenance(self.tasks, lambda: self.keys, lambda: {KIND, submitted().task_type})
 

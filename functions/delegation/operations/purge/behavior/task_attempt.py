@@ -63,7 +63,7 @@ class TaskAttempt:
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
         )
         with _attempt_lost():
-            self._run.report(eta=eta, **details)
+            self._run.note_progress(details, eta=eta)
 
     def asked_by(self) -> dict[str, Any]:
         """Return who asked for the purge and who cancelled it, as the last read of the task has it."""

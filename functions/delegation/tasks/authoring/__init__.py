@@ -1,0 +1,22 @@
+"""Everything that the author of a behavior needs (docs/workers.md, "Ten minutes to a behavior of your own")."""
+
+from delegation.tasks.authoring.context import ChildFailed, Context
+from delegation.tasks.authoring.decorator import FunctionTask, behavior
+from delegation.tasks.authoring.retired import retired
+from delegation.tasks.life.declared.retry import Retry
+from delegation.tasks.submission.handles import AsyncHandle, Handle
+from delegation.tasks.work.behaviors import OnLost
+from delegation.tasks.work.submit import Tasks
+
+__all__ = [
+    "AsyncHandle",
+    "ChildFailed",
+    "Context",
+    "FunctionTask",
+    "Handle",
+    "OnLost",
+    "Retry",
+    "Tasks",
+    "behavior",
+    "retired",
+]

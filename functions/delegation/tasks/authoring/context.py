@@ -1,0 +1,165 @@
+"""What the work of a behavior may do while it runs: report, check, move its cursor, submit children."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
+
+from delegation.errors import DelegationError
+from delegation.tasks.errors import AwaitedTaskFailed, ChildrenPending, LeaseLost
+from delegation.tasks.life.declared.recurrence import CURSOR
+from delegation.tasks.life.model import Task
+from delegation.tasks.submission.handles import Handle
+from delegation.tasks.submission.requests import Call, Options, Parent
+from delegation.tasks.work.attempt_context import REPORT_EVERY, AttemptContext
+from delegation.tasks.work.submit import Tasks
+
+V = TypeVar("V")
+_SAME: Final = object()
+_LONGEST_CURSOR: Final = 4_096
+
+
+class ChildFailed(DelegationError):
+    """A child whose result the work needs ended in FAILURE; so does the parent, unless the work catches this."""
+
+    code: ClassVar[str] = "CHILD_FAILED"
+
+
+class BadCursor(DelegationError):
+    """A cursor is no JSON value of at most 4,096 characters; store a position, not the work itself."""
+
+    code: ClassVar[str] = "BAD_CURSOR"
+
+
+class ChildChanged(DelegationError):
+    """The work, run again, submitted another child in the place of one that it had submitted before."""
+
+    code: ClassVar[str] = "CHILD_CHANGED"
+
+    def __init__(self, task_id: str, child_id: str) -> None:
+        super().__init__(
+            f"task {task_id} submitted its child {child_id} with other parameters before; "
+            "work with children must submit the same ones in the same order each time it runs"
+        )
+
+
+class Context:
+    """One attempt as its work sees it. What its methods raise ends the attempt and must not be caught.
+
+    A run is everything from a submission to its outcome: retries, hand-overs, the attempts after a loss.
+    """
+
+    def __init__(self, run: AttemptContext) -> None:
+        self._run = run
+        self._saved: str | None = run.task.details.get(CURSOR)
+        self._moved: str | None = self._saved
+        self._saved_at = run.seconds()
+        self._known: frozenset[str] | None = None
+
+    @property
+    def task(self) -> Task:
+        """The task as last read."""
+        return self._run.task
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, 1 for the first one of the task."""
+        return self._run.attempt
+
+    @property
+    def cursor(self) -> Any:
+        """The last value given to `checkpoint` in this run, also by a former attempt; None at the beginning of a run.
+
+        After a crash it may be two seconds old, so work just behind it may be done twice.
+        """
+        return None if self._moved is None else json.loads(self._moved)
+
+    def checkpoint(self, *, cursor: Any = _SAME) -> None:
+        """Check that work may continue; to be called before each piece of work.
+
+        `cursor` is any JSON value from which another attempt can continue: all work before it is done. Raises
+        LeaseLost, RunCancelled, RunHandedOver, RunTimedOut, BadCursor.
+        """
+        if cursor is not _SAME:
+            self._moved = _cursor_text(cursor)
+        self._run.checkpoint()
+        if self._run.seconds() - self._saved_at >= REPORT_EVERY.total_seconds():
+            self.save()
+
+    def save(self) -> None:
+        """Write the cursor now, if it was moved; the end of an attempt does that too. Raises LeaseLost."""
+        if self._moved == self._saved:
+            return
+        moved, run = self._moved, self._run
+        run.write(lambda: run.tasks.note(run.task_id, run.attempt, details={CURSOR: moved}))
+        self._saved, self._saved_at = moved, run.seconds()
+
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        eta: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
+        self._run.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
+
+    def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
+        """Submit a child: its parent ends after it, and fails with it unless `gather` reads its outcome.
+
+        A child without a key or a computed id is the n-th child of this run: work that runs again attaches to it, so it
+        has to submit the same children in the same order each time. Raises ChildChanged if it does not.
+        """
+        run, behavior = self._run, call.behavior
+        if self._known is None:
+            # Adopted by former attempts of this run, and read once: there may be many.
+            self._known = frozenset(run.tasks.children(run.task_id)) if run.task.children else frozenset()
+        wanted: Options = {**options, "parent": Parent(run.task_id, run.attempt)}
+        first, child = Tasks(run.tasks).submit_child(call, wanted, self._known)
+        by_place = behavior.identify is None and options.get("key") is None
+        if by_place and child.task_payload != first.task_payload:
+            raise ChildChanged(run.task_id, child.task_id)
+        return Handle(run.tasks, behavior, child.task_id)
+
+    @overload
+    def gather(self, children: Sequence[Handle[V]]) -> list[V]: ...
+    @overload
+    def gather(self, children: Sequence[Handle[V]], *, return_errors: Literal[True]) -> list[V | AwaitedTaskFailed]: ...
+
+    def gather(self, children: Sequence[Handle[V]], *, return_errors: bool = False) -> list[Any]:
+        """Return the results of children when all of them have ended, in their order.
+
+        Until then this ends the attempt, which counts against no limit, and the work runs again from its beginning;
+        the children are those of before. Raises ChildFailed, unless `return_errors` puts the errors into the list.
+        """
+        found = [child.peek() for child in children]
+        missing = sum(outcome is None for outcome in found)
+        if missing:
+            raise ChildrenPending(self._run.task_id, missing)
+        self._run.settled.update(child.task_id for child in children)
+        failed = [outcome for outcome in found if isinstance(outcome, AwaitedTaskFailed)]
+        self._run.forgiven.update(failure.task_id for failure in failed)
+        if failed and not return_errors:
+            raise ChildFailed(f"{len(failed)} of {len(found)} children failed; the first: {failed[0]}")
+        return [outcome if isinstance(outcome, AwaitedTaskFailed) else outcome.value for outcome in found if outcome]
+
+    def keep_cursor(self) -> None:
+        """Write the cursor at the end of an attempt; an attempt that lost its lease leaves it as it is."""
+        with suppress(LeaseLost):
+            self.save()
+
+
+def _cursor_text(cursor: Any) -> str | None:
+    if cursor is None:
+        return None
+    try:
+        text = json.dumps(cursor, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadCursor(f"the cursor is no JSON value: {error}") from error
+    if len(text) > _LONGEST_CURSOR:
+        raise BadCursor(f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}: keep a position in it")
+    return text

@@ -1,0 +1,129 @@
+"""`@behavior("acme.report")`: a plain function, declared as a behavior."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from pydantic import BaseModel, ValidationError
+
+from delegation.tasks.authoring.context import Context
+from delegation.tasks.authoring.signature import BadBehavior, Signature, signature_of
+from delegation.tasks.errors import LeaseLost, RunCancelled
+from delegation.tasks.life.declared.recurrence import Recurrence
+from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
+from delegation.tasks.life.model import Task
+from delegation.tasks.submission.requests import Call
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, IllegalResult, OnLost
+
+S = ParamSpec("S")
+V = TypeVar("V")
+_KIND: Final = re.compile(r"[A-Z][A-Z0-9_]*|[A-Za-z]\w*(?:\.\w+)+", re.ASCII)
+"""The names that properties can name: with that of the author, `acme.report`, or in capital letters, `REPORT`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionTask(Behavior[BaseModel, BaseModel], Generic[S, V]):
+    """A Behavior over a plain function, which it also is: calling it calls the function, here and now."""
+
+    function: Callable[..., V] = field(repr=False)
+    signature: Signature = field(repr=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> V:
+        """Call the function, with a Context if it takes one; nothing is stored."""
+        return self.function(*args, **kwargs)
+
+    def of(self, *args: S.args, **kwargs: S.kwargs) -> Call[V]:
+        """Return a task to submit with these arguments, without the context.
+
+        Raises TypeError as a call would, and pydantic's ValidationError for a value of another type.
+        """
+        return Call(self, self.signature.bind(*args, **kwargs))
+
+    def read_result(self, task: Task) -> Any:
+        """Return what the function returned, None for a function that returns nothing."""
+        return self.signature.value(super().read_result(task))
+
+
+class _Declares(Protocol):
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, S], V], /) -> FunctionTask[S, V]: ...
+    @overload
+    def __call__(self, function: Callable[S, V], /) -> FunctionTask[S, V]: ...
+
+
+def behavior(
+    kind: str,
+    *,
+    retry: Retry = PLAIN_RETRY,
+    timeout: timedelta | None = None,
+    on_lost: OnLost = OnLost.RETRY,
+    concurrency: int | None = None,
+    key: Callable[..., str] | None = None,
+    every: timedelta | None = None,
+    cron: str | None = None,
+) -> _Declares:
+    """Declare a function as the work of the task type `kind`.
+
+    The function's parameters and result have types that pydantic can store; a parameter of type Context takes the
+    context. `key`, called with the same arguments, identifies a task: a second submission attaches to the first one.
+    An attempt may work for `timeout`, checked at its checkpoints. `every` and `cron` are the schedule of submissions
+    that name none. Raises BadBehavior, BadSchedule.
+    """
+
+    def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:
+        if not _KIND.fullmatch(kind):
+            raise BadBehavior(kind, "name a kind after its author, acme.report, or in capital letters, REPORT")
+        if timeout is not None and timeout <= timedelta(0):
+            raise BadBehavior(kind, "timeout must be positive")
+        if concurrency is not None and concurrency < 1:
+            raise BadBehavior(kind, "concurrency must be at least 1")
+        Recurrence(every, cron)
+        found = signature_of(kind, function)
+        return FunctionTask(
+            kind=kind,
+            parameters=found.parameters,
+            work=_work(kind, function, found),
+            result=found.result,
+            identify=None if key is None else lambda parameters: key(**found.arguments(parameters)),
+            every=every,
+            cron=cron,
+            on_lost=on_lost,
+            retry=retry,
+            timeout=timeout,
+            concurrency=concurrency,
+            function=function,
+            signature=found,
+        )
+
+    return declare
+
+
+def _checked(kind: str, signature: Signature, value: Any) -> BaseModel | None:
+    try:
+        return signature.returned(value)
+    except ValidationError as error:
+        raise IllegalResult(f"{kind} returned a value of another type than declared: {error.title}") from error
+
+
+def _work(
+    kind: str, function: Callable[..., Any], signature: Signature
+) -> Callable[[BaseModel, Any], BaseModel | None]:
+    """Return the function as a Behavior runs it: with stored parameters, and a cursor that is written at its end."""
+
+    def work(parameters: BaseModel, run: AttemptContext) -> BaseModel | None:
+        context = Context(run)
+        given = signature.arguments(parameters)
+        if signature.context is not None:
+            given[signature.context] = context
+        try:
+            return _checked(kind, signature, function(**given))
+        except (LeaseLost, RunCancelled):
+            raise
+        except Exception:
+            context.keep_cursor()
+            raise
+
+    return work

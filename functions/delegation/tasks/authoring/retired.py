@@ -1,0 +1,30 @@
+"""Retiring a task type while tasks of it are left."""
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.errors import DelegationError
+from delegation.tasks.life.transitions import RETIRED
+from delegation.tasks.work.behaviors import Behavior, Run
+
+
+class AnyParameters(BaseModel):
+    """The parameters of a retired task type, whatever they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class KindRetired(DelegationError):
+    """The task type was retired; its tasks end as FAILURE, and recurring ones do not run again."""
+
+    code: ClassVar[str] = RETIRED
+
+
+def retired(kind: str, reason: str) -> Behavior[Any, Any]:
+    """Return the behavior that ends what is left of a task type when it is due, as FAILURE with this reason."""
+
+    def work(_parameters: AnyParameters, _run: Run) -> None:
+        raise KindRetired(f"the task type {kind} was retired: {reason}")
+
+    return Behavior(kind, AnyParameters, work)

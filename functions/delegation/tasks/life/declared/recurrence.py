@@ -1,0 +1,149 @@
+"""When tasks run: later, again after an interval or at the times of a cron expression, changed by submitting again.
+
+Pure functions, no I/O.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from delegation.errors import DelegationError
+from delegation.tasks.life import transitions as t
+from delegation.tasks.life.model import Status, Task
+
+CURSOR: Final = "cursor"
+"""The detail that says, as JSON, how far the work of a run came; SUCCESS removes it."""
+FORGIVEN: Final = "children_forgiven"
+"""The detail that lists children whose failure the work has read, so that it does not fail their parent."""
+NEXT_PAYLOAD: Final = "next_payload"
+"""The detail with the parameters that the next run of a recurring task takes, while the present run has others."""
+
+_ZONE: Final = "CRON_TZ="
+_FIELDS: Final = 5
+
+
+class BadSchedule(DelegationError):
+    """A time, an interval or a cron expression cannot be used; nothing was stored."""
+
+    code: ClassVar[str] = "BAD_SCHEDULE"
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """How a task recurs: `every` interval after each end, or at the times of `cron`; with neither it does not.
+
+    `cron` has five fields, in UTC, or in the zone that it names: `CRON_TZ=Europe/Berlin 30 3 * * *`. Times that pass
+    while a run lasts or nothing runs are skipped. A time that daylight saving leaves out or repeats is run once, as
+    Debian's cron does (cron(8), Notes).
+    """
+
+    every: timedelta | None = None
+    cron: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.cron is not None:
+            raise BadSchedule("a task recurs by an interval or by a cron expression, not by both")
+        if self.every is not None and self.every < timedelta(seconds=1):
+            raise BadSchedule(f"every: {self.every} is shorter than a second")
+        if self.cron is not None:
+            _next_time(self.cron, datetime(2000, 1, 1, tzinfo=UTC))
+
+    def __bool__(self) -> bool:
+        return self.every is not None or self.cron is not None
+
+    @classmethod
+    def of(cls, task: Task) -> "Recurrence":
+        """Return how a stored task recurs."""
+        seconds = task.recurrence_seconds
+        return cls(None if seconds is None else timedelta(seconds=seconds), task.recurrence_cron)
+
+    def next_run(self, now: datetime) -> datetime:
+        """Return when the run after one that ended now begins; now for a task that does not recur."""
+        if self.cron is not None:
+            return _next_time(self.cron, now)
+        return now + (self.every or timedelta(0))
+
+    def fields(self) -> dict[str, Any]:
+        """Return the recurrence as fields of a task."""
+        seconds = None if self.every is None else int(self.every.total_seconds())
+        return {"recurrence_seconds": seconds, "recurrence_cron": self.cron}
+
+
+def _next_time(cron: str, after: datetime) -> datetime:
+    """Return the first time of an expression after a moment, in UTC; BadSchedule says what is wrong with it.
+
+    The library is imported here, because most processes never compute a time.
+    """
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415
+
+    zone_name, _, expression = cron.removeprefix(_ZONE).partition(" ") if cron.startswith(_ZONE) else ("UTC", "", cron)
+    if len(expression.split()) != _FIELDS:
+        raise BadSchedule(f"cron: {cron!r} does not have five fields: minute, hour, day, month, weekday")
+    try:
+        zone = UTC if zone_name == "UTC" else ZoneInfo(zone_name)
+        return next(CronSim(expression, after.astimezone(zone))).astimezone(UTC)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise BadSchedule(f"cron: {cron!r} names the unknown time zone {zone_name!r}") from None
+    except CronSimError as error:
+        raise BadSchedule(f"cron: {cron!r}: {error}") from None
+    except StopIteration:
+        raise BadSchedule(f"cron: {cron!r} has no time in the next fifty years") from None
+
+
+def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task:
+    """Return an existing task that has no outcome, submitted again as `wanted`; the same task if nothing changes.
+
+    A submission with a schedule replaces that of the task and its parameters, from the next run on if one has begun.
+    One that names a time (`moved`) replaces the time of a task that has not begun. Any other changes nothing.
+    """
+    if task.is_terminal or not (wanted.is_recurring or moved):
+        return task
+    changed = task
+    if wanted.is_recurring and Recurrence.of(task) != Recurrence.of(wanted):
+        changed = changed.evolve(**Recurrence.of(wanted).fields())
+    if task.status is not Status.SUBMITTED:
+        return _with_next_payload(changed, wanted) if wanted.is_recurring else changed
+    if wanted.task_payload != task.task_payload:
+        changed = changed.evolve(task_payload=wanted.task_payload)
+    at = wanted.next_scheduled_run_ts if moved else _brought_forward(task, changed, now)
+    if at is None or at == task.next_scheduled_run_ts:
+        return changed
+    waiting = changed.evolve(next_scheduled_run_ts=at, due_at=at)
+    return waiting if task.lane is None else t.queued(waiting, task.lane, now)
+
+
+def with_schedule_of(first: Task, again: Task, *, same_work: bool) -> Task:
+    """Return a task that is submitted again after its outcome, with the recurrence of the new submission.
+
+    It continues at its cursor only if it is to do the same work.
+    """
+    stale = (NEXT_PAYLOAD,) if same_work else (NEXT_PAYLOAD, CURSOR, FORGIVEN)
+    changes = Recurrence.of(first).fields() if first.is_recurring else {}
+    return again.with_details(dict.fromkeys(stale), **changes)
+
+
+def _brought_forward(task: Task, changed: Task, now: datetime) -> datetime | None:
+    """Return when the next run begins after a change of the recurrence; a task that is due stays due."""
+    present = task.next_scheduled_run_ts
+    if Recurrence.of(changed) == Recurrence.of(task) or present is None or present <= now:
+        return present
+    following = Recurrence.of(changed).next_run(now)
+    return following if changed.recurrence_cron is not None else min(present, following)
+
+
+def _with_next_payload(task: Task, wanted: Task) -> Task:
+    payload = None if wanted.task_payload == task.task_payload else wanted.task_payload
+    return task if task.details.get(NEXT_PAYLOAD) == payload else task.with_details({NEXT_PAYLOAD: payload})
+
+
+def next_payload(ended: Task) -> str:
+    """Return the parameters of the run after one that ended."""
+    payload: str = ended.details.get(NEXT_PAYLOAD, ended.task_payload)
+    return payload
+
+
+def next_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the details of the run after one that ended."""
+    return {name: value for name, value in details.items() if name != NEXT_PAYLOAD}

@@ -1,0 +1,85 @@
+"""What a task function reports while it works: typed progress, and a map of its own; pure functions, no I/O."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from delegation.tasks.errors import BadReport
+
+MOST_BYTES: Final = 16_384
+"""Of the map as JSON text; a task's record has room for it beside payload and result."""
+
+
+class TaskProgress(BaseModel):
+    """How far the work is: `done` of `total` things of a `unit`, and a `message` for people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    done: int | None = Field(default=None, ge=0, lt=2**63)
+    total: int | None = Field(default=None, ge=0, lt=2**63)
+    unit: str | None = Field(default=None, max_length=64)
+    message: str | None = Field(default=None, max_length=1_024)
+
+
+def advanced(before: TaskProgress | None, given: Mapping[str, Any]) -> TaskProgress | None:
+    """Return the progress with the given members instead of the former ones; None stays None without any.
+
+    Raises BadReport, which names the member.
+    """
+    changes = {name: value for name, value in given.items() if value is not None}
+    if not changes:
+        return before
+    try:
+        return TaskProgress.model_validate({**(before.model_dump() if before else {}), **changes})
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise BadReport(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the map with the given details beside the former ones; a detail that is None is removed.
+
+    Raises BadReport, which names the detail, for what JSON cannot hold, and for a map of more than MOST_BYTES.
+    """
+    if details is None:
+        return dict(before)
+    for path, reason in _faults(details, "details"):
+        raise BadReport(f"{path}: {reason}")
+    both = {name: value for name, value in {**before, **details}.items() if value is not None}
+    try:
+        text = json.dumps(both, ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except (ValueError, RecursionError):  # a lone surrogate, or lists within lists without end
+        raise BadReport("details: is not valid JSON text; report plain text, numbers, lists and maps") from None
+    if size > MOST_BYTES:
+        raise BadReport(f"details: takes {size:,} bytes of {MOST_BYTES:,}; return what is large as the result")
+    return json.loads(text)  # type: ignore[no-any-return] # a copy: the caller may change its own
+
+
+_DEEPEST: Final = 32
+"""Levels of lists and maps; reading deeper ones takes the stack of what reads the record."""
+
+
+def _faults(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the path of each value that JSON cannot hold, and why."""
+    match value:
+        case None | bool() | int() | str():
+            return
+        case float():
+            if not math.isfinite(value):
+                yield path, f"{value} is not a number in JSON"
+        case Mapping() if depth < _DEEPEST:
+            for name, item in value.items():
+                if isinstance(name, str):
+                    yield from _faults(item, f"{path}.{name}", depth + 1)
+                else:
+                    yield path, f"the name {name!r} is not text"
+        case list() | tuple() if depth < _DEEPEST and path != "details":
+            for place, item in enumerate(value):
+                yield from _faults(item, f"{path}.{place}", depth + 1)
+        case _:
+            expected = "a map" if path == "details" else "text, a number, a list or a map"
+            yield path, f"{type(value).__name__} is not {expected}"

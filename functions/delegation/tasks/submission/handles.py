@@ -1,0 +1,190 @@
+"""A handle of a task by its id, and waiting for an outcome with no more reads than the record makes useful."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from delegation.backoff import pauses
+from delegation.tasks.errors import AwaitedTaskFailed, NoOutcomeYet
+from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.work.behaviors import Behavior
+from delegation.tasks.work.service import TaskService
+
+V = TypeVar("V")
+FIRST_PAUSE: Final = 0.05
+USUAL_PAUSE: Final = 2.0
+LONGEST_PAUSE: Final = 60.0
+"""An outcome can come early, by a cancellation for example, so no wait is longer than this."""
+_ROWS: Final = 100
+"""How many versions back the last outcome of a recurring task is searched."""
+
+
+def pause_after(head: Task, growing: float, now: datetime) -> float:
+    """Return the seconds until the next read of a task that has no outcome; `growing` is the pause without hints.
+
+    A task that waits for its time is read again then. A held one is not expected to change before its recheck time
+    (Asynchronous & reliable tasks proposal, Design); until then the pause keeps doubling, because short work ends
+    earlier: the outcome is seen after at most twice its time, or a minute late.
+    """
+    if head.next_scheduled_run_ts is not None and head.next_scheduled_run_ts > now:
+        return min(max((head.next_scheduled_run_ts - now).total_seconds(), FIRST_PAUSE), LONGEST_PAUSE)
+    if head.recheck_not_before is not None and head.recheck_not_before > now:
+        return min(growing, max((head.recheck_not_before - now).total_seconds(), USUAL_PAUSE))
+    return min(growing, USUAL_PAUSE)
+
+
+class Waiting:
+    """One wait for the first terminal version of a task from `since_version` on."""
+
+    def __init__(self, tasks: TaskService, task_id: str, since_version: int, timeout: timedelta | None) -> None:
+        self._tasks = tasks
+        self._task_id = task_id
+        self._since = since_version
+        self._end = None if timeout is None else tasks.clock() + timeout
+        self._growing: Iterator[float] = pauses(FIRST_PAUSE, LONGEST_PAUSE)
+
+    def look(self) -> tuple[Task | None, float]:
+        """Return the outcome, or None and the seconds until the next look; raises TimeoutError, TaskNotFound."""
+        head = self._tasks.get(self._task_id)
+        outcome = self._tasks.outcome(self._task_id, self._since, head=head)
+        now = self._tasks.clock()
+        if outcome is not None:
+            return outcome, 0.0
+        pause = pause_after(head, next(self._growing), now)
+        if self._end is None:
+            return None, pause
+        if now >= self._end:
+            raise TimeoutError(f"task {self._task_id} has no outcome yet")
+        return None, min(pause, (self._end - now).total_seconds())
+
+
+def wait(waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> Task:
+    """Block until the outcome."""
+    while True:
+        outcome, pause = waiting.look()
+        if outcome is not None:
+            return outcome
+        sleep(pause)
+
+
+async def wait_async(waiting: Waiting) -> Task:
+    """Wait until the outcome; the store is read in a thread."""
+    while True:
+        outcome, pause = await asyncio.to_thread(waiting.look)
+        if outcome is not None:
+            return outcome
+        await asyncio.sleep(pause)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned(Generic[V]):
+    """The value that a task returned."""
+
+    value: V
+
+
+class Handle(Generic[V]):
+    """A task by its id. Every method reads the store: TaskNotFound if the task was deleted, StoreUnavailable."""
+
+    def __init__(
+        self, tasks: TaskService, behavior: Behavior[Any, Any], task_id: str, since_version: int | None = None
+    ) -> None:
+        """`since_version` is that of a submission, whose outcome alone then counts."""
+        self._tasks = tasks
+        self._behavior = behavior
+        self._since = since_version
+        self.task_id = task_id
+
+    @property
+    def asynchronous(self) -> "AsyncHandle[V]":
+        """The same handle for asyncio."""
+        return AsyncHandle(self)
+
+    def get(self) -> Task:
+        """Return the task as it is now."""
+        return self._tasks.get(self.task_id)
+
+    def children(self) -> tuple[str, ...]:
+        """Return the ids of the children that the task's present run has submitted."""
+        return self._tasks.children(self.task_id)
+
+    def peek(self) -> Returned[V] | AwaitedTaskFailed | None:
+        """Return the outcome, None while there is none; of a recurring task that of its last run."""
+        outcome = self._outcome()
+        if outcome is None:
+            return None
+        try:
+            return Returned(self.value_of(outcome))
+        except AwaitedTaskFailed as failed:
+            return failed
+
+    def result(self) -> V:
+        """Return what the task returned; raises AwaitedTaskFailed for FAILURE, NoOutcomeYet while there is none."""
+        outcome = self._outcome()
+        if outcome is None:
+            raise NoOutcomeYet(self.task_id, self.get().status)
+        return self.value_of(outcome)
+
+    def cancel(self, *, by: Caller | None = None) -> Task:
+        """Cancel the task: one that waits ends now, one that runs at its next checkpoint. Returns the task."""
+        return self._tasks.cancel(self.task_id, by=by)
+
+    def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> V:
+        """Block until the outcome, and return or raise as `result`; TimeoutError after `timeout`."""
+        return self.value_of(wait(self.waiting(timeout), sleep))
+
+    def waiting(self, timeout: timedelta | None) -> Waiting:
+        """Return a wait for the outcome of the submission, or of the run that is now in progress."""
+        return Waiting(self._tasks, self.task_id, self._since or self.get().version, timeout)
+
+    def _outcome(self) -> Task | None:
+        if self._since is not None:
+            return self._tasks.outcome(self.task_id, self._since)
+        head = self.get()
+        return head if head.is_terminal else self._last_run(head)
+
+    def _last_run(self, head: Task) -> Task | None:
+        """Return the end of the last run of a recurring task, which is followed by the submission of the next."""
+        if not head.is_recurring:
+            return None
+        for row in reversed(self._tasks.versions(self.task_id, after=max(head.version - _ROWS, 0), limit=_ROWS)):
+            if row.is_terminal:
+                return row
+        return None
+
+    def value_of(self, outcome: Task) -> V:
+        """Return what a terminal version returned; raises AwaitedTaskFailed for FAILURE."""
+        if outcome.status is Status.FAILURE:
+            raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
+        value: Any = self._behavior.read_result(self._tasks.with_result(outcome))
+        returned: V = value
+        return returned
+
+
+class AsyncHandle(Generic[V]):
+    """A Handle whose methods are coroutines; the store is read in threads."""
+
+    def __init__(self, handle: Handle[V]) -> None:
+        self._handle = handle
+        self.task_id = handle.task_id
+
+    async def get(self) -> Task:
+        """See Handle.get."""
+        return await asyncio.to_thread(self._handle.get)
+
+    async def result(self) -> V:
+        """See Handle.result."""
+        return await asyncio.to_thread(self._handle.result)
+
+    async def cancel(self, *, by: Caller | None = None) -> Task:
+        """See Handle.cancel."""
+        return await asyncio.to_thread(lambda: self._handle.cancel(by=by))
+
+    async def wait(self, timeout: timedelta | None = None) -> V:  # noqa: ASYNC109 - the task's own time, not asyncio's
+        """See Handle.wait."""
+        waiting = await asyncio.to_thread(self._handle.waiting, timeout)
+        outcome = await wait_async(waiting)
+        return await asyncio.to_thread(self._handle.value_of, outcome)

@@ -1,0 +1,162 @@
+"""Declarations, cursors and schedules that cannot be used are refused with the reason."""
+
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from delegation.tasks.authoring import Context, OnLost, Retry, behavior
+from delegation.tasks.authoring.signature import BadBehavior
+from delegation.tasks.errors import NoOutcomeYet
+from delegation.tasks.life.declared.recurrence import BadSchedule, Recurrence
+from delegation.tasks.life.model import Status
+from delegation.tasks.submission.handles import pause_after
+from delegation.tasks.testing import TaskHarness
+from tests.unit.tasks.builders import HOUR, MINUTE, NOW, in_status
+
+
+def untyped(day) -> None: ...  # type: ignore[no-untyped-def]
+def starred(*days: int) -> None: ...
+def unsaid(day: int): ...  # type: ignore[no-untyped-def]
+def unstorable(day: Event) -> None: ...
+def fine(day: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "reason"),
+    [
+        (untyped, {}, "the parameter day has no type"),
+        (starred, {}, "the parameter days cannot be given by name"),
+        (unstorable, {}, "a type cannot be stored"),
+        (unsaid, {}, "does not say what it returns"),
+        (fine, {"kind": "acme report"}, "name a kind after its author"),
+        (fine, {"timeout": timedelta(0)}, "timeout must be positive"),
+        (fine, {"concurrency": 0}, "concurrency must be at least 1"),
+    ],
+)
+def test_a_function_that_cannot_be_a_behavior_is_refused(function: Any, options: Any, reason: str) -> None:
+    with pytest.raises(BadBehavior, match=reason):
+        behavior(**{"kind": "acme.x", **options})(function)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"every": HOUR, "cron": "0 3 * * *"}, "not by both"),
+        ({"every": timedelta(milliseconds=5)}, "shorter than a second"),
+        ({"cron": "0 3 * *"}, "does not have five fields"),
+        ({"cron": "61 3 * * *"}, "Bad minute"),
+        ({"cron": "0 3 30 2 *"}, "Bad day-of-month"),
+        ({"cron": "CRON_TZ=Mars/Base 0 3 * * *"}, "unknown time zone 'Mars/Base'"),
+        ({"at": NOW, "delay": HOUR}, "give one of both"),
+        ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is the fault
+        ({"delay": -HOUR}, "negative"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(options: Any, reason: str) -> None:
+    harness = TaskHarness()
+    with pytest.raises(BadSchedule, match=reason):
+        harness.submit(behavior("acme.x")(fine).of(1), **options)
+    assert harness.store.heads().entries == ()
+
+
+@pytest.mark.parametrize("options", [{"attempts": 0}, {"multiplier": 0.5}, {"backoff": -HOUR}, {"longest": -HOUR}])
+def test_a_retry_that_cannot_be_is_refused(options: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Retry(**options)
+
+
+def test_wrong_arguments_are_refused_at_the_submission() -> None:
+    declared = behavior("acme.x")(fine)
+    with pytest.raises(TypeError, match="day"):
+        declared.of(days=1)  # type: ignore[call-arg]
+    with pytest.raises(ValidationError, match="day"):
+        declared.of("monday")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cursor", [{1, 2}, float("nan"), "x" * 5000])
+def test_a_cursor_is_a_short_json_value(cursor: Any) -> None:
+    @behavior("acme.x", retry=Retry(attempts=1))
+    def work(context: Context) -> None:
+        context.checkpoint(cursor=cursor)
+
+    harness = TaskHarness(work)
+    handle = harness.submit(work.of())
+    harness.run_until_idle()
+    assert (handle.get().status, handle.get().error_code) == (Status.FAILURE, "BAD_CURSOR")
+
+
+def test_a_wrong_result_is_a_failure() -> None:
+    @behavior("acme.x", retry=Retry(attempts=1))
+    def work() -> int:
+        return "many"  # type: ignore[return-value]
+
+    harness = TaskHarness(work)
+    handle = harness.submit(work.of())
+    with pytest.raises(NoOutcomeYet):
+        handle.result()
+    harness.run_until_idle()
+    assert handle.get().error_code == "ILLEGAL_RESULT"
+
+
+def test_parameters_may_have_the_names_that_models_use() -> None:
+    @behavior("acme.x")
+    def work(copy: int, json: str, model_config: bool = True) -> list[object]:
+        return [copy, json, model_config]
+
+    harness = TaskHarness(work)
+    handle = harness.submit(work.of(1, json="a"))
+    harness.run_until_idle()
+    assert handle.result() == [1, "a", True]
+    assert handle.get().task_payload == '{"copy":1,"json":"a","model_config":true}'
+
+
+def test_a_key_function_identifies_a_task_by_its_arguments() -> None:
+    @behavior("acme.x", key=lambda day: f"day {day}", on_lost=OnLost.FAIL)
+    def work(day: int) -> None: ...
+
+    harness = TaskHarness(work)
+    first, second, other = (harness.submit(work.of(day)) for day in (1, 1, 2))
+    assert (first.task_id == second.task_id, first.task_id == other.task_id) == (True, False)
+    harness.lose(work, after_work=True)
+    harness.run_until_idle()
+    assert {handle.get().error_code for handle in (first, other)} == {"LOST", None}
+
+
+@given(
+    now=st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+    minute=st.integers(0, 59),
+    hour=st.integers(0, 23),
+    zone=st.sampled_from(["", "CRON_TZ=Europe/Berlin ", "CRON_TZ=America/New_York "]),
+)
+def test_a_daily_time_follows_within_a_day_and_an_hour(now: datetime, minute: int, hour: int, zone: str) -> None:
+    following = Recurrence(cron=f"{zone}{minute} {hour} * * *").next_run(now)
+    assert now < following <= now + timedelta(hours=25)
+
+
+def test_a_time_that_daylight_saving_leaves_out_or_repeats_is_run_once() -> None:
+    nightly = Recurrence(cron="CRON_TZ=Europe/Berlin 30 2 * * *")
+    at, times = datetime(2026, 3, 28, 12, tzinfo=UTC), []
+    for _ in range(2):
+        at = nightly.next_run(at)
+        times.append(at)
+    assert times == [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 3, 30, 0, 30, tzinfo=UTC)]
+    autumn = nightly.next_run(datetime(2026, 10, 24, 12, tzinfo=UTC))
+    assert nightly.next_run(autumn) - autumn > timedelta(hours=20)
+
+
+@given(status=st.sampled_from(Status), growing=st.floats(0.05, 60), late=st.integers(0, 7200))
+def test_a_wait_reads_at_most_once_a_minute_and_never_spins(status: Status, growing: float, late: int) -> None:
+    pause = pause_after(in_status(status), growing, NOW + timedelta(seconds=late))
+    assert 0.05 <= pause <= 60
+
+
+def test_a_wait_uses_the_times_on_the_record() -> None:
+    held, waiting = in_status(Status.RUNNING), in_status(Status.RETRY_SCHEDULED)
+    assert pause_after(held, 45.0, NOW) == 45.0
+    assert pause_after(held, 45.0, NOW + HOUR) == 2.0
+    assert pause_after(waiting, 0.05, NOW + MINUTE / 2) == 30.0

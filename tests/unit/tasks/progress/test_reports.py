@@ -1,0 +1,153 @@
+"""What a task function reports: typed progress, and a map of its own that can never hide a field of the task."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delegation.tasks.errors import BadReport
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.progress import merged
+from delegation.tasks.stores import codec
+from delegation.tasks.work.behaviors import Behavior, Run
+from tests.contract.task_tables import moto_task_store
+from tests.unit.tasks.builders import NOW, SECOND, submitted
+from tests.unit.tasks.work.site import ONE, Site, Sum, Total
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    if request.param == "memory":
+        yield Site()
+        return
+    with moto_task_store() as store:
+        yield Site(store=store)  # type: ignore[arg-type]
+
+
+def reporting(site: Site, seen: list[Task] | None = None, **report: Any) -> Task:
+    """Run a task that reports, so late that the report is written; return its head afterwards."""
+
+    def work(_parameters: Sum, run: Run) -> Total:
+        site.clock.advance(3 * SECOND)
+        run.report(**report)
+        if seen is not None:
+            seen.append(site.head(run.task.task_id))
+        return Total(total=3)
+
+    behavior = Behavior("acme.count", Sum, work, result=Total)
+    task_id = site.client().submit(behavior, ONE).task_id
+    site.worker("w", behavior).run_once()
+    return site.head(task_id)
+
+
+def test_a_report_is_typed_progress_and_a_map_of_ones_own(site: Site) -> None:
+    seen: list[Task] = []
+    mine = {"share": 0.25, "status": "odd", "version": 7, "rows": [1, {"deep": None}], "big": 2**70}
+    task = reporting(site, seen, done=3, total=12, unit="rows", message="second page", eta=NOW, details=mine)
+    assert task.status is Status.SUCCESS
+    [while_running] = seen
+    for head in (while_running, task):
+        assert head.progress is not None
+        assert head.progress.model_dump() == {"done": 3, "total": 12, "unit": "rows", "message": "second page"}
+        assert head.reported == mine
+        assert (head.eta_ts is not None) == (head is while_running)
+    shown = json.loads(json.dumps(while_running.public()))
+    assert (shown["details"], shown["progress"]["done"], shown["status"]) == (mine, 3, "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("report", "named"),
+    [
+        ({"own_field": 3}, "own_field"),
+        ({"status": "odd"}, "status"),
+        ({"done": -1}, "done"),
+        ({"done": "three"}, "done"),
+        ({"done": 1.5}, "done"),
+        ({"message": "x" * 2_000}, "message"),
+        ({"details": {"when": NOW}}, "details.when"),
+        ({"details": {"share": float("nan")}}, "details.share"),
+        ({"details": {"deep": [{"er": object()}]}}, "details.deep.0.er"),
+        ({"details": {3: "x"}}, "details"),
+        ({"details": ["x"]}, "details"),
+        ({"details": {"x": "y" * 20_000}}, "details"),
+        ({"details": {"lone": "\ud800"}}, "details"),
+    ],
+    ids=range(13),
+)
+def test_a_report_that_cannot_be_stored_is_refused_at_the_first_call(report: dict[str, Any], named: str) -> None:
+    """Also where the report comes too soon to be written; and it is no reason to try the work again."""
+    site = Site()
+
+    def work(_parameters: Sum, run: Run) -> Total:
+        run.report(**report)
+        return Total(total=3)
+
+    behavior = Behavior("acme.count", Sum, work, result=Total)
+    task_id = site.client().submit(behavior, ONE).task_id
+    site.worker("w", behavior).run_once()
+    task = site.head(task_id)
+    assert (task.status, task.error_code, task.attempt_count) == (Status.FAILURE, "BAD_REPORT", 1)
+    assert task.result_summary is not None
+    assert named in task.result_summary
+
+
+def test_a_report_that_comes_too_soon_is_written_with_the_next_or_with_the_outcome() -> None:
+    site = Site()
+
+    def work(_parameters: Sum, run: Run) -> Total:
+        run.report(done=1, details={"first": 1})
+        run.report(done=2, details={"second": 2})
+        return Total(total=3)
+
+    behavior = Behavior("acme.count", Sum, work, result=Total)
+    task_id = site.client().submit(behavior, ONE).task_id
+    site.worker("w", behavior).run_once()
+    head = site.head(task_id)
+    assert head.progress is not None
+    assert (head.progress.done, head.reported) == (2, {"first": 1, "second": 2})
+
+
+def test_a_detail_that_is_none_is_removed_and_another_run_starts_without_reports() -> None:
+    site = Site()
+
+    def work(_parameters: Sum, run: Run) -> None:
+        run.report(done=1, details={"kept": 1, "gone": 2})
+        run.report(details={"gone": None})
+
+    behavior = Behavior("acme.count", Sum, work, every=10 * SECOND)
+    task_id = site.client().submit(behavior, ONE).task_id
+    site.worker("w", behavior).run_once()
+    ended = [row for row in site.store.history(task_id) if row.status is Status.SUCCESS]
+    assert [row.reported for row in ended] == [{"kept": 1}]
+    assert ended[0].progress is not None
+    assert ended[0].progress.done == 1
+    assert (site.head(task_id).reported, site.head(task_id).progress) == ({}, None)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.text(max_size=8), JSON.filter(lambda value: value is not None), max_size=4))
+def test_whatever_is_accepted_reads_back_as_it_was_reported(mine: dict[str, Any]) -> None:
+    try:
+        reported = merged({}, mine)
+    except BadReport:
+        assert "\\ud" in json.dumps(mine)  # a lone surrogate is no text
+        return
+    task = submitted(reported=reported)
+    assert codec.task_of(codec.head_item(task)) == task
+    assert codec.task_of(codec.head_item(task)).reported == mine
+
+
+def test_an_older_releases_task_has_no_report() -> None:
+    item = codec.head_item(submitted())
+    assert not {"progress", "details"} & item.keys()
+    assert codec.task_of(item).reported == {}
