@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from delegation.dynamodb import to_item
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
+from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise
-from tests.unit.tasks.builders import started, submitted, touched
+from tests.unit.tasks.builders import acquired, started, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import (
     CHANGES,
     REFUSALS,
@@ -230,3 +232,22 @@ def test_an_expectation_is_read_and_never_written(bench: Bench) -> None:
     task = bench.rival.apply(Create(submitted()))
     assert bench.store.apply(Expect(task)) == task
     assert bench.client.tried("put_item", "transact_write_items") == []
+
+
+# ---- a row that must not be there
+
+
+@pytest.mark.parametrize("through", [False, True], ids=["the last version", "a version on the way"])
+def test_a_row_is_never_written_over(bench: Bench, through: bool) -> None:
+    """A head that was restored from a backup finds the rows of versions after it: history is not rewritten."""
+    task = bench.rival.apply(Create(submitted()))
+    held = acquired(task)
+    following = started(held).evolve(revision=held.revision, nonce=held.nonce)
+    restored = codec.row_item(acquired(task, "another"))
+    bench.client.put_item(TableName=bench.store.table, Item=to_item(restored))
+    with pytest.raises((StaleTask, RevisionConflict)):
+        bench.store.apply(Advance(task, following, via=(held,)) if through else Advance(task, held))
+    row = bench.rival.get_version(task.task_id, 2)
+    assert row is not None
+    assert row.lease_owner == "another"
+    assert bench.rival.get(task.task_id) == task

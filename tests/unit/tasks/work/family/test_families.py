@@ -344,3 +344,25 @@ def test_the_records_of_the_children_of_former_runs_are_removed() -> None:
     maintained(site)
     assert site.store.children(task_id) == ()
     assert site.service().children(task_id) == ()
+
+
+def test_a_retried_parent_does_not_await_what_it_did_not_adopt() -> None:
+    """A child that failed with the former submission is no child of the next one, unless that adopts it again."""
+    site = Site()
+    adopting = [True]
+
+    def work(_parameters: Named, run: Run) -> None:
+        if adopting:
+            site.client().submit(CHILD, ONE, parent=parent_of(run))
+
+    behavior = parents("PARENT", work)
+    task_id = site.client().submit(behavior, Named(name="a")).task_id
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    site.service().cancel(CHILD.task_id(ONE))
+    settle(site, worker)
+    assert site.head(task_id).error_code == "CHILD_FAILED"
+    adopting.clear()
+    site.service().retry(task_id)
+    settle(site, worker)
+    assert site.head(task_id).status is Status.SUCCESS
