@@ -12,15 +12,15 @@ from infra.local.processes.programs import import_path
 BUDGETS = {
     "authorizer": 20,
     "dispatcher": 42,
-    "acquire": 63,
-    "heartbeat": 63,
-    "complete": 63,
-    "make_due": 63,
-    "start_job": 63,
-    "sweeper": 68,
-    "api": 85,
-    "prepare": 151,
-    "run_inline": 151,
+    "acquire": 64,
+    "heartbeat": 64,
+    "complete": 64,
+    "make_due": 64,
+    "start_job": 64,
+    "sweeper": 69,
+    "api": 86,
+    "prepare": 152,
+    "run_inline": 152,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

@@ -47,8 +47,10 @@ class Task(BaseModel):
     "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `progress` and `reported` are what a task function reported. `requested_by` asked for the present submission,
-    `cancelled_by` for its cancellation.
+    on. `progress` and `reported` are what a task function reported. `repeats` counts how often requests ran a terminal
+    task again, None if they did not or a retry began anew. `reported_version` is the version whose half done work was
+    reported, so that nothing reports it again. `requested_by` asked for the present submission, `cancelled_by` for its
+    cancellation.
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
@@ -108,6 +110,8 @@ class Task(BaseModel):
     result_attempt: int | None = None
     requested_by: Caller | None = None
     cancelled_by: Caller | None = None
+    repeats: int | None = Field(default=None, ge=1)
+    reported_version: int | None = Field(default=None, ge=1)
 
     due_at: Timestamp | None = None
     details: Mapping[str, Any] = Field(default_factory=dict, repr=False)
@@ -179,7 +183,9 @@ class Task(BaseModel):
 
 
 _FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
-INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"}) | _FAMILY
+INTERNAL: Final = (
+    frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"}) | _FAMILY
+)
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}
 """Fields whose name differs in format 1, in the store and in the public record."""

@@ -16,6 +16,7 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.repeats import is_repeat, repeats_so_far
 from delegation.tasks.life.sizes import require_payload
 from delegation.tasks.stores.base import Adopt, Child, Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
@@ -73,6 +74,7 @@ class TaskService(TaskChanges):
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
             requested_by=requested_by,
+            repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
         )
         return self._to_be_dispatched(again, now)
 

@@ -12,7 +12,7 @@ from delegation.dynamodb import to_item
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise
+from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
 from tests.unit.tasks.builders import acquired, started, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import (
     CHANGES,
@@ -251,3 +251,17 @@ def test_a_row_is_never_written_over(bench: Bench, through: bool) -> None:
     assert row is not None
     assert row.lease_owner == "another"
     assert bench.rival.get(task.task_id) == task
+
+
+def test_a_child_that_is_adopted_again_meanwhile_is_not_disowned(bench: Bench) -> None:
+    """After the children were listed, and before the records of two of them are deleted."""
+    task = bench.rival.apply(Create(submitted()))
+    for name in ("one", "other"):
+        bench.rival.apply(Adopt(task, task, Child(name, 1, "CHILD", "{}")))
+    listed = bench.store.children(task.task_id)
+    bench.rival.apply(Adopt(task, task, Child("one", 2, "CHILD", "{}")))
+    bench.store.children = lambda _task_id: listed  # type: ignore[method-assign]
+    assert bench.store.disown(task.task_id, 1) == 1
+    assert bench.rival.children(task.task_id) == [Child("one", 2, "CHILD", "{}")]
+    assert bench.rival.parents("one") == {task.task_id: 2}
+    assert bench.rival.parents("other") == {}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskNotFound
+from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskNotFound, WaitsForItself
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Adopt, Create
 from delegation.tasks.work.submit import Parent, Tasks
@@ -42,6 +42,13 @@ def test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing(
     with pytest.raises(LeaseLost):
         harness.service.adopt(task_id, 1, a_child(), nameless=nameless)
     assert harness.service.get(task_id) == standing
+    assert harness.service.adopted_by(task_id) == ()
+
+
+def test_a_task_does_not_adopt_itself(harness: Harness) -> None:
+    task_id = harness.running()
+    with pytest.raises(WaitsForItself, match=task_id):
+        harness.service.adopt(task_id, 1, submitted(task_id))
     assert harness.service.adopted_by(task_id) == ()
 
 
