@@ -119,6 +119,15 @@ class TaskRecord(BaseModel):
         return cls.model_validate(record)
 
 
+class TaskVersions(BaseModel):
+    """A page of a task's versions, oldest first; `next_page_token` is None on the last one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    versions: tuple[TaskRecord, ...]
+    next_page_token: str | None = None
+
+
 _REPORTED: Final = frozenset({"progress", "details", "result_location"})
 
 

@@ -18,7 +18,7 @@ BUDGETS = {
     "make_due": 64,
     "start_job": 64,
     "sweeper": 69,
-    "api": 86,
+    "api": 96,
     "prepare": 152,
     "run_inline": 152,
 }

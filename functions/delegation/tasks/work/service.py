@@ -183,14 +183,22 @@ class TaskService(TaskChanges):
         """Fail a waiting task (`CANCELLED`); request a held one or a parent, which cancels its children, to stop."""
         return self.change(task_id, lambda task, now: decisions.cancel(task, now, by))
 
-    def retry(self, task_id: str) -> Task:
-        """Retry a failed task with a fresh attempt budget, due at once; a purge resumes where it stopped."""
+    def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
+        """Retry a failed task for `by` with a fresh attempt budget, due at once; a purge resumes where it stopped."""
 
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
                 return task
             restarted, payload = self._restarted(task), task.task_payload
-            return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), restarted=restarted)
+            return t.resubmit(
+                task,
+                now,
+                payload=payload,
+                synchronous=False,
+                grace=timedelta(0),
+                restarted=restarted,
+                requested_by=by,
+            )
 
         return self.change(task_id, decide)
 
