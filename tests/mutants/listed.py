@@ -106,9 +106,8 @@ RACES: Final = (
     Mutant(
         "a retry on request waits for the dispatch grace",
         f"{TASKS}work/service.py",
-        "return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), restarted=restarted)",
-        "return t.resubmit(task, now, payload=payload, synchronous=False, "
-        "grace=self._policies.dispatch.grace, restarted=restarted)",
+        "                grace=timedelta(0),\n",
+        "                grace=self._policies.dispatch.grace,\n",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
     ),
     Mutant(
