@@ -15,10 +15,11 @@ THOROUGH ?=
 SEEDS ?= 500
 BENCH ?= *
 MUTATION ?= none
+TEXT ?=
 TASKS ?= 500
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain fixtures clean
+.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain mutants fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +71,9 @@ endif
 simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs without one safeguard
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
 	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION)
+
+mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
 
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)

@@ -120,6 +120,12 @@ class RemovesTheHeadOnly(MemoryTaskStore):
             return self._heads.pop(task.task_id, None) is not None
 
 
+class RemovesAnyRevision(MemoryTaskStore):
+    def remove(self, task: Task) -> bool:
+        head = self.get(task.task_id)
+        return super().remove(head if head is not None and head.version == task.version else task)
+
+
 class RemovesUnconditionally(MemoryTaskStore):
     """Checks neither the version nor the outcome."""
 

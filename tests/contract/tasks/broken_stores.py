@@ -110,6 +110,7 @@ BROKEN: tuple[Broken, ...] = (
         broken_reads.RemovesUnconditionally,
         (removal.remove_of_a_task_that_changed_is_refused, removal.remove_of_a_live_task_is_refused),
     ),
+    Broken(broken_reads.RemovesAnyRevision, (removal.remove_of_a_task_that_was_touched_is_refused,)),
     Broken(broken_reads.ForgetsTheLastRowToo, (removal.forget_leaves_the_row_of_the_head,)),
     Broken(broken_reads.ForgetsNothing, (removal.forget_deletes_old_rows_of_that_task_only,)),
     Broken(broken_reads.QueriesAnEmptyRange, (removal.forget_of_a_first_version_deletes_nothing,)),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.tasks.errors import StaleTask
+from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
 from tests.contract.tasks.checks_support import Check, a_life, row, rows, stored
 from tests.unit.tasks.builders import (
@@ -45,6 +45,18 @@ def remove_of_a_task_that_changed_is_refused(store: TaskStore) -> None:
     assert stale.value.stored == head
     assert store.get(head.task_id) == head
     assert rows(store, head.task_id) == [row(task) for task in life]
+
+
+def remove_of_a_task_that_was_touched_is_refused(store: TaskStore) -> None:
+    """A head may be rewritten after its end: by a newer release, say, whose write must not be lost with the task."""
+    done = stored(store, a_life()[:-1])
+    head = store.apply(Revise(done, touched(done, files_deleted=7)))
+    with pytest.raises(RevisionConflict) as conflict:
+        store.remove(done)
+    assert conflict.value.stored == head
+    assert store.get(head.task_id) == head
+    assert store.get_version(head.task_id, head.version) is not None
+    assert store.remove(head) is True
 
 
 def remove_of_a_live_task_is_refused(store: TaskStore) -> None:
@@ -95,6 +107,7 @@ def forget_of_a_first_version_deletes_nothing(store: TaskStore) -> None:
 CHECKS: tuple[Check, ...] = (
     remove_deletes_rows_and_head_of_that_task_only,
     remove_of_a_task_that_changed_is_refused,
+    remove_of_a_task_that_was_touched_is_refused,
     remove_of_a_live_task_is_refused,
     forget_deletes_old_rows_of_that_task_only,
     forget_leaves_the_row_of_the_head,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from delegation.edge.api import paging
 from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CANCEL, RECEIPT, RETRY, VERSIONS, Endpoint
-from delegation.edge.api.routes import Dependencies, Event, Served, task_id_of
+from delegation.edge.api.routes import Dependencies, Event, Served, record_of, task_id_of
 from delegation.edge.errors import ReceiptNotFound, TaskEnded, TaskNotFailed
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.errors import TaskNotFound
@@ -72,7 +72,7 @@ class Management:
         return self._record(RETRY, self.deps.tasks.dispatch(found, task=task))
 
     def _record(self, endpoint: Endpoint, task: Task) -> Served:
-        return self._served(endpoint, task.task_id, shown(task.public()))
+        return self._served(endpoint, task.task_id, record_of(self.deps.tasks, task))
 
     def _served(self, endpoint: Endpoint, task_id: str, body: Mapping[str, Any]) -> Served:
         self.telemetry.served(endpoint.operation, 200, task_id=task_id)

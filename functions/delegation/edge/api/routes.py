@@ -59,6 +59,12 @@ class TaskOperations(Protocol):
         """Send a waiting task to the state machine."""
 
 
+def record_of(tasks: TaskOperations, task: Task) -> dict[str, Any]:
+    """Return a task as the API shows it, with its children wherever they are recorded."""
+    children = {"children": tasks.children(task.task_id)} if task.children else {}
+    return shown({**task.public(), **children})
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
@@ -118,10 +124,7 @@ class Routes:
         admitted(event, STATUS)
         task = self.deps.tasks.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        record = task.public()
-        if task.children:
-            record["children"] = self.deps.tasks.children(task.task_id)
-        return Served(200, render_json(shown(record)), {})
+        return Served(200, render_json(record_of(self.deps.tasks, task)), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""

@@ -2,10 +2,27 @@
 
 from datetime import timedelta
 
+import pytest
+
 from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.tasks.errors import StoreRefused
 from delegation.tasks.life.model import Status, Task
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
+
+
+def test_a_purge_whose_outcome_the_store_refuses_permanently_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    busy_table(world.lake, "orders")
+    accepted = world.submit(world.body("orders"))
+
+    def refused(*_arguments: object, **_fields: object) -> Task:
+        raise StoreRefused("the item is too large")
+
+    monkeypatch.setattr(world.tasks, "succeed", refused)
+    world.drive()
+    done = world.tasks.get(accepted.task_id)
+    assert (done.status, done.error_code, done.attempt_count) == (Status.FAILURE, "STORE_REFUSED", 1)
 
 
 def test_a_running_purge_reports_counts_speed_and_estimated_end() -> None:

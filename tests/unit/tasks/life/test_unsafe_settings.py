@@ -18,13 +18,12 @@ from infra.local.options import StackOptions
 from infra.settings import Settings
 
 DRIFT = "delegation.task.lease.clock-drift-duration"
+ALONE = {**default_context(), "delegation:package": "none"}
 RETENTION = "delegation.maintenance.task-retention-duration"
 
 
 def synthesized(properties: dict[str, str], **more: Any) -> Settings:
-    return Settings.from_context(
-        {**default_context(), "delegation:package": "none", "delegation:properties": properties, **more}
-    )
+    return Settings.from_context({**ALONE, "delegation:properties": properties, **more})
 
 
 @pytest.mark.parametrize("drift", ["11s", "10001ms", "1m", "20m"])

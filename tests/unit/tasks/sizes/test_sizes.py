@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from delegation.storage.memory import MemoryPlanStore
-from delegation.tasks.errors import MalformedRecord, TaskError, TaskPayloadTooLarge
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError, TaskPayloadTooLarge
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.sizes import MOST_RESULT
 from delegation.tasks.stores.base import Create, Revise
@@ -19,7 +19,7 @@ from delegation.tasks.work.submit import Completion, Parent
 from tests.contract.task_tables import moto_task_store
 from tests.unit.tasks.builders import HOUR, SECOND, acquired, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import Bench
-from tests.unit.tasks.stores.faulty_client import Fault, answered
+from tests.unit.tasks.stores.faulty_client import Fault, answered, cancelled
 from tests.unit.tasks.work.site import ONE, Site, Sum, Total, add, identity
 
 KIB = 1024
@@ -97,6 +97,20 @@ def test_a_validation_exception_is_permanent_and_tried_once(bench: Bench) -> Non
         bench.store.apply(Create(task))
     assert (refusal.value.code, refusal.value.retryable, bench.waits) == ("STORE_REFUSED", False, [])
     assert "ValidationException" in str(refusal.value)
+
+
+def test_a_transaction_that_is_refused_permanently_is_tried_once(bench: Bench) -> None:
+    bench.client.writes = [Fault(cancelled("ValidationError", "None"))]
+    with pytest.raises(StoreRefused):
+        bench.store.apply(Create(submitted()))
+    assert bench.waits == []
+
+
+def test_a_refusal_after_an_unclear_answer_is_not_called_permanent(bench: Bench) -> None:
+    """The first try may have been applied."""
+    bench.client.writes = [Fault(answered("InternalServerError", 500)), Fault(answered("ValidationException"))]
+    with pytest.raises(OutcomeUnknown):
+        bench.store.apply(Create(submitted()))
 
 
 def test_work_whose_write_the_table_refuses_permanently_is_done_once() -> None:

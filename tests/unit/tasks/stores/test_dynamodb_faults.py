@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from delegation.dynamodb import to_item
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise
-from tests.unit.tasks.builders import started, submitted, touched
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
+from tests.unit.tasks.builders import acquired, started, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import (
     CHANGES,
     REFUSALS,
@@ -230,3 +232,36 @@ def test_an_expectation_is_read_and_never_written(bench: Bench) -> None:
     task = bench.rival.apply(Create(submitted()))
     assert bench.store.apply(Expect(task)) == task
     assert bench.client.tried("put_item", "transact_write_items") == []
+
+
+# ---- a row that must not be there
+
+
+@pytest.mark.parametrize("through", [False, True], ids=["the last version", "a version on the way"])
+def test_a_row_is_never_written_over(bench: Bench, through: bool) -> None:
+    """A head that was restored from a backup finds the rows of versions after it: history is not rewritten."""
+    task = bench.rival.apply(Create(submitted()))
+    held = acquired(task)
+    following = started(held).evolve(revision=held.revision, nonce=held.nonce)
+    restored = codec.row_item(acquired(task, "another"))
+    bench.client.put_item(TableName=bench.store.table, Item=to_item(restored))
+    with pytest.raises((StaleTask, RevisionConflict)):
+        bench.store.apply(Advance(task, following, via=(held,)) if through else Advance(task, held))
+    row = bench.rival.get_version(task.task_id, 2)
+    assert row is not None
+    assert row.lease_owner == "another"
+    assert bench.rival.get(task.task_id) == task
+
+
+def test_a_child_that_is_adopted_again_meanwhile_is_not_disowned(bench: Bench) -> None:
+    """After the children were listed, and before the records of two of them are deleted."""
+    task = bench.rival.apply(Create(submitted()))
+    for name in ("one", "other"):
+        bench.rival.apply(Adopt(task, task, Child(name, 1, "CHILD", "{}")))
+    listed = bench.store.children(task.task_id)
+    bench.rival.apply(Adopt(task, task, Child("one", 2, "CHILD", "{}")))
+    bench.store.children = lambda _task_id: listed  # type: ignore[method-assign]
+    assert bench.store.disown(task.task_id, 1) == 1
+    assert bench.rival.children(task.task_id) == [Child("one", 2, "CHILD", "{}")]
+    assert bench.rival.parents("one") == {task.task_id: 2}
+    assert bench.rival.parents("other") == {}

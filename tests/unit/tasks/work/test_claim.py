@@ -83,6 +83,15 @@ def test_the_result_of_a_query_is_not_used_after_the_clock_was_set_back() -> Non
     assert {shard for query in fleet.store.queries[1:] for shard in query} == set(codec.due_buckets())
 
 
+def test_hints_of_a_later_time_are_forgotten() -> None:
+    """They are of tasks that are not due yet, and hide none that are."""
+    fleet = Fleet(10)
+    lookout = DueHints()
+    lookout.find(fleet.service, "w", 50, codec.due_buckets())
+    assert len(lookout.remembered(fleet.clock())) == 10
+    assert len(lookout.remembered(fleet.clock() - SECOND)) == 0
+
+
 def test_a_used_up_query_is_followed_by_another_at_once() -> None:
     """A task that became due since is found at once, not at the next poll."""
     fleet = Fleet(1)

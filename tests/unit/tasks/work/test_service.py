@@ -322,3 +322,22 @@ def test_a_process_without_a_queue_leaves_dispatching_to_the_sweeper(harness: Ha
     with pytest.raises(StoreUnavailable, match=task_id):
         harness.service.dispatch(task_id)
     assert harness.service.get(task_id).due_at is not None
+
+
+# ---- submitting again
+
+
+@pytest.mark.parametrize("again", ["retry", "create"])
+def test_a_task_that_is_submitted_again_is_due_and_acquired_at_once(harness: Harness, again: str) -> None:
+    """Without a queue a worker or the next sweep finds it, not the one after the dispatch grace."""
+    service = TaskService(harness.store, harness.service._policies, NoDispatchQueue(), clock=harness.clock)
+    task_id = harness.running()
+    service.end_attempt(task_id, 1, PERMANENT)
+    harness.clock.advance(HOUR)
+    if again == "retry":
+        service.retry(task_id)
+    else:
+        service.create(service.first(task_id=task_id, task_type="TABLE_PURGE", payload="{}"))
+    assert service.get(task_id).status is Status.SUBMITTED
+    assert [entry.task_id for entry in service.due(harness.clock(), limit=1)] == [task_id]
+    assert service.acquire(task_id, "run-2", an_hour).attempt_count == 2

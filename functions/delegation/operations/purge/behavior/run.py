@@ -31,7 +31,7 @@ from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
+from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.behaviors import Behavior
@@ -198,6 +198,8 @@ class PurgeBehavior:
             return self.tasks.succeed(task.task_id, task.attempt_count, summary, details=details, **fields)
         except (LeaseLost, AttemptLost):
             return self.tasks.get(task.task_id)
+        except StoreRefused as error:
+            return self._record(task, error)
         except TaskError:
             raise
         except DelegationError as error:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.base import Create, TaskChange
+from delegation.tasks.stores.base import Adopt, Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, store_maintenance
@@ -86,21 +86,32 @@ def test_a_task_that_submits_an_ancestor_is_refused(levels: int) -> None:
     assert [site.head(one).error_code for one in ids] == ["CHILD_FAILED"] * levels + ["WAITS_FOR_ITSELF"]
 
 
+class Meeting(MemoryTaskStore):
+    """Calls `before_adopting` once, when a first adoption has been decided on and is about to be written."""
+
+    before_adopting: Callable[[], object] | None = None
+
+    def apply(self, change: TaskChange) -> Task:
+        if isinstance(change, Adopt) and self.before_adopting is not None:
+            act, self.before_adopting = self.before_adopting, None
+            act()
+        return super().apply(change)
+
+
 def test_two_tasks_that_submit_each_other_at_the_same_moment_do_not_wait_for_ever() -> None:
     """Neither sees the other as an ancestor when it looks."""
-    site = Site()
-    started: dict[str, Run] = {}
+    store = Meeting()
+    site = Site(store=store)
 
     def work(parameters: Named, run: Run) -> None:
-        started[parameters.name] = run
-        if len(started) == 1:
-            site.worker("second", behavior).run_once()
         other = "b" if parameters.name == "a" else "a"
         site.client().submit(behavior, Named(name=other), parent=parent_of(run))
 
     behavior = parents("PAIR", work)
     ids = [site.client().submit(behavior, Named(name=name)).task_id for name in "ab"]
+    store.before_adopting = site.worker("second", behavior).run_once
     settle(site, site.worker("w", behavior))
+    assert [store.children(one)[0].task_id for one in ids] == ids[::-1]
     assert [site.head(one).is_terminal for one in ids] == [True, True]
     assert "WAITS_FOR_ITSELF" in {site.head(one).error_code for one in ids}
 
@@ -189,6 +200,9 @@ def test_cancelling_both_parents_cancels_the_child() -> None:
     _, ids, worker = two_parents(site)
     for one in ids:
         site.service().cancel(one)
+    site.clock.advance(2 * MINUTE)
+    worker.run_once()
+    assert site.head(CHILD.task_id(ONE)).error_code == "CANCELLED"  # neither leaves it to the other
     settle(site, worker)
     assert [site.head(one).error_code for one in (*ids, CHILD.task_id(ONE))] == ["CANCELLED"] * 3
 
@@ -344,3 +358,25 @@ def test_the_records_of_the_children_of_former_runs_are_removed() -> None:
     maintained(site)
     assert site.store.children(task_id) == ()
     assert site.service().children(task_id) == ()
+
+
+def test_a_retried_parent_does_not_await_what_it_did_not_adopt() -> None:
+    """A child that failed with the former submission is no child of the next one, unless that adopts it again."""
+    site = Site()
+    child = [ONE]
+
+    def work(_parameters: Named, run: Run) -> None:
+        site.client().submit(CHILD, child[0], parent=parent_of(run))
+
+    behavior = parents("PARENT", work)
+    task_id = site.client().submit(behavior, Named(name="a")).task_id
+    worker = site.worker("w", behavior)
+    worker.run_once()
+    site.service().cancel(CHILD.task_id(ONE))
+    settle(site, worker)
+    assert site.head(task_id).error_code == "CHILD_FAILED"
+    child[0] = Sum(left=5, right=5)
+    site.service().retry(task_id)
+    settle(site, site.worker("x", behavior, CHILD))
+    assert site.head(task_id).status is Status.SUCCESS
+    assert site.service().children(task_id) == (CHILD.task_id(child[0]),)

@@ -1,0 +1,375 @@
+"""Mutants: edits of the code that remove one safeguard each, and the tests that must notice."""
+
+from dataclasses import dataclass
+from typing import Final
+
+TASKS: Final = "functions/delegation/tasks/"
+FAMILIES: Final = "tests/unit/tasks/work/family/test_families.py"
+ADOPTING: Final = "tests/unit/tasks/work/family/test_adopting.py"
+REPORTS: Final = "tests/unit/tasks/progress/test_reports.py"
+SIZES: Final = "tests/unit/tasks/sizes/test_sizes.py"
+SETTINGS: Final = "tests/unit/tasks/life/test_unsafe_settings.py"
+FAULTS: Final = "tests/unit/tasks/stores/test_dynamodb_faults.py"
+STORES: Final = "tests/contract/tasks/test_store.py::test_contract"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """An edit: `before` occurs once in the file `path` and becomes `after`; one of `tests` must then fail."""
+
+    name: str
+    path: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+
+
+RACES: Final = (
+    Mutant(
+        "a child is stored before it is noted",
+        f"{TASKS}work/submit.py",
+        """        if parent is not None:
+            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=behavior.identify is None)
+        task, is_new = self._service.create(first)
+""",
+        """        task, is_new = self._service.create(first)
+        if parent is not None:
+            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=behavior.identify is None)
+""",
+        (f"{ADOPTING}::test_a_child_is_noted_before_it_is_stored",),
+    ),
+    Mutant(
+        "a child is adopted by an attempt that does not hold the parent",
+        f"{TASKS}life/transitions.py",
+        "    held_by(task, attempt)\n    after = task if",
+        "    after = task if",
+        (f"{ADOPTING}::test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing",),
+    ),
+    Mutant(
+        "DynamoDB: a child is adopted whatever became of the parent's head",
+        f"{TASKS}stores/dynamodb.py",
+        'check = self._on_head("ConditionCheck", task, "current_version = :version", {":version": task.version})',
+        'check = self._on_head("ConditionCheck", task, "current_version > :version", {":version": 0})',
+        (f"{STORES}[adopt_of_a_former_version_is_refused_and_records_nothing-moto]",),
+    ),
+    Mutant(
+        "memory: a child is adopted whatever became of the parent's head",
+        f"{TASKS}stores/memory.py",
+        "head = require_version(before, self._heads.get(before.task_id))",
+        "head = self._heads[before.task_id]",
+        (f"{ADOPTING}::test_an_attempt_that_loses_the_parent_while_it_writes_adopts_nothing",),
+    ),
+    Mutant(
+        "row n+1 is written over",
+        f"{TASKS}stores/dynamodb.py",
+        'rows = [self._put(codec.row_item(row), "attribute_not_exists(task_id)") for row in change.rows]',
+        'rows = [self._put(codec.row_item(row), "attribute_exists(task_id) OR attribute_not_exists(task_id)") '
+        "for row in change.rows]",
+        (f"{FAULTS}::test_a_row_is_never_written_over",),
+    ),
+    Mutant(
+        "DynamoDB: a task is removed whatever its revision",
+        f"{TASKS}stores/dynamodb.py",
+        'head_action = self._on_head("ConditionCheck" if more else "Delete", task, _UNMOVED, unmoved)',
+        'head_action = self._on_head("ConditionCheck" if more else "Delete", task, "current_version = :version", '
+        '{":version": task.version})',
+        (f"{STORES}[remove_of_a_task_that_was_touched_is_refused-moto]",),
+    ),
+    Mutant(
+        "memory: a task is removed whatever its revision",
+        f"{TASKS}stores/memory.py",
+        "            require_unmoved(task, head)\n            self._disown",
+        "            require_version(task, head)\n            self._disown",
+        (f"{STORES}[remove_of_a_task_that_was_touched_is_refused-memory]",),
+    ),
+    Mutant(
+        "persistence: a task is removed whatever its revision",
+        "functions/delegation/tasks_on_persistence/store.py",
+        "            require_unmoved(task, head)\n            for key",
+        "            require_version(task, head)\n            for key",
+        (f"{STORES}[remove_of_a_task_that_was_touched_is_refused-kernel]",),
+    ),
+    Mutant(
+        "a worker uses its hints after its clock was set back",
+        f"{TASKS}work/claim.py",
+        "not timedelta(0) <= now - self._queried_at < _FRESH",
+        "now - self._queried_at >= _FRESH",
+        ("tests/unit/tasks/work/test_claim.py::test_hints_of_a_later_time_are_forgotten",),
+    ),
+    Mutant(
+        "a clock that went back shortens a lease",
+        f"{TASKS}life/transitions.py",
+        "lost = max(lease.lost_not_before, task.lost_not_before or lease.lost_not_before)",
+        "lost = lease.lost_not_before",
+        ("tests/unit/tasks/life/test_transitions.py",),
+    ),
+    Mutant(
+        "a retry on request waits for the dispatch grace",
+        f"{TASKS}work/service.py",
+        "                grace=timedelta(0),\n",
+        "                grace=self._policies.dispatch.grace,\n",
+        ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
+    ),
+    Mutant(
+        "a task that is submitted again is not to run at once",
+        f"{TASKS}life/transitions.py",
+        "        next_scheduled_run_ts=at or now,\n        due_at=(at or now) + grace,",
+        "        next_scheduled_run_ts=(at or now) + timedelta(minutes=1),\n        due_at=(at or now) + grace,",
+        ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
+    ),
+    Mutant(
+        "a task that a poller finds waits for the dispatch grace",
+        f"{TASKS}work/service.py",
+        "            return task.evolve(due_at=now)\n",
+        "            return task\n",
+        ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
+    ),
+    Mutant(
+        "the heartbeat of a former attempt renews",
+        f"{TASKS}life/transitions.py",
+        "    held_by(task, attempt)\n    lost = max(",
+        "    lost = max(",
+        ("tests/unit/tasks/work/test_service.py::test_a_late_worker_cannot_change_a_reassigned_task",),
+    ),
+    Mutant(
+        "the heartbeat of a former owner renews",
+        "functions/delegation/orchestration/steps.py",
+        "        if task.lease_owner != step.execution:\n            return self._hand_over_again(step, task)\n",
+        "",
+        ("tests/unit/orchestration/test_former_owner.py",),
+    ),
+    Mutant(
+        "a former owner hands over again",
+        f"{TASKS}work/service.py",
+        "            if task.lease_owner != owner:\n                return task\n",
+        "",
+        ("tests/unit/orchestration/test_former_owner.py",),
+    ),
+)
+"""Safeguards against writes of others that tests did not hold."""
+
+CHILDREN: Final = (
+    Mutant(
+        "an absent child is a success",
+        f"{TASKS}work/family/children.py",
+        "        heads += [tasks.create_child(parent, child) for child in lost]\n",
+        "        heads += [tasks.create_child(parent, child) for child in lost[:0]]\n",
+        (f"{FAMILIES}::test_a_child_that_the_last_attempt_adopted_and_that_is_absent_is_created_again",),
+    ),
+    Mutant(
+        "an absent child of any attempt is created again",
+        f"{TASKS}work/family/children.py",
+        "if head is None and child.attempt == parent.result_attempt]",
+        "if head is None]",
+        (f"{FAMILIES}::test_a_child_that_only_an_earlier_attempt_adopted_and_that_is_absent_is_ignored",),
+    ),
+    Mutant(
+        "a cancelled parent cancels children that others await",
+        f"{TASKS}work/family/children.py",
+        "        open_ = [head for head in open_ if not _is_awaited_by_others(tasks, head, parent)]\n",
+        "",
+        (f"{FAMILIES}::test_cancelling_a_parent_leaves_a_child_that_another_parent_waits_for",),
+    ),
+    Mutant(
+        "two cancelled parents leave their child to each other",
+        f"{TASKS}work/family/children.py",
+        "    return any(not one.cancel_requested for one in others)",
+        "    return any(True for one in others)",
+        (f"{FAMILIES}::test_cancelling_both_parents_cancels_the_child",),
+    ),
+    Mutant(
+        "a task may await itself",
+        f"{TASKS}work/family/children.py",
+        "    if child_id == parent.task_id:\n",
+        "    if child_id == parent:\n",
+        (f"{ADOPTING}::test_a_task_does_not_adopt_itself",),
+    ),
+    Mutant(
+        "a task may await its parent's parent",
+        f"{TASKS}work/family/children.py",
+        "                reached.append(ancestor)\n",
+        "",
+        (f"{FAMILIES}::test_a_task_that_submits_an_ancestor_is_refused",),
+    ),
+    Mutant(
+        "two tasks that adopted each other wait for ever",
+        f"{TASKS}work/family/children.py",
+        "tuple(head for head in open_ if head not in circular), circular)",
+        "tuple(open_), circular)",
+        (f"{FAMILIES}::test_two_tasks_that_submit_each_other_at_the_same_moment_do_not_wait_for_ever",),
+    ),
+    Mutant(
+        "a child is removed while a parent that did not create it awaits it",
+        f"{TASKS}work/family/children.py",
+        "    for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):\n",
+        "    for parent_id in [child.parent_id] if child.parent_id else []:\n",
+        (f"{FAMILIES}::test_a_child_is_kept_while_any_parent_awaits_it",),
+    ),
+    Mutant(
+        "the next attempt does not find children without an identity",
+        f"{TASKS}life/transitions.py",
+        "        child_ordinal=None,\n    )\n",
+        "    )\n",
+        (f"{FAMILIES}::test_children_without_an_identity_run_once_when_their_parent_is_tried_again",),
+    ),
+    Mutant(
+        "the children without an identity of two runs are the same",
+        f"{TASKS}life/transitions.py",
+        "runs = (task.runs_before or 0) + 1 if is_new_run else task.runs_before",
+        "runs = task.runs_before",
+        (f"{FAMILIES}::test_each_run_of_a_recurring_parent_has_children_of_its_own",),
+    ),
+    Mutant(
+        "a parent awaits the children of its former submissions",
+        f"{TASKS}work/family/children.py",
+        "tasks.adopted_by(parent.task_id) if child.attempt > since",
+        "tasks.adopted_by(parent.task_id) if child.attempt > 0",
+        (f"{FAMILIES}::test_a_retried_parent_does_not_await_what_it_did_not_adopt",),
+    ),
+    Mutant(
+        "an older release's list of children is not read",
+        f"{TASKS}work/family/children.py",
+        "    return (*listed, *(child",
+        "    return (*listed[:0], *(child",
+        (f"{FAMILIES}::test_an_older_release_listed_the_children_in_the_head",),
+    ),
+    Mutant(
+        "children that a later attempt adopts meanwhile are disowned",
+        f"{TASKS}stores/dynamodb.py",
+        '"attribute_not_exists(attempt) OR attempt <= :attempt"',
+        '"attribute_not_exists(attempt) OR attempt <= :attempt OR attempt > :attempt"',
+        (f"{FAULTS}::test_a_child_that_is_adopted_again_meanwhile_is_not_disowned",),
+    ),
+    Mutant(
+        "the head of a parent grows with each child",
+        f"{TASKS}life/transitions.py",
+        "after = task if task.task_id in task.children else task.evolve(children=(*task.children, task.task_id))",
+        "after = task.evolve(children=(*task.children, child.task_id))",
+        (f"{FAMILIES}::test_adopting_a_thousand_children_is_linear",),
+    ),
+)
+
+REPORTED: Final = (
+    Mutant(
+        "a report with a member of one's own is taken",
+        f"{TASKS}work/attempt_context.py",
+        '            raise BadReport(f"{name}: is not a member of a report; put it into the map `details`")',
+        "            pass",
+        (f"{REPORTS}::test_a_report_that_cannot_be_stored_is_refused_at_the_first_call",),
+    ),
+    Mutant(
+        "a report may hold what is no number in JSON",
+        f"{TASKS}life/progress.py",
+        "            if not math.isfinite(value):\n",
+        "            if value is None:\n",
+        (f"{REPORTS}::test_a_report_that_cannot_be_stored_is_refused_at_the_first_call",),
+    ),
+    Mutant(
+        "a report may be as large as it likes",
+        f"{TASKS}life/progress.py",
+        "    if size > MOST_BYTES:\n",
+        "    if size > 2**40:\n",
+        (f"{REPORTS}::test_a_report_that_cannot_be_stored_is_refused_at_the_first_call",),
+    ),
+    Mutant(
+        "a reported name hides a field of the task",
+        f"{TASKS}stores/codec.py",
+        'return {**_DEFAULT_DETAILS, **task.details, **own, "format": FORMAT}',
+        'return {**_DEFAULT_DETAILS, **task.details, **own, **task.reported, "format": FORMAT}',
+        (REPORTS,),
+    ),
+    Mutant(
+        "a report that came too soon is lost with the outcome",
+        f"{TASKS}work/behaviors.py",
+        "self._succeed(task, run.unwritten)",
+        "self._succeed(task)",
+        (f"{REPORTS}::test_a_report_that_comes_too_soon_is_written_with_the_next_or_with_the_outcome",),
+    ),
+)
+
+SIZED: Final = (
+    Mutant(
+        "a payload of any size is accepted",
+        f"{TASKS}life/sizes.py",
+        "    if size > MOST_PAYLOAD:\n",
+        "    if size > 2**40:\n",
+        (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),
+    ),
+    Mutant(
+        "a size is counted in characters",
+        f"{TASKS}life/sizes.py",
+        "    size = len(payload.encode())\n",
+        "    size = len(payload)\n",
+        (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),
+    ),
+    Mutant(
+        "a ValidationException may pass",
+        "functions/delegation/dynamodb.py",
+        '    return _code(error) == "ValidationException" or any(',
+        "    return any(",
+        (f"{SIZES}::test_a_validation_exception_is_permanent_and_tried_once",),
+    ),
+    Mutant(
+        "a transaction that is refused permanently may pass",
+        "functions/delegation/dynamodb.py",
+        'reason.get("Code") == "ValidationError" for',
+        'reason.get("Code") == "NoSuchReason" for',
+        (f"{SIZES}::test_a_transaction_that_is_refused_permanently_is_tried_once",),
+    ),
+    Mutant(
+        "work whose write is refused permanently is done again",
+        f"{TASKS}work/behaviors.py",
+        "        except StoreRefused as error:\n"
+        "            return self._end(task, AttemptError(error.code, str(error), ErrorClass.PERMANENT))\n",
+        "        except StoreRefused as error:\n"
+        "            return self._end(task, AttemptError(error.code, str(error), ErrorClass.TRANSIENT))\n",
+        (f"{SIZES}::test_work_whose_write_the_table_refuses_permanently_is_done_once",),
+    ),
+    Mutant(
+        "a result that was changed in the bucket is returned",
+        f"{TASKS}stores/results.py",
+        "    if hashlib.sha256(data).hexdigest() not in task.result_location:\n",
+        "    if not task.result_location:\n",
+        (f"{SIZES}::test_a_result_that_was_changed_since_is_not_returned",),
+    ),
+    Mutant(
+        "the next run begins with the former run's result",
+        f"{TASKS}life/transitions.py",
+        "        result_location=None,\n        pending_result=None,\n",
+        "        pending_result=None,\n",
+        (f"{SIZES}::test_a_task_that_runs_again_has_another_result",),
+    ),
+)
+
+SAFE_SETTINGS: Final = (
+    Mutant(
+        "any drift is accepted",
+        f"{TASKS}life/policy.py",
+        "        if lease.clock_drift > LONGEST_DRIFT:\n",
+        "        if lease.clock_drift > timedelta(days=9):\n",
+        (SETTINGS,),
+    ),
+    Mutant(
+        "a retention of 90 days is accepted",
+        f"{TASKS}life/policy.py",
+        "_LEAST_RETENTION: Final = timedelta(days=91)",
+        "_LEAST_RETENTION: Final = timedelta(days=90)",
+        (SETTINGS,),
+    ),
+    Mutant(
+        "a misspelt task type is accepted at synthesis",
+        "infra/settings.py",
+        "            require_known_kinds(self.properties, BUILT_IN_KINDS | {*self.added_kinds})\n",
+        "",
+        (SETTINGS,),
+    ),
+    Mutant(
+        "a process is silent about task types that it does not know",
+        "functions/delegation/wiring/deployment.py",
+        "    if unknown:\n",
+        "    if not unknown:\n",
+        (SETTINGS,),
+    ),
+)
+
+MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS)

@@ -1,0 +1,100 @@
+"""Adopting a child is a write of the attempt that holds the parent, made before the child exists."""
+
+from collections.abc import Callable
+
+import pytest
+
+from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskNotFound, WaitsForItself
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Adopt, Create
+from delegation.tasks.work.submit import Parent, Tasks
+from tests.unit.tasks.builders import HOUR, submitted
+from tests.unit.tasks.work.harness import TRANSIENT, Harness
+from tests.unit.tasks.work.site import ADD, ONE
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
+def a_child() -> Task:
+    return submitted(task_type="CHILD")
+
+
+def reassigned(harness: Harness, task_id: str) -> None:
+    harness.clock.advance(HOUR)
+    harness.acquire(task_id, "run-2")
+
+
+def handed_back(harness: Harness, task_id: str) -> None:
+    harness.service.end_attempt(task_id, 1, TRANSIENT)
+
+
+@pytest.mark.parametrize("nameless", [False, True])
+@pytest.mark.parametrize("end", [reassigned, handed_back])
+def test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing(
+    harness: Harness, end: Callable[[Harness, str], None], nameless: bool
+) -> None:
+    task_id = harness.running()
+    end(harness, task_id)
+    standing = harness.service.get(task_id)
+    with pytest.raises(LeaseLost):
+        harness.service.adopt(task_id, 1, a_child(), nameless=nameless)
+    assert harness.service.get(task_id) == standing
+    assert harness.service.adopted_by(task_id) == ()
+
+
+def test_a_task_does_not_adopt_itself(harness: Harness) -> None:
+    task_id = harness.running()
+    with pytest.raises(WaitsForItself, match=task_id):
+        harness.service.adopt(task_id, 1, submitted(task_id))
+    assert harness.service.adopted_by(task_id) == ()
+
+
+@pytest.mark.parametrize("nameless", [False, True])
+def test_an_attempt_that_loses_the_parent_while_it_writes_adopts_nothing(harness: Harness, nameless: bool) -> None:
+    """Also where the head need not change: the write checks that the head is still of the version that was read."""
+    task_id = harness.running()
+    harness.service.adopt(task_id, 1, a_child())
+    before = harness.service.adopted_by(task_id)
+    harness.race(lambda: harness.rival.end_attempt(task_id, 1, TRANSIENT))
+    with pytest.raises(LeaseLost):
+        harness.service.adopt(task_id, 1, a_child(), nameless=nameless)
+    assert harness.service.adopted_by(task_id) == before
+
+
+def test_a_heartbeat_meanwhile_does_not_keep_a_child_from_being_adopted(harness: Harness) -> None:
+    task_id = harness.running()
+    for nameless in (False, True):
+        harness.race(lambda: harness.rival.note(task_id, 1, details={"files_deleted": 1}))
+        child = harness.service.adopt(task_id, 1, a_child(), nameless=nameless)
+        assert child.task_id in {one.task_id for one in harness.service.adopted_by(task_id)}
+    assert harness.service.get(task_id).details == {"files_deleted": 1}
+
+
+def test_a_parent_that_keeps_changing_or_is_gone_adopts_nothing(harness: Harness) -> None:
+    task_id = harness.running()
+    harness.race(*[lambda: harness.rival.note(task_id, 1, details={"files_deleted": 1})] * 1000)
+    with pytest.raises(StoreUnavailable, match="kept changing"):
+        harness.service.adopt(task_id, 1, a_child(), nameless=True)
+    with pytest.raises(TaskNotFound):
+        harness.service.adopt("x", 1, a_child())
+
+
+def test_a_child_is_noted_before_it_is_stored(harness: Harness) -> None:
+    """A crash in between leaves a parent that knows of a child, never a child that no parent awaits."""
+    task_id = harness.running()
+    harness.store.applied.clear()
+    Tasks(harness.service).submit(ADD, ONE, parent=Parent(task_id, 1))
+    assert [type(change) for change in harness.store.applied] == [Adopt, Create]
+
+
+def test_the_ordinals_of_nameless_children_begin_anew_with_each_attempt(harness: Harness) -> None:
+    task_id = harness.running()
+    first = [harness.service.adopt(task_id, 1, a_child(), nameless=True).task_id for _ in range(3)]
+    assert len(set(first)) == 3
+    reassigned(harness, task_id)
+    again = [harness.service.adopt(task_id, 2, a_child(), nameless=True).task_id for _ in range(3)]
+    assert again == first
+    assert {one.attempt for one in harness.service.adopted_by(task_id)} == {2}
