@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from delegation.orchestration.failures import Failure
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
 from delegation.tasks.errors import LeaseLost, TaskNotFound
@@ -188,16 +189,22 @@ class Steps:
     def make_due(self, step: Step) -> dict[str, Any]:
         """End the attempt if this execution still holds it, so that the sweeper finds the task due.
 
-        Raises JobServiceUnavailable while its job cannot be ended; after the lease the sweeper ends both.
+        An attempt whose invocation may still work is held until its lease ends. An attempt that was never started is
+        excused, also if it was found lost meanwhile. Raises JobServiceUnavailable while its job cannot be ended; after
+        the lease the sweeper ends both.
         """
         task = self._tasks.find(step.task_id)
         if task is None:
             return step.to("stop")
+        failure = Failure(step.following, step.error)
         if task.is_held and task.lease_owner == step.execution:
+            if failure.may_still_work:
+                return step.to("due")
             if not self._tasks.end_external_jobs(task):
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
-            error = AttemptError("EXECUTION_INTERRUPTED", "a step of the state machine failed", ErrorClass.TRANSIENT)
-            self.end_attempt(replace(step, attempt=task.attempt_count), error)
+            self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error())
+        elif failure.is_refused_start and step.attempt:
+            self._tasks.excuse_refused_start(step.task_id, step.attempt)
         return step.to("due")
 
     def _cancel_own(self, step: Step) -> None:
@@ -255,9 +262,9 @@ class Steps:
     def _reason(self, task: Task) -> AttemptError:
         run = self._job_service.get(task.job_run_id) if task.job_run_id and self._jobs is not None else None
         if run is None:
-            return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.TRANSIENT)
+            return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.INTERRUPTED)
         text = f"job run {run.id} ended as {run.state} without an outcome. {run.details}".strip()
-        return AttemptError("JOB_FAILED", text, ErrorClass.TRANSIENT)
+        return AttemptError("JOB_FAILED", text, ErrorClass.INTERRUPTED)
 
     @staticmethod
     def _wait_or_stop(step: Step, task: Task) -> dict[str, Any]:

@@ -64,14 +64,12 @@ def driven() -> Driven:
 # ---- one decision
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 1: an invocation that dies ends in MakeDue as a passing error")
 def test_work_that_may_run_once_is_not_repeated_after_its_invocation_died(driven: Driven) -> None:
     runs_once(driven)
     make_due(driven, inline(driven), DIED)
     assert driven.task.status is Status.FAILURE
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 1: a job that dies is a passing error")
 def test_work_that_may_run_once_is_not_repeated_after_its_job_run_died(driven: Driven) -> None:
     runs_once(driven)
     driven.acquire()
@@ -81,7 +79,6 @@ def test_work_that_may_run_once_is_not_repeated_after_its_job_run_died(driven: D
     assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "JOB_FAILED")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 1: an attempt without an outcome is a passing error")
 def test_work_that_may_run_once_is_not_repeated_after_an_attempt_without_an_outcome(driven: Driven) -> None:
     runs_once(driven)
     inline(driven)
@@ -101,7 +98,6 @@ def test_other_work_is_repeated_after_its_invocation_ended(driven: Driven, error
     assert driven.task.attempts_excused == 0
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 1: a worker records UNEXPECTED_ERROR, MakeDue another error")
 def test_an_exception_of_the_work_is_recorded_as_a_worker_records_it(driven: Driven) -> None:
     runs_once(driven)
     make_due(driven, inline(driven, ZeroDivisionError("division by zero")), "ZeroDivisionError")
@@ -109,7 +105,6 @@ def test_an_exception_of_the_work_is_recorded_as_a_worker_records_it(driven: Dri
     assert driven.task.result_summary == "the work raised ZeroDivisionError"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 1: the functions that end attempts do not know the plug-ins")
 @pytest.mark.parametrize("name", ["start_job", "heartbeat", "complete", "make_due"])
 def test_the_functions_that_end_attempts_know_the_added_behaviors(name: str) -> None:
     assert "behaviors" in FUNCTIONS[name].variables
@@ -118,7 +113,6 @@ def test_the_functions_that_end_attempts_know_the_added_behaviors(name: str) -> 
 # ---- an invocation that may still run
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 2: MakeDue frees an attempt whose invocation may still work")
 @pytest.mark.parametrize("error", UNCLEAR)
 def test_an_attempt_whose_invocation_may_still_run_is_held_until_its_lease_ends(driven: Driven, error: str) -> None:
     state = inline(driven)
@@ -136,7 +130,6 @@ def test_such_an_attempt_is_found_lost_when_its_lease_ends(driven: Driven) -> No
     assert driven.task.status is Status.RETRY_SCHEDULED
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 2: MakeDue does not know which state failed")
 def test_an_execution_of_the_former_definition_holds_such_an_attempt_too(driven: Driven) -> None:
     """It passes no error on, but its input tells that RunInline was next."""
     state = inline(driven)
@@ -156,7 +149,6 @@ def test_a_refused_acquire_leaves_the_task_as_it_is(driven: Driven) -> None:
 STARTS = pytest.mark.parametrize("following", ["prepare", "inline", "spark", "start-again"])
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 3: throttled functions use up the retry budget")
 @STARTS
 def test_a_refused_start_is_excused_and_counted(driven: Driven, following: str) -> None:
     make_due(driven, {**driven.acquire(), "next": following}, REFUSED)
@@ -165,7 +157,6 @@ def test_a_refused_start_is_excused_and_counted(driven: Driven, following: str) 
     assert (task.unexcused_attempts, task.starts_refused) == (0, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 3: FAILURE without the work ever beginning")
 def test_no_number_of_refused_starts_fails_a_task(driven: Driven) -> None:
     waits = []
     for n in range(1, 61):
@@ -180,7 +171,6 @@ def test_no_number_of_refused_starts_fails_a_task(driven: Driven) -> None:
     assert max(waits) == 5 * MINUTE
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 3: a refused start fails a synchronous task")
 def test_a_refused_start_does_not_fail_a_synchronous_task() -> None:
     driven = Driven(synchronous=True)
     make_due(driven, driven.acquire(), REFUSED)
@@ -197,9 +187,6 @@ def test_a_refused_heartbeat_or_complete_ends_the_attempt(driven: Driven) -> Non
     assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 13, line 3: a refused start is counted as a loss if MakeDue is refused too"
-)
 def test_a_refused_start_is_excused_although_its_lease_ended_before_make_due_ran(driven: Driven) -> None:
     state = driven.acquire()
     driven.clock.advance(HOUR)

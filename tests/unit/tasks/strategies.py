@@ -71,6 +71,7 @@ def tasks(draw: st.DrawFn) -> Task:
         next_scheduled_run_ts=draw(MOMENTS) if not held and not terminal else None,
         attempts_excused=draw(st.integers(0, attempts)),
         throttled_count=draw(COUNTS),
+        starts_refused=draw(COUNTS),
         dispatch_count=dispatches,
         dispatch_base=draw(st.integers(0, dispatches)),
         cancel_requested=draw(st.booleans()),

@@ -49,7 +49,8 @@ class Task(BaseModel):
     on. `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
-    rewrite. A detail that is None is not stored.
+    rewrite. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
+    excused because no function could be started for them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -76,6 +77,7 @@ class Task(BaseModel):
     next_scheduled_run_ts: Timestamp | None = None
     attempts_excused: int = Field(default=0, ge=0)
     throttled_count: int = Field(default=0, ge=0)
+    starts_refused: int = Field(default=0, ge=0)
     dispatch_count: int = Field(default=0, ge=0)
     dispatch_base: int = Field(default=0, ge=0)
     cancel_requested: bool = False

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import MAX_EXCUSED, Policies
 from delegation.tasks.life.redaction import redacted
 
@@ -18,6 +18,8 @@ class ErrorClass(StrEnum):
     TRANSIENT = "transient"
     PERMANENT = "permanent"
     THROTTLED = "throttled"
+    INTERRUPTED = "interrupted"  # the attempt ended without an outcome of its work
+    REFUSED = "refused"  # nothing of the attempt was started
     LOST = "lost"
     HANDED_OVER = "handed-over"
     WAITING = "waiting"
@@ -25,7 +27,11 @@ class ErrorClass(StrEnum):
 
 _FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING})
 """Errors that are no failure of the work: even a synchronous task is retried, at once or after a given wait."""
-_EXCUSED: Final = frozenset({ErrorClass.HANDED_OVER, ErrorClass.WAITING})
+_EXCUSED: Final = frozenset({ErrorClass.HANDED_OVER, ErrorClass.WAITING, ErrorClass.REFUSED})
+START_REFUSED: Final = "START_REFUSED"
+"""The code of an attempt for which no function could be started."""
+LONGEST_REFUSAL: Final = timedelta(minutes=5)
+"""The longest wait after a refused start: the functions of an account become available within minutes."""
 _PARKED: Final = "error:"
 """Begins a pending result that is an error; a JSON result never begins with it."""
 
@@ -64,9 +70,21 @@ def after_error(
 
 def _is_final(task: Task, error: AttemptError, policies: Policies) -> bool:
     """Return whether no attempt follows: a synchronous task that fails before its work had effects is not retried."""
-    untouched = task.synchronous and task.effects_began_ts is None and error.kind not in _FREE
+    no_failure = error.kind in _FREE or error.kind is ErrorClass.REFUSED
+    untouched = task.synchronous and task.effects_began_ts is None and not no_failure
     exhausted = not _is_excused(task, error) and policies.retry(task.task_type).exhausted(task)
-    return untouched or error.kind is ErrorClass.PERMANENT or exhausted
+    return untouched or error.kind is ErrorClass.PERMANENT or exhausted or _may_not_run_again(task, error, policies)
+
+
+def _may_not_run_again(task: Task, error: AttemptError, policies: Policies) -> bool:
+    """Return whether the work may have run without an outcome, and is of a type that never runs twice.
+
+    An interrupted attempt has not begun its work before it is RUNNING or has an engine; a lost one may have.
+    """
+    if task.task_type not in policies.fail_when_lost:
+        return False
+    begun = task.status is Status.RUNNING or task.engine is not None
+    return error.kind is ErrorClass.LOST or (error.kind is ErrorClass.INTERRUPTED and begun)
 
 
 def _is_excused(task: Task, error: AttemptError) -> bool:
@@ -86,9 +104,11 @@ def _failed_before_its_children(task: Task, error: AttemptError, now: datetime, 
 def _retried(
     task: Task, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None, excuse: bool
 ) -> Task:
-    throttled = error.kind is ErrorClass.THROTTLED
+    throttled, refused = error.kind is ErrorClass.THROTTLED, error.kind is ErrorClass.REFUSED
     if wait is None and error.kind in _FREE:
         wait = timedelta(0)
+    elif wait is None and refused:
+        wait = min(policies.retry(task.task_type).backoff(task.starts_refused + 1), LONGEST_REFUSAL)
     elif wait is None:
         # An excused attempt does not count against the limit, but the backoff still grows with it.
         failures = max(task.unexcused_attempts, 1) + (task.throttled_count if throttled else 0)
@@ -102,6 +122,7 @@ def _retried(
         summary=error.summary,
         excuse=excuse,
         throttled=throttled,
+        refused=refused,
         noted=error.kind is not ErrorClass.WAITING,
     )
 
@@ -116,11 +137,16 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     if not is_lost(task, now):
         return task
     since = f"the lease of {task.lease_owner} ended at {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
-    loss_is_terminal = task.task_type in policies.fail_when_lost
-    if loss_is_terminal and not task.children:
-        return t.fail(task, now, code=t.LOST, summary=since)
-    kind = ErrorClass.PERMANENT if loss_is_terminal else ErrorClass.LOST
-    return after_error(task, AttemptError(t.LOST, since, kind), now, policies)
+    return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST), now, policies)
+
+
+def excused_loss(task: Task, attempt: int) -> Task:
+    """Return a task whose last attempt, found lost, turned out to be one that was never started: excuse it, once."""
+    if task.is_held or task.is_terminal or task.attempt_count != attempt or task.error_code != t.LOST:
+        return task
+    return task.evolve(
+        attempts_excused=task.attempts_excused + 1, starts_refused=task.starts_refused + 1, error_code=START_REFUSED
+    )
 
 
 def parked_error(pending_result: str | None) -> AttemptError | None:

@@ -129,6 +129,7 @@ def schedule_retry(
     summary: str,
     excuse: bool = False,
     throttled: bool = False,
+    refused: bool = False,
     noted: bool = True,
 ) -> Task:
     """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error."""
@@ -140,6 +141,7 @@ def schedule_retry(
         due_at=at + grace,
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
+        starts_refused=task.starts_refused + (1 if refused else 0),
         error_code=code,
         result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, summary) if noted else task.result_extended,
@@ -175,6 +177,7 @@ def resubmit(
         due_at=(at or now) + grace,
         attempts_excused=task.attempt_count,
         throttled_count=0,
+        starts_refused=0,
         dispatch_base=task.dispatch_count,
         cancel_requested=False,
         requested_by=requested_by or task.requested_by,

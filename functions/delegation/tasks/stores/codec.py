@@ -20,6 +20,8 @@ _ATTRIBUTE_OF: Final = {name: STORED_NAMES.get(name, name) for name in _FIELDS}
 _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()}
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
+_UNSTORED: Final = {"starts_refused": 0}
+"""Fields that are stored only if they have another value than this: a later release added them to format 1."""
 _STORAGE_ONLY: Final = frozenset({"format", "due_bucket"})
 
 
@@ -48,7 +50,7 @@ def row_item(task: Task) -> dict[str, Any]:
 
 def _attributes(task: Task) -> dict[str, Any]:
     values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
-    own = {name: value for name, value in values.items() if value is not None}
+    own = {name: value for name, value in values.items() if value is not None and _UNSTORED.get(name) != value}
     return {**_DEFAULT_DETAILS, **task.details, **own, "format": FORMAT}
 
 

@@ -168,6 +168,10 @@ class TaskService(TaskChanges):
         """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
         return self.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._policies))
 
+    def excuse_refused_start(self, task_id: str, attempt: int) -> Task:
+        """Excuse an attempt that was found lost and was never started; of any other attempt change nothing."""
+        return self.change(task_id, lambda task, _now: outcomes.excused_loss(task, attempt))
+
     def end_external_jobs(self, task: Task) -> bool:
         """End what the task's attempt runs elsewhere; False when that may still run."""
         return self._external_jobs.end(task)

@@ -163,7 +163,7 @@ def _attempt_error(broke: Exception, task: Task) -> AttemptError:
     if isinstance(broke, RunHandedOver):
         return AttemptError(HANDED_OVER, str(broke), ErrorClass.HANDED_OVER)
     if isinstance(broke, TaskError):
-        return AttemptError(broke.code, str(broke), ErrorClass.TRANSIENT)
+        return AttemptError(broke.code, str(broke), ErrorClass.INTERRUPTED)
     logger.error("the work failed unexpectedly", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
     return AttemptError("UNEXPECTED_ERROR", f"the work raised {type(broke).__name__}", ErrorClass.TRANSIENT)
 
