@@ -10,14 +10,16 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.tasks.errors import TaskError
-from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass, has_begun
 
 _REFUSED: Final = "Lambda.TooManyRequestsException"
 _DIED: Final = ("Runtime.", "Sandbox.")
 """Begin the errors that Lambda reports of a process that exited or was killed."""
-_STARTS: Final = frozenset({"prepare", "inline", "spark", "start-again"})
-"""The answers that lead to Prepare, RunInline and StartJob; an input without an attempt led to Acquire."""
 _INLINE: Final = "inline"
+_JOB_STARTS: Final = frozenset({"spark", "start-again"})
+_STARTS: Final = frozenset({None, "wait", "prepare", _INLINE}) | _JOB_STARTS
+"""The answers that lead to Acquire (None at first), Prepare, RunInline and StartJob."""
 
 
 class Ending(StrEnum):
@@ -57,13 +59,17 @@ class Failure:
 
     @property
     def is_refused_start(self) -> bool:
-        """Whether no function could be started to begin an attempt's work."""
-        is_start = self.following in _STARTS or self.following in {None, "wait"}
-        return is_start and self.ending is Ending.REFUSED
+        """Whether Lambda refused to start a function that would have begun an attempt's work."""
+        return self.following in _STARTS and self.ending is Ending.REFUSED
 
-    def attempt_error(self) -> AttemptError:
-        """Return the error with which the attempt ends: as for a worker, if the work itself raised it."""
-        if self.is_refused_start:
+    @property
+    def may_have_started_a_job(self) -> bool:
+        """Whether an earlier try of the state may have started a job run without recording it."""
+        return self.following in _JOB_STARTS
+
+    def attempt_error(self, task: Task) -> AttemptError:
+        """Return the error with which the held task's attempt ends: as for a worker, if the work itself raised it."""
+        if self.is_refused_start and not has_begun(task):
             text = "Lambda started no function for the attempt, because too many run; the attempt is not counted"
             return AttemptError(START_REFUSED, text, ErrorClass.REFUSED)
         if self.following in {"prepare", _INLINE} and self.ending is Ending.RAISED and self.error not in set(_names()):

@@ -202,8 +202,8 @@ class Steps:
                 return step.to("due")
             if not self._tasks.end_external_jobs(task):
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
-            self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error())
-        elif failure.is_refused_start and step.attempt:
+            self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
+        elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
             self._tasks.excuse_refused_start(step.task_id, step.attempt)
         return step.to("due")
 

@@ -55,6 +55,9 @@ class Ledger:
         self.lives: list[list[Task]] = []
         self.happened: set[str] = set()
         self.newer: Task | None = None
+        self.refused_starts: set[tuple[str, int]] = set()
+        self.worked: set[tuple[str, int]] = set()
+        self.began: dict[tuple[str, datetime], int] = {}
 
     # ---- writes
 
@@ -78,6 +81,7 @@ class Ledger:
         for step in steps:
             self._check_step(before, step)
             self._check_jobs(step)
+            self._check_refusal(before, step)
             self._check_budget(step)
             self._check_family(step)
             self._check_maintenance(step)
@@ -126,6 +130,18 @@ class Ledger:
         self._require(not is_left, task, f"{task.error_code}, and job run {job and job.name} is active")
         if job is not None and job.state == "CANCELLING":
             self.happened.add("job ended")
+
+    def _check_refusal(self, before: Task | None, task: Task) -> None:
+        """A start that Lambda refused is excused, and no attempt that worked is taken for one."""
+        attempt = (task.task_id, task.attempt_count)
+        if before is None or task.error_code == before.error_code:
+            return
+        if task.error_code == "START_REFUSED":
+            self._require(attempt not in self.worked, task, "excused as a refused start, after it had worked")
+            grown = (task.attempts_excused - before.attempts_excused, task.starts_refused - before.starts_refused)
+            self._require(grown == (1, 1), task, "a refused start is not excused and counted")
+        counted = task.error_code == "EXECUTION_INTERRUPTED" and attempt in self.refused_starts
+        self._require(not counted or attempt in self.worked, task, "a refused start counts")
 
     def _check_budget(self, task: Task) -> None:
         limit = self.policies.retry(task.task_type).max_attempts
@@ -203,6 +219,14 @@ class Ledger:
 
     # ---- work and answers
 
+    def begins(self, task: Task) -> None:
+        """Check that work that never runs twice begins once in a submission, or again after it was handed over."""
+        key = (task.task_id, task.received_timestamp)
+        former = self.began.setdefault(key, task.attempt_count)
+        self.began[key] = task.attempt_count
+        ended = [row.error_code for row in self.rows[task.task_id] if row.attempt_count == former and not row.is_held]
+        self._require(former == task.attempt_count or ended == ["HANDED_OVER"], task, f"runs again after {ended}")
+
     def works(self, task_id: str, attempt: int, who: str) -> Task:
         """Check work for a task: by the one lease holder, and never after its attempt was found lost.
 
@@ -213,6 +237,7 @@ class Ledger:
             raise Violation(f"{who} works for {task_id}, which was removed")
         self._require(head.attempt_count == attempt, head, f"{who} works as attempt {attempt}: two holders")
         self._require(head.status in HELD or head.error_code != "LOST", head, f"{who} works for a lost attempt")
+        self.worked.add((task_id, attempt))
         late = self.world.now - self.moved_at[task_id]
         self._require(head.status in HELD or late <= CHECK_EVERY, head, f"{who} works {late} after its attempt ended")
         return head

@@ -15,7 +15,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.behaviors import Behavior, OnLost, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.worksets.attempt import PlanSegment
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PURGE: Final = "TABLE_PURGE"
 FAMILY: Final = "FAMILY"
 CHILD: Final = "CHILD"
+ONCE: Final = "ONCE"
 STOPPED = AttemptError(CANCELLED, "stopped on request", ErrorClass.PERMANENT)
 TIME_IS_UP = AttemptError(HANDED_OVER, "time is up", ErrorClass.HANDED_OVER)
 
@@ -127,6 +128,19 @@ def child(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
             raise ChildBroke("it failed")
 
     return Behavior(CHILD, Size, work, identify=lambda parameters: parameters.name)
+
+
+def once(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
+    """Return the behavior of work that never runs twice."""
+
+    def work(_parameters: Size, run: Run) -> None:
+        deployment.ledger.begins(run.task)
+        for _ in range(deployment.world.dice.randrange(1, 6)):
+            actor.sleep(deployment.world.seconds(0.2, 5))
+            run.checkpoint()
+            deployment.ledger.works(run.task.task_id, run.task.attempt_count, actor.name)
+
+    return Behavior(ONCE, Size, work, identify=lambda parameters: parameters.name, on_lost=OnLost.FAIL)
 
 
 def family(deployment: "Deployment", actor: Actor, service: TaskService) -> Behavior[Size, BaseModel]:

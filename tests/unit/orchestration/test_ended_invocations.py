@@ -201,6 +201,14 @@ def test_a_refused_start_is_excused_although_its_lease_ended_before_make_due_ran
     assert driven.task is before
 
 
+def test_a_start_that_was_refused_after_the_job_had_started_counts(driven: Driven) -> None:
+    """The first StartJob started it and could not record it, and the repetition was refused."""
+    state = {**driven.acquire(), "next": "spark"}
+    driven.tasks.start(driven.task_id, 1, effects=True)  # by the job
+    make_due(driven, state, REFUSED)
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
+
+
 def test_a_loss_without_a_refused_start_counts(driven: Driven) -> None:
     state = driven.acquire()
     driven.clock.advance(HOUR)

@@ -77,14 +77,15 @@ def _is_final(task: Task, error: AttemptError, policies: Policies) -> bool:
 
 
 def _may_not_run_again(task: Task, error: AttemptError, policies: Policies) -> bool:
-    """Return whether the work may have run without an outcome, and is of a type that never runs twice.
-
-    An interrupted attempt has not begun its work before it is RUNNING or has an engine; a lost one may have.
-    """
+    """Return whether the work may have run without an outcome, and is of a type that never runs twice."""
     if task.task_type not in policies.fail_when_lost:
         return False
-    begun = task.status is Status.RUNNING or task.engine is not None
-    return error.kind is ErrorClass.LOST or (error.kind is ErrorClass.INTERRUPTED and begun)
+    return error.kind is ErrorClass.LOST or (error.kind is ErrorClass.INTERRUPTED and has_begun(task))
+
+
+def has_begun(task: Task) -> bool:
+    """Return whether the work of the present attempt may have begun: the task is RUNNING, or has an engine."""
+    return task.status is Status.RUNNING or task.engine is not None
 
 
 def _is_excused(task: Task, error: AttemptError) -> bool:
@@ -142,7 +143,9 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
 
 def excused_loss(task: Task, attempt: int) -> Task:
     """Return a task whose last attempt, found lost, turned out to be one that was never started: excuse it, once."""
-    if task.is_held or task.is_terminal or task.attempt_count != attempt or task.error_code != t.LOST:
+    if task.is_held or task.is_terminal or task.attempt_count != attempt:
+        return task
+    if task.error_code != t.LOST or task.engine is not None:
         return task
     return task.evolve(
         attempts_excused=task.attempts_excused + 1, starts_refused=task.starts_refused + 1, error_code=START_REFUSED
