@@ -110,7 +110,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
     # Not raised while a request is answered.
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
-    "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused"),
+    "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused", "JobRunUnknown"),
     "orchestration.step_input": {"MalformedStep": _INTERNAL},
 }
 TABLE: Final[Mapping[str, Rule]] = {**FAMILIES} | {

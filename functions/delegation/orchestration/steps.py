@@ -1,5 +1,6 @@
 """The steps of the state machine; each may be repeated safely and returns the whole input of the next state."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ from delegation.tasks.work.lease_keeper import renew_every
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
 
+logger = logging.getLogger(__name__)
 AFTER_DEADLINE: Final = timedelta(seconds=10)
 """The lease of an attempt inside a Lambda ends this long after the invocation's deadline."""
 HAND_OVER_BEFORE: Final = timedelta(seconds=60)
@@ -27,6 +29,8 @@ MAX_TURNS: Final = 1_500
 """Heartbeats of one execution, over all its attempts: about nine events each, of Step Functions' 25,000."""
 ATTEMPTS_PER_EXECUTION: Final = 250
 """Attempts of one execution, for a parent that waits for its children: about 28 events each."""
+GONE_AFTER: Final = timedelta(minutes=5)
+"""For so long after its start or its last progress, a job run that the job service does not know is not gone."""
 _SHORTEST_WAIT: Final = 5
 _LONGEST_WAIT: Final = 60
 
@@ -50,6 +54,16 @@ def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None
     since = task.lease_acquired_ts
     signs = [sign for sign in (run.started_at, task.progress_ts) if sign is not None and since and sign > since]
     return min(max(signs), now) if signs else None
+
+
+def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
+    """Return whether a job run that the job service does not know is gone: after a grace without a sign of life.
+
+    A lease begins with the start of the run or with its last progress. The grace is at most half a lease.
+    """
+    signs = [task.progress_ts, task.lost_not_before and task.lost_not_before - lost_timeout]
+    last = max((sign for sign in signs if sign is not None), default=now)
+    return now - last >= min(GONE_AFTER, lost_timeout / 2)
 
 
 class Steps:
@@ -142,12 +156,12 @@ class Steps:
             return step.to("complete")
         if task.lease_owner != step.execution:
             return self._hand_over_again(step, task)
-        run = self._job_service.get(task.job_run_id) if task.job_run_id else None
+        now = self._tasks.clock()
+        run = self._run_of(task, now)
         if run is None or run.has_ended:
             return step.to("complete")
         if task.cancel_requested and run.is_waiting:
             self._cancel(run)  # a running job reads the request itself and reports what it deleted
-        now = self._tasks.clock()
         try:
             sign = last_sign_of_life(run, task, now)
             if sign is not None and self._needs_renewal(task, now):
@@ -164,6 +178,22 @@ class Steps:
         except LeaseLost:
             return step.to("complete")
         return step.to("heartbeat", wait_seconds=self._wait_seconds(task, now))
+
+    def _run_of(self, task: Task, now: datetime) -> JobRun | None:
+        """Return the task's job run, None if it is gone: the service knows none with this id, after GONE_AFTER.
+
+        The state of a run that cannot be read is unknown, and only its progress shows that it works.
+        """
+        if task.job_run_id is None:
+            return None
+        unknown = JobRun(task.job_run_id, f"{task.task_id}-{task.attempt_count}", "UNKNOWN")
+        try:
+            run = self._job_service.get(task.job_run_id)
+        except (JobRefused, JobServiceUnavailable) as error:
+            fields = {"task_id": task.task_id, "job_run_id": task.job_run_id, "error_code": error.code}
+            logger.warning("the state of a job run cannot be read: %s", error, extra=fields)
+            return unknown
+        return run if run is not None or is_gone(task, now, self._tasks.lease.lost_timeout) else unknown
 
     def complete(self, step: Step) -> dict[str, Any]:
         """Read the attempt's outcome; an attempt that ended without one is recorded as failed."""
@@ -260,11 +290,21 @@ class Steps:
             return self._tasks.get(step.task_id)
 
     def _reason(self, task: Task) -> AttemptError:
-        run = self._job_service.get(task.job_run_id) if task.job_run_id and self._jobs is not None else None
+        """Return the error of an attempt without an outcome, after its job run has been cancelled if it still runs."""
+        run = self._ended_run(task.job_run_id) if task.job_run_id and self._jobs is not None else None
         if run is None:
             return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.INTERRUPTED)
         text = f"job run {run.id} ended as {run.state} without an outcome. {run.details}".strip()
         return AttemptError("JOB_FAILED", text, ErrorClass.INTERRUPTED)
+
+    def _ended_run(self, run_id: str) -> JobRun | None:
+        try:
+            run = self._job_service.get(run_id)
+        except JobRefused:
+            return None
+        if run is not None and not run.has_ended:
+            self._cancel(run)
+        return run
 
     @staticmethod
     def _wait_or_stop(step: Step, task: Task) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class Deployment:
         self.memory = mutation.store()
         self.records = MemoryIdempotencyStore(self.memory)
         self.jobs: dict[str, Job] = {}
+        self.known_from: dict[str, datetime] = {}
+        """When reads of a job run see it: later than its start."""
         self.ledger = Ledger(self.memory, POLICIES, world, self.jobs)
         self.callers = Callers(self)
         self.messages: list[tuple[str, int]] = []

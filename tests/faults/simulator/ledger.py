@@ -122,8 +122,8 @@ class Ledger:
             self.deletes[after.task_id] = 0 if after.effects_began_ts is None else self.deletes[after.task_id]
 
     def _check_jobs(self, task: Task) -> None:
-        """The job of a lost attempt was cancelled before its loss was recorded."""
-        if task.is_held or task.error_code not in {"LOST", "EXECUTION_INTERRUPTED"}:
+        """The job of an attempt that ends without an outcome has ended, or was cancelled before."""
+        if task.is_held or task.error_code not in {"LOST", "EXECUTION_INTERRUPTED", "JOB_FAILED", "ATTEMPT_ENDED"}:
             return
         job = self.jobs.get(f"{task.task_id}-{task.attempt_count}")
         is_left = job is not None and job.is_active and not job.late

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.details import published
-from delegation.orchestration.job_runs import JobRun, JobServiceUnavailable
+from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskError
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -179,6 +179,7 @@ class SimulatedJobs(Faulty):
         def begin() -> str:
             if name not in self.deployment.jobs:
                 self.deployment.jobs[name] = Job(name, late=self.deployment.has_ended(name))
+                self.deployment.known_from[name] = self.deployment.world.now + self.deployment.world.seconds(0, 10)
                 work = lambda actor: run_job(self.deployment, actor, name)  # noqa: E731
                 self.deployment.world.spawn("job", work, after=self.deployment.world.seconds(1, 40))
             return name
@@ -187,6 +188,10 @@ class SimulatedJobs(Faulty):
 
     def get(self, run_id: str) -> JobRun | None:
         job = self._called(lambda: self.deployment.jobs.get(run_id))
+        if self.deployment.chaos and self.deployment.world.chance(0.03):
+            raise JobRefused("the job service refused to show the run")
+        if self.deployment.chaos and self.deployment.world.now < self.deployment.known_from.get(run_id, START):
+            return None
         return job and JobRun(job.name, job.name, job.state, started_at=job.started_at)
 
     def active(self, prefix: str) -> list[JobRun]:

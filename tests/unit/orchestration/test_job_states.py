@@ -39,7 +39,6 @@ def answering(code: str) -> EmrServerless:
     return EmrServerless(Client(), "app")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 5: a refused read is taken for a run that does not exist")
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException", "ConflictException"])
 def test_a_refused_read_does_not_mean_that_there_is_no_run(code: str) -> None:
     with pytest.raises(JobRefused, match=code):
@@ -50,7 +49,6 @@ def test_only_an_unknown_run_does_not_exist() -> None:
     assert answering("ResourceNotFoundException").get("run") is None
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 5: one AccessDenied abandons a healthy job run")
 @pytest.mark.parametrize("error", [DENIED, THROTTLED], ids=["denied", "throttled"])
 def test_a_job_run_that_cannot_be_read_is_kept_while_its_driver_makes_progress(
     driven: Driven, error: Exception
@@ -64,7 +62,6 @@ def test_a_job_run_that_cannot_be_read_is_kept_while_its_driver_makes_progress(
     assert driven.jobs.cancelled == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 5: one AccessDenied abandons a healthy job run")
 def test_a_job_run_that_cannot_be_read_and_shows_no_progress_is_lost_with_its_lease(driven: Driven) -> None:
     driven.jobs.get = raising(DENIED)  # type: ignore[method-assign]
     driven.clock.advance(59 * MINUTE)
@@ -75,7 +72,6 @@ def test_a_job_run_that_cannot_be_read_and_shows_no_progress_is_lost_with_its_le
     assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 5: an unknown run is gone at once")
 def test_an_unknown_job_run_is_gone_only_after_a_grace(driven: Driven) -> None:
     """EMR may not know a run yet that it has just started."""
     driven.jobs.runs.clear()
@@ -90,7 +86,6 @@ def test_an_unknown_job_run_is_gone_only_after_a_grace(driven: Driven) -> None:
     assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "ATTEMPT_ENDED")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 5: an attempt ends beside its job run")
 def test_an_attempt_ends_only_after_its_job_run_was_cancelled(driven: Driven) -> None:
     """The run was taken for gone, and is known again when the attempt is about to end."""
     driven.steps.complete(driven.step)
@@ -98,7 +93,6 @@ def test_an_attempt_ends_only_after_its_job_run_was_cancelled(driven: Driven) ->
     assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 5: a run whose state cannot be read is not cancelled")
 def test_a_job_run_that_cannot_be_read_is_cancelled_all_the_same() -> None:
     cancelled: list[str] = []
 
