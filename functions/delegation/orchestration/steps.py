@@ -12,7 +12,7 @@ from delegation.orchestration.step_input import MalformedStep, Step, execution_n
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass, past_deadline
 from delegation.tasks.life.transitions import LOST, held_by
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.external_jobs import INLINE, SPARK
@@ -160,8 +160,8 @@ class Steps:
         run = self._run_of(task, now)
         if run is None or run.has_ended:
             return step.to("complete")
-        if task.cancel_requested and run.is_waiting:
-            self._cancel(run)  # a running job reads the request itself and reports what it deleted
+        if run.is_waiting and (task.cancel_requested or past_deadline(task, now)):
+            self._cancel(run)  # a running job notices both itself and reports what it deleted
         try:
             sign = last_sign_of_life(run, task, now)
             if sign is not None and self._needs_renewal(task, now):

@@ -88,6 +88,16 @@ class RunHandedOver(TaskError):
         self.task_id = task_id
 
 
+class DeadlineExceeded(DelegationError):
+    """The deadline of a task passed before its work began to change anything; the work must begin nothing more."""
+
+    code: ClassVar[str] = "DEADLINE_EXCEEDED"
+
+    def __init__(self, task_id: str, reason: str) -> None:
+        super().__init__(f"task {task_id}: {reason}")
+        self.task_id = task_id
+
+
 class AwaitedTaskFailed(TaskError):
     """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 

@@ -49,5 +49,6 @@ def deployment(
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs, counts=counts)
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
-    tasks = plain.having(policies=replace(policies, fail_when_lost=plugins.fail_when_lost))
+    policies = replace(policies, fail_when_lost=plugins.fail_when_lost, declared_deadlines=plugins.deadlines)
+    tasks = plain.having(policies=policies)
     return DeployedTasks(store, tasks, BUILT_IN_KINDS | plugins.kinds, plugins.behaviors(tasks))

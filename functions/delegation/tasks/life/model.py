@@ -50,7 +50,8 @@ class Task(BaseModel):
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
-    excused because no function could be started for them.
+    excused because no function could be started for them, `handed_over_count` the hand-overs in a row without progress
+    since `handed_over_state`. At `deadline_ts` a task ends whose work has not begun to change anything.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,6 +79,9 @@ class Task(BaseModel):
     attempts_excused: int = Field(default=0, ge=0)
     throttled_count: int = Field(default=0, ge=0)
     starts_refused: int = Field(default=0, ge=0)
+    handed_over_count: int = Field(default=0, ge=0)
+    handed_over_state: str | None = None
+    deadline_ts: Timestamp | None = None
     dispatch_count: int = Field(default=0, ge=0)
     dispatch_base: int = Field(default=0, ge=0)
     cancel_requested: bool = False
@@ -154,7 +158,9 @@ class Task(BaseModel):
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
-INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"})
+INTERNAL: Final = frozenset(
+    {"due_at", "nonce", "lease_owner", "dispatch_base", "handed_over_count", "handed_over_state"}
+)
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
 """Fields whose name differs in format 1, in the store and in the public record."""

@@ -4,7 +4,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
@@ -20,9 +20,11 @@ _RETENTION: Final = "delegation.maintenance.task-retention-duration"
 _INTERVAL: Final = "delegation.maintenance.interval-duration"
 _LEAST_RETENTION: Final = timedelta(hours=1)
 """Longer than an idempotency record outlives its task, because a replay may still read the task."""
+_DEADLINE: Final = re.compile(r"delegation\.task\.([A-Za-z][\w.-]*)\.deadline-duration")
+_DEFAULT: Final = "default"
 _RETRY: Final = re.compile(r"delegation\.retry\.(default|[A-Z][A-Z_]*)\.([a-z-]+)")
 MAX_EXCUSED: Final = 20
-"""At most this many throttled attempts are excused."""
+"""At most this many throttled attempts are excused, and this many hand-overs in a row without progress."""
 
 
 class InvalidProperty(DelegationError):
@@ -92,24 +94,37 @@ class MaintenancePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried."""
+    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried.
+
+    `deadlines` are those of the properties by task type, "default" for types without one; `declared_deadlines` are
+    those of behaviors.
+    """
 
     default: RetryPolicy
     by_type: Mapping[str, RetryPolicy]
     lease: LeasePolicy = LeasePolicy()
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
+    deadlines: Mapping[str, timedelta] = field(default_factory=dict)
+    declared_deadlines: Mapping[str, timedelta] = field(default_factory=dict)
     maintenance: MaintenancePolicy = MaintenancePolicy()
 
     def retry(self, task_type: str) -> RetryPolicy:
         """Return the policy of one task type."""
         return self.by_type.get(task_type, self.default)
 
+    def deadline(self, task_type: str, start: datetime, *, own: timedelta | None = None) -> datetime | None:
+        """Return when a task that may run from `start` has to be done; `own` is its behavior's declaration if known."""
+        declared = own or self.declared_deadlines.get(task_type)
+        duration = self.deadlines.get(task_type) or declared or self.deadlines.get(_DEFAULT)
+        return None if duration is None else start + duration
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
         """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, object]] = {}
+        deadlines: dict[str, timedelta] = {}
         for name, value in properties.items():
             if name == _LOST_TIMEOUT:
                 lease = replace(lease, lost_timeout=_duration(name, value))
@@ -121,6 +136,8 @@ class Policies:
                 maintenance = replace(maintenance, retention=_duration(name, value, least=_LEAST_RETENTION))
             elif name == _INTERVAL:
                 maintenance = replace(maintenance, interval=_duration(name, value, least=timedelta(seconds=1)))
+            elif match := _DEADLINE.fullmatch(name):
+                deadlines[match[1]] = _duration(name, value)
             elif match := _RETRY.fullmatch(name):
                 field, parsed = _retry_field(name, match[2], value)
                 overrides.setdefault(match[1], {})[field] = parsed
@@ -133,7 +150,7 @@ class Policies:
         for kind, policy in {"default": default, **by_type}.items():
             if policy.max_backoff < policy.initial_backoff:
                 raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
-        return cls(default=default, by_type=by_type, lease=lease, dispatch=dispatch, maintenance=maintenance)
+        return cls(default, by_type, lease, dispatch, deadlines=deadlines, maintenance=maintenance)
 
 
 def _duration(name: str, value: str, *, least: timedelta | None = None) -> timedelta:

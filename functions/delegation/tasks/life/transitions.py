@@ -28,6 +28,7 @@ LOST: Final = "LOST"
 CANCELLED: Final = "CANCELLED"
 HANDED_OVER: Final = "HANDED_OVER"
 DISPATCH_FAILED: Final = "DISPATCH_FAILED"
+DEADLINE_EXCEEDED: Final = "DEADLINE_EXCEEDED"
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _ENDED: Final[dict[str, Any]] = dict.fromkeys(("lease_owner", "lost_not_before", "recheck_not_before", "eta_ts"))
@@ -158,6 +159,7 @@ def resubmit(
     grace: timedelta,
     restarted: Mapping[str, Any] | None,
     at: datetime | None = None,
+    deadline_ts: datetime | None = None,
     requested_by: Caller | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
@@ -178,6 +180,9 @@ def resubmit(
         attempts_excused=task.attempt_count,
         throttled_count=0,
         starts_refused=0,
+        handed_over_count=0,
+        handed_over_state=None,
+        deadline_ts=deadline_ts,
         dispatch_base=task.dispatch_count,
         cancel_requested=False,
         requested_by=requested_by or task.requested_by,

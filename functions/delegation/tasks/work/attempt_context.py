@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver
+from delegation.tasks.errors import DeadlineExceeded, LeaseLost, RunCancelled, RunHandedOver
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import deadline_text, past_deadline
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService
 
@@ -57,7 +58,8 @@ class AttemptContext:
         self._update(task)
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Check before each piece of work that it may begin; raises LeaseLost, RunCancelled or RunHandedOver if not.
+        """Check before each piece of work that it may begin; if not, raises LeaseLost, RunCancelled, RunHandedOver or
+        DeadlineExceeded.
 
         Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
         hangs must not write `progress_ts`.
@@ -76,6 +78,8 @@ class AttemptContext:
                 raise LeaseLost(self.task_id, attempt=self.attempt, current=task.attempt_count, status=task.status)
             if task.cancel_requested:
                 raise RunCancelled(self.task_id)
+            if past_deadline(task, self.tasks.clock()):
+                raise DeadlineExceeded(self.task_id, deadline_text(task))
             if self.tasks.is_draining:
                 raise RunHandedOver(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:

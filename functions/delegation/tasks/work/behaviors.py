@@ -88,7 +88,8 @@ class Behavior(Generic[P, R]):
 
     With `identify` the id is computed from the parameters, so a second submission attaches to the same task; without it
     every submission is another task. `every` makes a task recur that long after each end. Retries follow the properties
-    of the task type. With a `result` type a run has to return one.
+    of the task type. With a `result` type a run has to return one. A task that is not done `deadline` after its
+    submission fails.
     """
 
     kind: str
@@ -98,6 +99,7 @@ class Behavior(Generic[P, R]):
     identify: Callable[[P], str] | None = None
     every: timedelta | None = None
     on_lost: OnLost = OnLost.RETRY
+    deadline: timedelta | None = None
 
     def task_id(self, parameters: P) -> str:
         """Return the id of a task with these parameters; another one at each call without `identify`."""

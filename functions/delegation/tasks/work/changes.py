@@ -177,7 +177,16 @@ class TaskChanges:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
         payload, restarted = ended.task_payload, self._rules(ended).restarted(ended.details)
         at, grace = now + timedelta(seconds=ended.recurrence_seconds or 0), self._policies.dispatch.grace
-        following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, restarted=restarted, at=at)
+        following = t.resubmit(
+            ended,
+            now,
+            payload=payload,
+            synchronous=False,
+            grace=grace,
+            restarted=restarted,
+            at=at,
+            deadline_ts=self._policies.deadline(ended.task_type, at),
+        )
         if not ended.cancel_requested:
             return (following,)
         return following, decisions.cancelled(following.evolve(cancelled_by=ended.cancelled_by), now)

@@ -7,6 +7,7 @@ or decides on them has to name the same functions; to others their tasks belong 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from delegation.errors import DelegationError
@@ -37,6 +38,12 @@ class Plugins:
         """The task types whose lost attempts are failures."""
         functions = (one for one in self.declared if isinstance(one, Behavior))
         return frozenset(one.kind for one in functions if one.on_lost is OnLost.FAIL)
+
+    @property
+    def deadlines(self) -> dict[str, timedelta]:
+        """The deadlines that behaviors declare, by task type."""
+        functions = (one for one in self.declared if isinstance(one, Behavior))
+        return {one.kind: one.deadline for one in functions if one.deadline is not None}
 
     def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
         """Return all behaviors, ready to run over `tasks`."""

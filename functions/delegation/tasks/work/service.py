@@ -28,8 +28,20 @@ class TaskService(TaskChanges):
         """Return when the sweeper dispatches a task that waits until `moment`."""
         return moment + self._policies.dispatch.grace
 
-    def first(self, *, task_id: str, task_type: str, payload: str, synchronous: bool = False, **fields: Any) -> Task:
-        """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches."""
+    def first(
+        self,
+        *,
+        task_id: str,
+        task_type: str,
+        payload: str,
+        synchronous: bool = False,
+        deadline: timedelta | None = None,
+        **fields: Any,
+    ) -> Task:
+        """Return version 1 of a task due now, not stored; its dispatch is counted if this process dispatches.
+
+        `deadline` is its behavior's, which a property of the task type precedes.
+        """
         now = self.clock()
         task = Task(
             task_id=task_id,
@@ -41,6 +53,7 @@ class TaskService(TaskChanges):
             next_scheduled_run_ts=now,
             due_at=self.due_after(now),
             synchronous=synchronous,
+            deadline_ts=self._policies.deadline(task_type, now, own=deadline),
             nonce=self._nonce(),
             **fields,
         )
@@ -54,11 +67,13 @@ class TaskService(TaskChanges):
         payload: str,
         synchronous: bool = False,
         resumes: bool | None = None,
+        deadline_ts: datetime | None = None,
         requested_by: Caller | None = None,
     ) -> Task:
         """Return the next version of a terminal task that is submitted again, not stored.
 
-        `resumes` is whether it resumes where it stopped; with None the rules of its task type decide.
+        `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
+        and the policies of its task type decide.
         """
         again = t.resubmit(
             task,
@@ -67,6 +82,7 @@ class TaskService(TaskChanges):
             synchronous=synchronous,
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
+            deadline_ts=deadline_ts or self._policies.deadline(task.task_type, now),
             requested_by=requested_by,
         )
         return self._to_be_dispatched(again, now)
@@ -82,7 +98,9 @@ class TaskService(TaskChanges):
                 raise TaskNotFound(first.task_id)
             if stored.status is not Status.FAILURE:
                 return stored, False
-            again = self.resubmitted(stored, self.clock(), payload=first.task_payload, resumes=resumes)
+            again = self.resubmitted(
+                stored, self.clock(), payload=first.task_payload, resumes=resumes, deadline_ts=first.deadline_ts
+            )
             try:
                 return self.send(self._store.apply(self._write(stored, again))), True
             except (StaleTask, RevisionConflict):
@@ -186,8 +204,15 @@ class TaskService(TaskChanges):
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
                 return task
-            restarted, payload = self._restarted(task), task.task_payload
-            return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), restarted=restarted)
+            return t.resubmit(
+                task,
+                now,
+                payload=task.task_payload,
+                synchronous=False,
+                grace=timedelta(0),
+                restarted=self._restarted(task),
+                deadline_ts=self._policies.deadline(task.task_type, now),
+            )
 
         return self.change(task_id, decide)
 

@@ -119,6 +119,7 @@ class Tasks:
             task_id=behavior.task_id(parameters),
             task_type=behavior.kind,
             payload=parameters.model_dump_json(),
+            deadline=behavior.deadline,
             parent_id=parent.task_id if parent else None,
             recurrence_seconds=None if behavior.every is None else int(behavior.every.total_seconds()),
         )

@@ -15,8 +15,6 @@ from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, start
 POLICIES = Policies(default=RetryPolicy(), by_type={})
 DEADLINE = NOW + HOUR
 
-NONE = pytest.mark.xfail(strict=True, reason="issue 13, line 4: a task has no deadline")
-
 
 def due_by(**fields: object) -> Task:
     return submitted(deadline_ts=DEADLINE, **fields)
@@ -29,7 +27,6 @@ def claimed(task: Task, now: timedelta) -> Task:
     return decided[-1] if isinstance(decided, tuple) else decided
 
 
-@NONE
 def test_the_properties_give_a_deadline_per_task_type() -> None:
     name = "delegation.task.{}.deadline-duration"
     none = Policies.from_properties({})
@@ -41,7 +38,6 @@ def test_the_properties_give_a_deadline_per_task_type() -> None:
         Policies.from_properties({name.format("REPORT"): "soon"})
 
 
-@NONE
 def test_the_property_of_a_type_precedes_the_behaviors_own_deadline_and_that_the_default() -> None:
     own = replace(POLICIES, declared_deadlines={"REPORT": HOUR})
     assert own.deadline("REPORT", NOW) == NOW + HOUR
@@ -49,7 +45,6 @@ def test_the_property_of_a_type_precedes_the_behaviors_own_deadline_and_that_the
     assert replace(own, deadlines={"REPORT": 3 * HOUR}).deadline("REPORT", NOW) == NOW + 3 * HOUR
 
 
-@NONE
 @pytest.mark.parametrize("kind", ["transient", "handed-over", "throttled", "refused", "lost", "interrupted"])
 def test_no_attempt_follows_that_would_begin_after_the_deadline(kind: str) -> None:
     held = acquired(due_by())
@@ -61,21 +56,18 @@ def test_no_attempt_follows_that_would_begin_after_the_deadline(kind: str) -> No
     assert "REASON" in (late.result_summary or "")
 
 
-@NONE
 def test_a_retry_that_would_wait_beyond_the_deadline_is_not_scheduled() -> None:
     error = AttemptError("REASON", "it broke", ErrorClass.TRANSIENT)
     after = outcomes.after_error(acquired(due_by()), error, DEADLINE - 10 * SECOND, POLICIES)
     assert after.error_code == "DEADLINE_EXCEEDED"
 
 
-@NONE
 def test_a_waiting_task_past_its_deadline_is_not_acquired() -> None:
     assert claimed(due_by(), HOUR - SECOND).is_held
     after = claimed(due_by(), HOUR)
     assert (after.status, after.error_code) == (Status.FAILURE, "DEADLINE_EXCEEDED")
 
 
-@NONE
 def test_a_waiting_task_past_its_deadline_is_not_dispatched() -> None:
     after = decisions.reconcile(due_by(), DEADLINE, POLICIES, ended_attempt=None)
     assert (after.status, after.error_code, after.dispatch_count) == (Status.FAILURE, "DEADLINE_EXCEEDED", 0)
@@ -91,7 +83,6 @@ def test_no_deadline_stops_a_purge_after_its_first_delete(kind: str) -> None:
     assert decisions.reconcile(waiting, DEADLINE + 9 * HOUR, POLICIES, ended_attempt=None).dispatch_count == 1
 
 
-@NONE
 def test_a_parent_past_its_deadline_waits_for_its_children() -> None:
     parent = acquired(due_by(children=("child",)))
     error = AttemptError("REASON", "it broke", ErrorClass.TRANSIENT)

@@ -41,10 +41,6 @@ def restarted(task: Task, _number: int) -> Task:
     return task.evolve(progress_ts=NOW)
 
 
-UNBOUNDED = pytest.mark.xfail(strict=True, reason="issue 13, line 4: hand-overs without progress are unbounded")
-
-
-@UNBOUNDED
 def test_work_that_starts_from_the_beginning_at_each_hand_over_fails() -> None:
     """It is alive, and writes progress_ts: a run of 20 minutes in functions of 15 minutes never ends."""
     number, task = hand_overs(restarted)
@@ -52,7 +48,6 @@ def test_work_that_starts_from_the_beginning_at_each_hand_over_fails() -> None:
     assert "made no progress" in (task.result_summary or "")
 
 
-@UNBOUNDED
 def test_counts_that_start_again_are_no_progress() -> None:
     """The reports of one attempt differ a little from those of the one before."""
     shaken = [840, 843, 841, 839, 842]
@@ -96,7 +91,6 @@ NUMBERS = st.integers(0, 50)
 LEAVES: st.SearchStrategy[Any] = NUMBERS | st.sampled_from(["a", "b"])
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 4: hand-overs without progress are unbounded")
 @given(st.dictionaries(st.sampled_from("xyz"), LEAVES, max_size=3))
 def test_details_that_do_not_change_are_no_progress(details: dict[str, Any]) -> None:
     number, _task = hand_overs(lambda task, _n: task.with_details(details))

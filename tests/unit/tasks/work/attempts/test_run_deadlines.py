@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.tasks.errors import DeadlineExceeded
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
@@ -11,8 +12,6 @@ from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, Run
 from tests.unit.tasks.builders import HOUR, MINUTE, submitted
 from tests.unit.tasks.work.site import ONE, Site, Sum, Total, identity
-
-NONE = pytest.mark.xfail(strict=True, reason="issue 13, line 4: a task has no deadline")
 
 
 @pytest.fixture
@@ -30,7 +29,6 @@ def slow(site: Site) -> Behavior:
     return Behavior("ADD", Sum, work, result=Total, identify=identity, deadline=timedelta(minutes=10))
 
 
-@NONE
 def test_work_past_its_deadline_stops_at_its_next_checkpoint(site: Site) -> None:
     behavior = slow(site)
     task_id = site.client().submit(behavior, ONE).task_id
@@ -41,7 +39,6 @@ def test_work_past_its_deadline_stops_at_its_next_checkpoint(site: Site) -> None
     assert site.clock() - started == 10 * MINUTE
 
 
-@NONE
 def test_a_new_submission_has_a_new_deadline(site: Site) -> None:
     behavior = slow(site)
     task_id = site.client().submit(behavior, ONE).task_id
@@ -64,9 +61,7 @@ def late(site: Site, *, effects: bool) -> AttemptContext:
     return run
 
 
-@NONE
 def test_work_without_effects_stops(site: Site) -> None:
-    from delegation.tasks.errors import DeadlineExceeded
 
     with pytest.raises(DeadlineExceeded, match="deadline"):
         late(site, effects=False).checkpoint()
