@@ -15,6 +15,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, past_deadline
 from delegation.tasks.life.transitions import LOST, held_by
 from delegation.tasks.work.behaviors import Behaviors
+from delegation.tasks.work.changes import other_lease
 from delegation.tasks.work.external_jobs import INLINE, SPARK
 from delegation.tasks.work.lease_keeper import renew_every
 from delegation.tasks.work.service import TaskService
@@ -105,7 +106,7 @@ class Steps:
     def prepare(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Choose the engine; the behavior ends an attempt that fails here."""
         try:
-            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline))
+            task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
             return step.to("complete")
         if task.job_run_id is not None:
@@ -116,7 +117,7 @@ class Steps:
     def run_inline(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Run the attempt in this invocation."""
         try:
-            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
+            task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
         except LeaseLost:
             return step.to("complete")
         margin = min(HAND_OVER_BEFORE, (deadline - self._tasks.clock()) / 5)
@@ -126,17 +127,17 @@ class Steps:
     def start_job(self, step: Step) -> dict[str, Any]:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
         try:
-            task = held_by(self._tasks.get(step.task_id), step.attempt)
+            task = self._held_task(step)
             former = [run for run in self._job_service.active(f"{step.task_id}-") if run.name != step.job]
             for run in former:
                 self._job_service.cancel(run.id)
             if former:
-                self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
+                self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             # Not started again if known: a later execution may come after the client token has expired.
             run_id = task.job_run_id or self._job_service.start(step.job, arguments)
-            self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
+            self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
             self._cancel_own(step)
             return step.to("complete")
@@ -165,7 +166,7 @@ class Steps:
         try:
             sign = last_sign_of_life(run, task, now)
             if sign is not None and self._needs_renewal(task, now):
-                task = self._tasks.heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
+                task = self._held(step).heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
             if task.lost_not_before is not None and now >= task.lost_not_before:
                 self._cancel(run)
                 self._tasks.presume_lost(step.task_id)
@@ -200,7 +201,7 @@ class Steps:
         task = self._tasks.find(step.task_id)
         if task is None:
             return step.to("stop")
-        if task.is_held and task.attempt_count == step.attempt:
+        if task.is_held and task.attempt_count == step.attempt and task.lease_owner == step.execution:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK and task.error_code != LOST:
             self._tasks.report_partly_done(task)  # a job that records its outcome cannot count it
@@ -238,7 +239,13 @@ class Steps:
         return step.to("due")
 
     def _cancel_own(self, step: Step) -> None:
-        """Cancel a job that was started after its attempt was lost: the sweeper may have looked for it before."""
+        """Cancel a job that was started after its attempt was lost: the sweeper may have looked for it before.
+
+        The job of an attempt that another execution continues is left alone.
+        """
+        task = self._tasks.find(step.task_id)
+        if task is not None and task.is_held and task.attempt_count == step.attempt:
+            return
         try:
             runs = self._job_service.active(step.job)
         except JobRefused:
@@ -253,6 +260,17 @@ class Steps:
             self._job_service.cancel(run.id)
         except JobRefused:
             return  # the fencing token has its writes refused
+
+    def _held(self, step: Step) -> TaskService:
+        """Return the service for this execution, which may be a former one of an attempt that another one continues."""
+        return self._tasks.holding_as(step.execution)
+
+    def _held_task(self, step: Step) -> Task:
+        """Return the task if this execution's attempt holds it, else raise LeaseLost."""
+        task = held_by(self._tasks.get(step.task_id), step.attempt)
+        if task.lease_owner != step.execution:
+            raise other_lease(task, step.execution)
+        return task
 
     @property
     def _job_service(self) -> JobService:
@@ -285,7 +303,7 @@ class Steps:
     def end_attempt(self, step: Step, error: AttemptError) -> Task:
         """End the step's attempt, if it still holds the task, and return the task."""
         try:
-            return self._tasks.end_attempt(step.task_id, step.attempt, error)
+            return self._held(step).end_attempt(step.task_id, step.attempt, error)
         except LeaseLost:
             return self._tasks.get(step.task_id)
 

@@ -60,8 +60,20 @@ class LeaseLost(TaskError):
 
     code: ClassVar[str] = "LEASE_LOST"
 
-    def __init__(self, task_id: str, *, attempt: int, current: int, status: str) -> None:
-        super().__init__(f"attempt {attempt} no longer holds task {task_id} (now attempt {current}, {status})")
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        attempt: int,
+        current: int,
+        status: str,
+        owner: str | None = None,
+        holder: str | None = None,
+    ) -> None:
+        """`owner` held the attempt, and `holder` holds the task now, where they are what differs."""
+        former = f"attempt {attempt}" + (f" of {owner}" if owner else "")
+        present = f"attempt {current}" + (f" of {holder}" if holder else "")
+        super().__init__(f"{former} no longer holds task {task_id} (now {present}, {status})")
         self.task_id = task_id
         self.attempt = attempt
         self.current = current

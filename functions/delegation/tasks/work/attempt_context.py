@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from delegation.tasks.errors import DeadlineExceeded, LeaseLost, RunCancelled, RunHandedOver
+from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import deadline_text, past_deadline
 from delegation.tasks.life.transitions import NOTHING
@@ -44,8 +45,8 @@ class AttemptContext:
     def __init__(
         self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
     ) -> None:
-        self.tasks = tasks
-        self.task = task
+        self.tasks = tasks.holding(task)
+        self.task = self._leased = task
         self.task_id = task.task_id
         self.attempt = task.attempt_count
         self._hand_over_at = hand_over_at
@@ -74,7 +75,7 @@ class AttemptContext:
             if moved and self._monotonic() - self._reported >= self._alive_every:
                 self._note()
             task = self.task
-            if not task.is_held or task.attempt_count != self.attempt or self._monotonic() >= self._fenced_at:
+            if not task.is_held or not is_same_lease(task, self._leased) or self._monotonic() >= self._fenced_at:
                 raise LeaseLost(self.task_id, attempt=self.attempt, current=task.attempt_count, status=task.status)
             if task.cancel_requested:
                 raise RunCancelled(self.task_id)

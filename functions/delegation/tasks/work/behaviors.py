@@ -7,6 +7,7 @@ whose work is one function (Asynchronous & reliable tasks proposal, Design); `Fu
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -156,6 +157,11 @@ class FunctionBehavior(Generic[P, R]):
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run."""
+        bound = copy(self)
+        bound._tasks = self._tasks.holding(task)  # noqa: SLF001 - a copy of this object
+        return bound._run(task, hand_over_at=hand_over_at)  # noqa: SLF001
+
+    def _run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         run = AttemptContext(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic)
         try:
             if task.cancel_requested and task.children:

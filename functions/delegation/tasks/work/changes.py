@@ -1,5 +1,6 @@
 """Reading and changing tasks: read, decide, write conditionally, and repeat when another writer was first."""
 
+import copy
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,11 +9,12 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Self
 
-from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
+from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.details import DetailRules, KeptDetails
+from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
@@ -35,6 +37,14 @@ def new_nonce() -> str:
 
 def ignored(_task: Task) -> None:
     """Report nothing, as a process does whose output nobody counts."""
+
+
+def other_lease(task: Task, owner: str | None) -> LeaseLost:
+    """Return the refusal of a former holder whose attempt has the same number as the present one."""
+    number = task.attempt_count
+    return LeaseLost(
+        task.task_id, attempt=number, current=number, status=task.status, owner=owner, holder=task.lease_owner
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,8 @@ class TaskChanges:
         self._details = details
         self._draining = draining or threading.Event()
         self._left_partly_done = left_partly_done
+        self._held: Task | None = None
+        self._owner: str | None = None
 
     def having(
         self,
@@ -94,6 +106,30 @@ class TaskChanges:
             draining=self._draining,
             left_partly_done=self._left_partly_done,
         )
+
+    def holding(self, held: Task) -> Self:
+        """Return the same service for the holder of a task as `held` was read: LeaseLost once another lease is on it.
+
+        So an attempt writes nothing to a task that was removed and submitted again, whose attempts have equal numbers.
+        """
+        bound = copy.copy(self)
+        bound._held = held  # noqa: SLF001 - a copy of this object
+        return bound
+
+    def holding_as(self, owner: str) -> Self:
+        """Return the same service for the lease holder of this name: LeaseLost for tasks that another one holds."""
+        bound = copy.copy(self)
+        bound._owner = owner  # noqa: SLF001 - a copy of this object
+        return bound
+
+    def _require_lease(self, task: Task) -> None:
+        """Another number of the attempt is refused by the change itself (`transitions.held_by`)."""
+        held, owner = self._held, self._owner
+        if held is not None and (task.task_id, task.attempt_count) == (held.task_id, held.attempt_count):
+            if not is_same_lease(task, held):
+                raise other_lease(task, held.lease_owner)
+        elif owner is not None and task.is_held and task.lease_owner != owner:
+            raise other_lease(task, owner)
 
     @property
     def lease(self) -> LeasePolicy:
@@ -148,6 +184,7 @@ class TaskChanges:
     def _change(self, task_id: str, decide: Decide, task: Task | None) -> Written:
         current = task or self.get(task_id)
         for _ in range(RACES):
+            self._require_lease(current)
             now = self.clock()
             wanted = decide(current, now)
             path = wanted if isinstance(wanted, tuple) else (wanted,)

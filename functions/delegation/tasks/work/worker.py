@@ -138,7 +138,7 @@ class Worker:
         if chosen in self._engines:
             return self._engines[chosen]
         if chosen != INLINE:
-            task = self._tasks.note(task.task_id, task.attempt_count, engine=INLINE)
+            task = self._tasks.holding(task).note(task.task_id, task.attempt_count, engine=INLINE)
         return behavior.run(task, hand_over_at=None)
 
     def _settle(self, task: Task, work: "Future[Task | ExternalEngine]") -> Task:
@@ -151,7 +151,8 @@ class Worker:
             raise broke
         with suppress(LeaseLost):
             if not isinstance(broke, LeaseLost):
-                return self._tasks.end_attempt(task.task_id, task.attempt_count, _attempt_error(broke, task))
+                error = _attempt_error(broke, task)
+                return self._tasks.holding(task).end_attempt(task.task_id, task.attempt_count, error)
         return self._tasks.get(task.task_id)
 
     def _lasting(self, now: datetime) -> Lease:

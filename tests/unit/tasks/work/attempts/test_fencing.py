@@ -47,10 +47,8 @@ WRITES: dict[str, Callable[[TaskService, Task], object]] = {
     "end": lambda service, task: service.end_attempt(task.task_id, 1, BROKEN),
     "adopt": lambda service, task: service.adopt(task.task_id, 1, "child"),
 }
-FORMER = pytest.mark.xfail(strict=True, reason="issue 13, line 9: a resubmitted task accepts an old attempt 1")
 
 
-@FORMER
 @pytest.mark.parametrize(("owner", "after"), [("worker-b", timedelta(0)), ("worker-a", HOUR)])
 @pytest.mark.parametrize("write", WRITES)
 def test_an_attempt_of_a_former_life_writes_nothing(write: str, owner: str, after: timedelta) -> None:
@@ -64,7 +62,6 @@ def test_an_attempt_of_a_former_life_writes_nothing(write: str, owner: str, afte
     assert harness.service.get(present.task_id) != present
 
 
-@FORMER
 def test_an_attempt_of_a_former_life_does_not_take_the_present_outcome_for_its_own() -> None:
     harness = Harness()
     former, present = lives_again(harness, "worker-b")
@@ -75,7 +72,6 @@ def test_an_attempt_of_a_former_life_does_not_take_the_present_outcome_for_its_o
         harness.service.holding(former).end_attempt(former.task_id, 1, BROKEN)
 
 
-@FORMER
 def test_work_of_a_former_life_stops_at_its_next_checkpoint() -> None:
     harness = Harness()
     seconds = iter(range(1000))
@@ -91,7 +87,6 @@ def test_work_of_a_former_life_stops_at_its_next_checkpoint() -> None:
         run.checkpoint()
 
 
-@FORMER
 def test_a_function_of_a_former_life_records_no_outcome() -> None:
     site = Site()
     service = site.service()
@@ -112,7 +107,6 @@ def test_a_function_of_a_former_life_records_no_outcome() -> None:
     assert (head.status, head.lease_owner) == (Status.ACQUIRING_RESOURCES, "worker-b")
 
 
-@FORMER
 def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder() -> None:
     harness = Harness()
     former, present = lives_again(harness, "worker-b")
@@ -125,7 +119,6 @@ def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder()
     assert harness.service.get(present.task_id) == present
 
 
-@FORMER
 def test_the_execution_that_continues_an_attempt_has_the_same_lease() -> None:
     """The driver of its job run does not learn which execution watches it."""
     harness = Harness()
