@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
+from tests.effort import examples
 from tests.faults.simulator import simulate
 from tests.faults.simulator.ledger import ARROWS
 from tests.paths import ROOT
 
 MUTATIONS = "answers, drift, fencing, jobs, nonce, once"
-SEEDS = 60
+SEEDS = examples(120)
 """The first 32 reach everything that is asserted below; `make simulate` runs 500."""
 
 
