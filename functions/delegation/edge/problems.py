@@ -87,7 +87,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskExists": Rule(409),
         **_all(_UNAVAILABLE, "StaleTask", "RevisionConflict", "StoreUnavailable", "OutcomeUnknown"),
         **_all(_INTERNAL, "TaskError", "LeaseLost", "IllegalTransition", "RunCancelled", "RunHandedOver"),
-        **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord"),
+        **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord", "MalformedPayload"),
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},

@@ -1,7 +1,7 @@
 """The steps of the state machine; each may be repeated safely and returns the whole input of the next state."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -10,6 +10,7 @@ from delegation.orchestration.failures import Failure
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
 from delegation.tasks.errors import LeaseLost, TaskNotFound
+from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, past_deadline
@@ -70,13 +71,13 @@ def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
 class Steps:
     """The steps over the task service; `behaviors` and `jobs` only where a step needs them.
 
-    `kinds` are the task types that this deployment runs; others are left to a newer one.
+    `kinds` are the task types that this deployment runs (`life.kinds`); others are left to a newer one.
     """
 
     def __init__(
         self,
         tasks: TaskService,
-        kinds: frozenset[str],
+        kinds: Collection[str],
         *,
         behaviors: Behaviors | None = None,
         jobs: JobService | None = None,
@@ -94,7 +95,7 @@ class Steps:
         prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
             task = self._tasks.get(step.task_id)
-            if task.task_type not in self._kinds:
+            if not runs(self._kinds, task):
                 return step.to("stop")
             task = self._tasks.acquire(step.task_id, step.execution, _until(prepared), task=task)
         except TaskNotFound:

@@ -139,6 +139,16 @@ class MalformedRecord(TaskError):
     code: ClassVar[str] = "MALFORMED_RECORD"
 
 
+class MalformedPayload(DelegationError):
+    """The payload of a task is not one of its type, in a version that this release reads: no attempt can run it."""
+
+    code: ClassVar[str] = "MALFORMED_PAYLOAD"
+
+    def __init__(self, task_id: str, reason: str) -> None:
+        super().__init__(f"task {task_id}: task_payload: {reason}; submit it again with correct parameters")
+        self.task_id = task_id
+
+
 class StoreUnavailable(TaskError):
     """The store refused the call or could not be reached; nothing was written, and the call may be repeated."""
 

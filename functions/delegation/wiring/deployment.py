@@ -6,6 +6,7 @@ from typing import Final
 
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import TaskBehavior
@@ -26,7 +27,7 @@ class DeployedTasks:
 
     store: DynamoDbTaskStore
     tasks: TaskService
-    kinds: frozenset[str]
+    kinds: KnownKinds
     added: tuple[TaskBehavior, ...]
 
 
@@ -51,4 +52,5 @@ def deployment(
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
     policies = replace(policies, fail_when_lost=plugins.fail_when_lost, declared_deadlines=plugins.deadlines)
     tasks = plain.having(policies=policies)
-    return DeployedTasks(store, tasks, BUILT_IN_KINDS | plugins.kinds, plugins.behaviors(tasks))
+    kinds = KnownKinds(dict.fromkeys(BUILT_IN_KINDS, 1) | plugins.versions)
+    return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))

@@ -75,6 +75,7 @@ def tasks(draw: st.DrawFn) -> Task:
         handed_over_count=draw(COUNTS),
         handed_over_state=draw(maybe(TEXT)),
         deadline_ts=draw(maybe(MOMENTS)),
+        payload_version=draw(st.integers(1, 9)),
         dispatch_count=dispatches,
         dispatch_base=draw(st.integers(0, dispatches)),
         cancel_requested=draw(st.booleans()),

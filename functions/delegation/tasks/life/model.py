@@ -52,6 +52,7 @@ class Task(BaseModel):
     rewrite. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
     excused because no function could be started for them, `handed_over_count` the hand-overs in a row without progress
     since `handed_over_state`. At `deadline_ts` a task ends whose work has not begun to change anything.
+    `payload_version` is that of the behavior which wrote the payload.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,6 +83,7 @@ class Task(BaseModel):
     handed_over_count: int = Field(default=0, ge=0)
     handed_over_state: str | None = None
     deadline_ts: Timestamp | None = None
+    payload_version: int = Field(default=1, ge=1)
     dispatch_count: int = Field(default=0, ge=0)
     dispatch_base: int = Field(default=0, ge=0)
     cancel_requested: bool = False

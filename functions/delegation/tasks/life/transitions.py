@@ -160,12 +160,14 @@ def resubmit(
     restarted: Mapping[str, Any] | None,
     at: datetime | None = None,
     deadline_ts: datetime | None = None,
+    payload_version: int | None = None,
     requested_by: Caller | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
 
     `restarted` are the details of a task that starts from the beginning; with None it resumes with the details it
-    has. `at` is when it is to run, now if None. `requested_by` is None where nobody asks anew.
+    has. `at` is when it is to run, now if None. `payload_version` is None where the payload is not a new one, and
+    `requested_by` where nobody asks anew.
     """
     begun = {} if restarted is None else {"details": restarted, "effects_began_ts": None, "progress_ts": None}
     return transition(
@@ -173,6 +175,7 @@ def resubmit(
         Status.SUBMITTED,
         now,
         task_payload=payload,
+        payload_version=payload_version or task.payload_version,
         received_timestamp=now,
         synchronous=synchronous,
         next_scheduled_run_ts=at or now,

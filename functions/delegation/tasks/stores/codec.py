@@ -20,7 +20,7 @@ _ATTRIBUTE_OF: Final = {name: STORED_NAMES.get(name, name) for name in _FIELDS}
 _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()}
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
-_UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0}
+_UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "payload_version": 1}
 """Fields that are stored only if they have another value than this: a later release added them to format 1."""
 _STORAGE_ONLY: Final = frozenset({"format", "due_bucket"})
 

@@ -16,8 +16,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import DelegationError
-from delegation.tasks.errors import LeaseLost, MalformedRecord, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.errors import LeaseLost, MalformedPayload, RunCancelled, RunHandedOver, TaskError
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.work.attempt_context import AttemptContext, elapsed
@@ -57,6 +58,11 @@ class Behaviors(dict[str, TaskBehavior]):
     def __init__(self, behaviors: Iterable[TaskBehavior]) -> None:
         super().__init__((kind, behavior) for behavior in behaviors for kind in behavior.kinds)
 
+    @property
+    def kinds(self) -> KnownKinds:
+        """The task types, with the newest version of their payloads (`payload_version` of a behavior, otherwise 1)."""
+        return KnownKinds((kind, getattr(behavior, "payload_version", 1)) for kind, behavior in self.items())
+
 
 class OnLost(StrEnum):
     """What becomes of a task whose attempt was lost."""
@@ -90,7 +96,8 @@ class Behavior(Generic[P, R]):
     With `identify` the id is computed from the parameters, so a second submission attaches to the same task; without it
     every submission is another task. `every` makes a task recur that long after each end. Retries follow the properties
     of the task type. With a `result` type a run has to return one. A task that is not done `deadline` after its
-    submission fails.
+    submission fails. `version` is stored with the payload: raise it with a change of `parameters` that former releases
+    cannot read; they leave such tasks alone, and this one has to read the former payloads too.
     """
 
     kind: str
@@ -101,6 +108,7 @@ class Behavior(Generic[P, R]):
     every: timedelta | None = None
     on_lost: OnLost = OnLost.RETRY
     deadline: timedelta | None = None
+    version: int = 1
 
     def task_id(self, parameters: P) -> str:
         """Return the id of a task with these parameters; another one at each call without `identify`."""
@@ -109,13 +117,13 @@ class Behavior(Generic[P, R]):
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.kind}:{self.identify(parameters)}"))
 
     def read_parameters(self, task: Task) -> P:
-        """Return the parameters of a stored task; MalformedRecord when this release cannot read them."""
+        """Return the parameters of a stored task; raises MalformedPayload."""
         try:
             return self.parameters.model_validate_json(task.task_payload)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "payload"
-            raise MalformedRecord(f"task {task.task_id}: task_payload: {where}: {first['msg']}") from None
+            raise MalformedPayload(task.task_id, f"{where}: {first['msg']}") from None
 
     def read_result(self, task: Task) -> R | None:
         """Return the recorded result of a SUCCESS; None for behaviors without one."""
@@ -150,6 +158,11 @@ class FunctionBehavior(Generic[P, R]):
     def kinds(self) -> frozenset[str]:
         """See TaskBehavior.kinds."""
         return frozenset({self._behavior.kind})
+
+    @property
+    def payload_version(self) -> int:
+        """The newest version of payloads that the behavior reads."""
+        return self._behavior.version
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:  # noqa: ARG002 - runs anywhere
         """See TaskBehavior.prepare."""

@@ -40,6 +40,12 @@ class Plugins:
         return frozenset(one.kind for one in functions if one.on_lost is OnLost.FAIL)
 
     @property
+    def versions(self) -> dict[str, int]:
+        """The newest versions of payloads, by task type."""
+        newest = ((one, getattr(one, "version", getattr(one, "payload_version", 1))) for one in self.declared)
+        return {kind: version for one, version in newest for kind in _kinds(one)}
+
+    @property
     def deadlines(self) -> dict[str, timedelta]:
         """The deadlines that behaviors declare, by task type."""
         functions = (one for one in self.declared if isinstance(one, Behavior))
@@ -56,12 +62,16 @@ def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) 
     added: frozenset[str] = frozenset()
     for name in names:
         for declared in _function(name)(tasks):
-            kinds = frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
+            kinds = _kinds(declared)
             if again := sorted(kinds & (existing | added)):
                 raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
             added |= kinds
             found.append(declared)
     return Plugins(tuple(found), added)
+
+
+def _kinds(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
+    return frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
 
 
 def _function(name: str) -> Added:

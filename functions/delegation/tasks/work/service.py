@@ -68,12 +68,13 @@ class TaskService(TaskChanges):
         synchronous: bool = False,
         resumes: bool | None = None,
         deadline_ts: datetime | None = None,
+        payload_version: int = 1,
         requested_by: Caller | None = None,
     ) -> Task:
         """Return the next version of a terminal task that is submitted again, not stored.
 
         `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
-        and the policies of its task type decide.
+        and the policies of its task type decide. `payload_version` is that of `payload`.
         """
         again = t.resubmit(
             task,
@@ -83,6 +84,7 @@ class TaskService(TaskChanges):
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
             deadline_ts=deadline_ts or self._policies.deadline(task.task_type, now),
+            payload_version=payload_version,
             requested_by=requested_by,
         )
         return self._to_be_dispatched(again, now)
@@ -99,7 +101,12 @@ class TaskService(TaskChanges):
             if stored.status is not Status.FAILURE:
                 return stored, False
             again = self.resubmitted(
-                stored, self.clock(), payload=first.task_payload, resumes=resumes, deadline_ts=first.deadline_ts
+                stored,
+                self.clock(),
+                payload=first.task_payload,
+                resumes=resumes,
+                deadline_ts=first.deadline_ts,
+                payload_version=first.payload_version,
             )
             try:
                 return self.send(self._store.apply(self._write(stored, again))), True

@@ -120,6 +120,7 @@ class Tasks:
             task_type=behavior.kind,
             payload=parameters.model_dump_json(),
             deadline=behavior.deadline,
+            payload_version=behavior.version,
             parent_id=parent.task_id if parent else None,
             recurrence_seconds=None if behavior.every is None else int(behavior.every.total_seconds()),
         )

@@ -99,7 +99,7 @@ class Worker:
     def run_once(self) -> Task | None:
         """Lease and run one task and return it after its attempt; None when no task was due."""
         task = lease_next_available_task(
-            self._tasks, self._settings.owner, self._behaviors, self._lasting, lookout=self._lookout
+            self._tasks, self._settings.owner, self._behaviors.kinds, self._lasting, lookout=self._lookout
         )
         if task is None:
             return None

@@ -12,14 +12,11 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import DueHints, lease_next_available_task
+from delegation.tasks.work.claim import DueHints, LeftAlone, lease_next_available_task
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, submitted
 from tests.unit.tasks.work.site import ADD, ONE, Site, Sum, Total, add, identity
 
-NEWER = "issue 13, line 10: payloads have no version"
-
-
-ADD_2 = replace(ADD, version=2) if "version" in Behavior.__dataclass_fields__ else ADD
+ADD_2 = replace(ADD, version=2)
 
 
 @pytest.fixture
@@ -31,14 +28,12 @@ def known(site: Site, behavior: Behavior) -> Behaviors:
     return Behaviors([FunctionBehavior(site.service(), behavior, monotonic=site.seconds)])
 
 
-@pytest.mark.xfail(strict=True, reason=NEWER)
 def test_a_payload_carries_its_behaviors_version(site: Site) -> None:
     task_id = site.client().submit(ADD_2, ONE).task_id
     assert site.head(task_id).payload_version == 2
     assert site.head(site.client().submit(ADD, Sum(left=5, right=5)).task_id).payload_version == 1
 
 
-@pytest.mark.xfail(strict=True, reason=NEWER)
 def test_a_worker_leaves_a_newer_payload_alone(site: Site) -> None:
     task_id = site.client().submit(ADD_2, ONE).task_id
     before = site.head(task_id)
@@ -54,7 +49,6 @@ def test_a_worker_leaves_a_newer_payload_alone(site: Site) -> None:
     assert site.head(task_id).status is Status.SUCCESS
 
 
-@pytest.mark.xfail(strict=True, reason=NEWER)
 def test_the_sweeper_and_the_steps_leave_a_newer_payload_alone(site: Site) -> None:
     task_id = site.client().submit(ADD_2, ONE).task_id
     before = site.head(task_id)
@@ -72,7 +66,6 @@ def test_a_former_payload_is_read_by_a_newer_behavior(site: Site) -> None:
     assert site.head(task_id).status is Status.SUCCESS
 
 
-@pytest.mark.xfail(strict=True, reason=NEWER)
 def test_a_resubmission_has_the_version_of_its_own_payload(site: Site) -> None:
     broken = replace(ADD_2, work=lambda _parameters, _run: None)
     task_id = site.client().submit(broken, ONE).task_id
@@ -85,7 +78,6 @@ def test_a_resubmission_has_the_version_of_its_own_payload(site: Site) -> None:
     assert site.head(task_id).payload_version == 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 10: a malformed payload is retried as a passing error")
 def test_a_malformed_payload_of_a_known_version_is_a_failure(site: Site) -> None:
     task_id = site.store.apply(Create(submitted(task_type="ADD", task_payload='{"left": "much"}'))).task_id
     site.clock.advance(HOUR)
@@ -96,7 +88,6 @@ def test_a_malformed_payload_of_a_known_version_is_a_failure(site: Site) -> None
     assert "much" not in (head.result_extended or "")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 10: unreadable due records are read at every poll")
 def test_an_unreadable_due_record_is_read_once_by_a_worker(site: Site) -> None:
     task_id = site.store.apply(Create(submitted(due_at=NOW))).task_id
     site.store.make_unreadable(task_id)
@@ -120,10 +111,8 @@ def test_an_unreadable_due_record_is_read_once_by_a_worker(site: Site) -> None:
     assert read.count("before get") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 10: unreadable due records are read at every sweep")
 @pytest.mark.parametrize("unreadable", [True, False], ids=["unreadable", "unknown-type"])
 def test_a_due_record_that_is_left_alone_is_read_once_by_a_sweeper(site: Site, *, unreadable: bool) -> None:
-    from delegation.tasks.work.claim import LeftAlone
 
     task_id = site.store.apply(Create(submitted(due_at=NOW, task_type="NEWER"))).task_id
     if unreadable:
@@ -136,7 +125,6 @@ def test_a_due_record_that_is_left_alone_is_read_once_by_a_sweeper(site: Site, *
     assert read.count("before get") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 13, line 10: what is left alone is remembered for ever")
 def test_a_task_that_was_left_alone_is_read_again_after_it_changed(site: Site) -> None:
     task_id = site.client().submit(ADD_2, ONE).task_id
     old = site.worker("old", ADD)
