@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PASSING = (StoreUnavailable, OutcomeUnknown)
 GRACE = timedelta(seconds=10)
+WITH_DEADLINE = str(uuid.UUID(int=2))
+DEADLINE = timedelta(minutes=4)
 
 
 class Callers:
@@ -246,6 +248,7 @@ def first_version(task_id: str, actor: Actor, *, synchronous: bool) -> Task:
         due_at=now + GRACE,
         nonce=actor.nonce(),
         synchronous=synchronous,
+        deadline_ts=now + DEADLINE if task_id == WITH_DEADLINE else None,
     )
 
 

@@ -153,6 +153,8 @@ class Ledger:
             self._require(task.result_summary == summary, task, f"success without the summary of {summary}")
         if task.status is Status.FAILURE and task.effects_began_ts is None:
             self._require(self.deletes[task.task_id] == 0, task, "failed without effects, after deletes")
+        if task.error_code == "DEADLINE_EXCEEDED":
+            self._require(task.effects_began_ts is None, task, "stopped by a deadline after its work had effects")
         if not task.is_terminal:
             seen = task.due_at is not None and task.due_at <= now + LONGEST_UNSEEN
             self._require(seen, task, f"not due before {task.due_at}")

@@ -66,5 +66,6 @@ def _is_ahead(before: float | str | None, now: float | str) -> bool:
 
 
 def _further(before: float | str | None, now: float | str) -> float | str:
-    both_numbers = not isinstance(before, str | None) and not isinstance(now, str)
-    return max(before, now) if both_numbers else now  # type: ignore[type-var]
+    if before is None or isinstance(before, str) or isinstance(now, str):
+        return now
+    return max(before, now)
