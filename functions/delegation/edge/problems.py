@@ -96,7 +96,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "tasks.work.plugins": {"BadPlugin": _INTERNAL},
     # Raised while the service loads the table for a request that names only its identity.
     "polaris.errors": {
-        **_all(Rule(404, "TABLE_NOT_FOUND"), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),
+        **_all(Rule(404), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),
         "TableMetadataMissing": Rule(409),
     },
     "storage.credentials": {"CredentialsUnavailable": Rule(502)},

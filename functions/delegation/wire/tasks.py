@@ -66,6 +66,7 @@ class TaskRecord(BaseModel):
     files_planned: int | None = None
     files_deleted: int = 0
     files_failed: int = 0
+    files_absent: int = 0
     bytes_deleted: int = 0
     files_kept: int = 0
     findings: tuple[KeptFiles, ...] = ()

@@ -92,6 +92,7 @@ def _outcome(ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex
         "seconds_since_planned": round((now - datetime.fromisoformat(indexes[0].created_at)).total_seconds(), 3),
         "files_planned": result.files_planned,
         "files_deleted": result.files_deleted,
+        **({"files_absent": result.files_absent} if result.files_absent else {}),
         "bytes_deleted": result.bytes_deleted,
         "bytes_freed": result.bytes_freed,
         "files_kept": result.files_kept,

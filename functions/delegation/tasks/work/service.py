@@ -16,6 +16,7 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.repeats import is_repeat, repeats_so_far
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -86,6 +87,7 @@ class TaskService(TaskChanges):
             deadline_ts=deadline_ts or self._policies.deadline(task.task_type, now),
             payload_version=payload_version,
             requested_by=requested_by,
+            repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
         )
         return self._to_be_dispatched(again, now)
 
