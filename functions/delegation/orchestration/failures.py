@@ -32,7 +32,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StateFailure:
     """The failure of a state: `following` is the answer that led to it, None for Acquire; `error` is its error's name.
 
     Executions of a former definition pass no error on.

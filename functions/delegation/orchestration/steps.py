@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.orchestration.failures import Failure
+from delegation.orchestration.failures import StateFailure
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
 from delegation.tasks.errors import LeaseLost, TaskNotFound
@@ -228,7 +228,7 @@ class Steps:
         task = self._tasks.find(step.task_id)
         if task is None:
             return step.to("stop")
-        failure = Failure(step.following, step.error)
+        failure = StateFailure(step.following, step.error)
         if task.is_held and task.lease_owner == step.execution:
             if failure.may_still_work:
                 return step.to("due")

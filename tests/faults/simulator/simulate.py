@@ -15,7 +15,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from delegation.orchestration import steps
-from delegation.orchestration.failures import Failure
+from delegation.orchestration.failures import StateFailure
 from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life import outcomes, transitions
 from delegation.tasks.life.model import HELD, Task
@@ -82,12 +82,12 @@ def short_executions() -> Iterator[None]:
 @contextlib.contextmanager
 def freed_at_once() -> Iterator[Mutation]:
     """End an attempt although its invocation may still work, because only its answer was lost."""
-    held = Failure.may_still_work
-    Failure.may_still_work = property(lambda _failure: False)  # type: ignore[assignment]
+    held = StateFailure.may_still_work
+    StateFailure.may_still_work = property(lambda _failure: False)  # type: ignore[assignment]
     try:
         yield Mutation()
     finally:
-        Failure.may_still_work = held  # type: ignore[method-assign]
+        StateFailure.may_still_work = held  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -12,15 +12,15 @@ from infra.local.processes.programs import import_path
 BUDGETS = {
     "authorizer": 20,
     "dispatcher": 42,
-    "acquire": 60,
-    "heartbeat": 60,
-    "complete": 60,
-    "make_due": 60,
-    "start_job": 60,
+    "acquire": 62,
+    "heartbeat": 62,
+    "complete": 62,
+    "make_due": 62,
+    "start_job": 62,
     "sweeper": 68,
     "api": 84,
-    "prepare": 148,
-    "run_inline": 148,
+    "prepare": 150,
+    "run_inline": 150,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (
