@@ -115,6 +115,15 @@ class TaskRecord(BaseModel):
         return cls.model_validate(record)
 
 
+class TaskVersions(BaseModel):
+    """A page of a task's versions, oldest first; `next_page_token` is None on the last one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    versions: tuple[TaskRecord, ...]
+    next_page_token: str | None = None
+
+
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of TaskRecord of a task's public record, all of them, in their order."""
     defaults = {name: [] if field.default == () else field.default for name, field in TaskRecord.model_fields.items()}

@@ -18,7 +18,7 @@ BUDGETS = {
     "make_due": 62,
     "start_job": 62,
     "sweeper": 68,
-    "api": 84,
+    "api": 92,
     "prepare": 150,
     "run_inline": 150,
 }

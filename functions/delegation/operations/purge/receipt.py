@@ -17,7 +17,12 @@ from delegation.worksets.marks import Marks
 
 def receipt_key(indexes: Sequence[PlanIndex]) -> str:
     """Return the receipt's key in the plan bucket, beside the last segment of the plan."""
-    return f"{indexes[-1].plan_id}/receipt.json"
+    return key_beside(indexes[-1].plan_id)
+
+
+def key_beside(plan_id: str) -> str:
+    """Return the key of the receipt beside a plan's segment."""
+    return f"{plan_id}/receipt.json"
 
 
 def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:

@@ -207,8 +207,8 @@ class TaskService(TaskChanges):
         """Fail a waiting task (`CANCELLED`); request a held one or a parent, which cancels its children, to stop."""
         return self.change(task_id, lambda task, now: decisions.cancel(task, now, by))
 
-    def retry(self, task_id: str) -> Task:
-        """Retry a failed task with a fresh attempt budget, due at once; a purge resumes where it stopped."""
+    def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
+        """Retry a failed task for `by` with a fresh attempt budget, due at once; a purge resumes where it stopped."""
 
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
@@ -221,6 +221,7 @@ class TaskService(TaskChanges):
                 grace=timedelta(0),
                 restarted=self._restarted(task),
                 deadline_ts=self._policies.deadline(task.task_type, now),
+                requested_by=by,
             )
 
         return self.change(task_id, decide)
