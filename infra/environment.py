@@ -122,7 +122,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "Ends a former attempt's Spark job, then starts this attempt's",
             60,
             (
-                *_TASKS,
+                *_KINDS,
                 "emr_application_id",
                 "emr_job_role_arn",
                 "emr_entry_point",
@@ -133,14 +133,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "heartbeat",
             "Renews the lease while the job makes progress; hands long jobs to a new execution",
             60,
-            (*_TASKS, "emr_application_id", "queue_url"),
+            (*_KINDS, "emr_application_id", "queue_url"),
         ),
-        Function("complete", "Records how the attempt ended", 60, (*_TASKS, "emr_application_id", "queue_url")),
+        Function("complete", "Records how the attempt ended", 60, (*_KINDS, "emr_application_id", "queue_url")),
         Function(
             "make_due",
             "Makes a task due again after its execution failed",
             60,
-            (*_TASKS, "emr_application_id"),
+            (*_KINDS, "emr_application_id"),
         ),
     )
 }

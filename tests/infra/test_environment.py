@@ -91,7 +91,7 @@ def test_the_spark_parameters_contain_the_variables_of_driver_and_executors() ->
 
 def test_the_functions_that_use_behaviors_get_the_added_ones() -> None:
     found = {name for name in FUNCTIONS if "DELEGATION_BEHAVIORS" in environment(name, DEPLOYMENT)}
-    assert found == {"acquire", "dispatcher", "prepare", "run_inline", "sweeper"}
+    assert found == set(FUNCTIONS) - {"api", "authorizer"}
 
 
 def test_the_default_properties_are_those_of_the_proposal() -> None:

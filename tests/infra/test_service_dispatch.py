@@ -62,10 +62,10 @@ def test_steps_are_retried_on_errors_of_lambda_and_purges_are_not_started_twice(
     }
     for name in tasks.keys() - {"RunInline", "MakeDue"}:
         rules = {retried[name][error]["MaxAttempts"] for error in ("Lambda.ServiceException", "StoreUnavailable")}
-        assert rules == {tasks[name]["Retry"][0]["MaxAttempts"]}
+        assert rules == {tasks[name]["Retry"][1]["MaxAttempts"]}
         assert all(rule["BackoffRate"] >= 2 and rule["MaxDelaySeconds"] <= 60 for rule in tasks[name]["Retry"])
     assert set(retried["RunInline"]) == {"Lambda.TooManyRequestsException"}
-    assert set(retried["MakeDue"]) == {"States.ALL"}
+    assert set(retried["MakeDue"]) == {"Lambda.TooManyRequestsException", "States.ALL"}
 
 
 def test_the_dispatcher_starts_this_machine(service: Any) -> None:

@@ -93,7 +93,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "StoreRefused": Rule(500),
         "TaskPayloadTooLarge": Rule(413),
         **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
-        **_all(_INTERNAL, "AwaitedTaskFailed", "MalformedRecord"),
+        **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord", "MalformedPayload"),
         **_all(_INTERNAL, "RunTimedOut", "ChildrenPending", "NoOutcomeYet"),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
@@ -121,7 +121,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "operations.purge.errors": _all(Rule(500), "PurgeError", "TableGone", "TableIsWrittenTo", "NeighbourChanged"),
     # Not raised while a request is answered.
     "orchestration.dispatch": _all(_INTERNAL, "MalformedDispatch", "ExecutionNotStarted"),
-    "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused"),
+    "orchestration.job_runs": _all(_INTERNAL, "JobServiceUnavailable", "JobRefused", "JobRunUnknown"),
     "orchestration.step_input": {"MalformedStep": _INTERNAL},
 }
 TABLE: Final[Mapping[str, Rule]] = {**FAMILIES} | {

@@ -197,7 +197,7 @@ class Submissions:
             engine = behavior.prepare(held, hand_over_at=hand_over_at)
             if engine == SPARK:
                 error = AttemptError(t.HANDED_OVER, "too large to run within the request", ErrorClass.HANDED_OVER)
-                after = self.tasks.end_attempt(held.task_id, held.attempt_count, error)
+                after = self.tasks.holding(held).end_attempt(held.task_id, held.attempt_count, error)
             elif engine is not None:
                 after = behavior.run(held, hand_over_at=hand_over_at)
             else:

@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.transitions import DISPATCH_FAILED, LOST
+from delegation.tasks.work.claim import LeftAlone
 from delegation.tasks.work.maintenance import ensure_submitted
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import DeployedTasks
@@ -26,6 +27,7 @@ _THREADS: Final = 10
 
 
 _deployed: Final = cache(swept_tasks)
+_left_alone: Final = LeftAlone()
 
 
 @metrics.log_metrics
@@ -35,7 +37,15 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     remaining = timedelta(milliseconds=context.get_remaining_time_in_millis())
     deadline = utc_now() + remaining - min(_MARGIN, remaining / 4)
     looked = failed = 0
-    for swept in sweep(deployed.tasks, deployed.kinds, deadline=deadline, clock=utc_now, threads=_THREADS):
+    swept_tasks = sweep(
+        deployed.tasks,
+        deployed.kinds,
+        deadline=deadline,
+        clock=utc_now,
+        threads=_THREADS,
+        left_alone=_left_alone,
+    )
+    for swept in swept_tasks:
         looked += 1
         failed += swept.error is not None or swept.unsettled
         _report(swept)

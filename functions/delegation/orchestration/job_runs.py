@@ -18,7 +18,6 @@ from delegation.timestamps import utc_now
 logger = logging.getLogger(__name__)
 _WAITING: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED")
 _ACTIVE: Final = (*_WAITING, "RUNNING", "CANCELLING")
-_REFUSALS: Final = ("AccessDeniedException", "ConflictException", "ResourceNotFoundException", "ValidationException")
 _UNSETTLED: Final = frozenset({"CREATING", "STOPPING"})
 """Application states that refuse jobs for a while (Amazon EMR Serverless User Guide, "Application states")."""
 
@@ -37,6 +36,18 @@ class JobRefused(DelegationError):
     """The job service refused a call; an operator has to correct the configuration."""
 
     code: ClassVar[str] = "JOB_REFUSED"
+
+
+class JobRunUnknown(JobRefused):
+    """The job service knows no such job run, or no such application."""
+
+
+_REFUSALS: Final = {
+    "AccessDeniedException": JobRefused,
+    "ConflictException": JobRefused,
+    "ResourceNotFoundException": JobRunUnknown,
+    "ValidationException": JobRefused,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,7 @@ class JobService(Protocol):
         """Start a run once and return its id; `name` is also its client token. Raises JobRefused."""
 
     def get(self, run_id: str) -> JobRun | None:
-        """Return a run, None when there is none with this id."""
+        """Return a run, None when the service knows none with this id. Raises JobRefused when it may not be read."""
 
     def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
         """Return the runs that have not ended and whose names start with `prefix`.
@@ -139,7 +150,7 @@ class EmrServerless:
         """See JobService.get."""
         try:
             answer = self._call("get_job_run", jobRunId=run_id)
-        except JobRefused:
+        except JobRunUnknown:
             return None
         return _run(answer["jobRun"], "jobRunId")
 
@@ -168,6 +179,8 @@ class EmrServerless:
             return
         try:
             self._call("cancel_job_run", jobRunId=run_id)
+        except JobRunUnknown:
+            return
         except JobRefused:
             if not self._is_ending(run_id):
                 raise
@@ -179,7 +192,11 @@ class EmrServerless:
             return "UNKNOWN"
 
     def _is_ending(self, run_id: str) -> bool:
-        run = self.get(run_id)
+        """Whether the run needs no cancelling; False for one that may not be read."""
+        try:
+            run = self.get(run_id)
+        except JobRefused:
+            return False
         return run is None or run.has_ended or run.state == "CANCELLING"
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
@@ -187,7 +204,7 @@ class EmrServerless:
             answer: dict[str, Any] = getattr(self._client, operation)(applicationId=self._application_id, **arguments)
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            kind = JobRefused if code in _REFUSALS else JobServiceUnavailable
+            kind = _REFUSALS.get(code, JobServiceUnavailable)
             raise kind(f"EMR Serverless answered {code} to {operation}") from error
         except (HTTPClientError, BotoConnectionError) as error:
             raise JobServiceUnavailable(f"EMR Serverless could not be reached: {type(error).__name__}") from error

@@ -18,7 +18,8 @@ class MalformedStep(DelegationError):
 class Step:
     """The state of an execution: the task, the number of its dispatch and attempt, and the heartbeats counted.
 
-    `holder` is set for a worker that runs the same steps without an execution (JobEngine).
+    `holder` is set for a worker that runs the same steps without an execution (JobEngine). `following` is
+    the answer that led to the state, and `error` the name of the error with which that state failed, for MakeDue.
     """
 
     task_id: str
@@ -26,6 +27,8 @@ class Step:
     attempt: int = 0
     turn: int = 0
     holder: str | None = None
+    following: str | None = None
+    error: str | None = None
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "Step":
@@ -38,7 +41,9 @@ class Step:
             task_id = str(UUID(str(event.get("task_id"))))
         except ValueError:
             raise MalformedStep("task_id: must be a UUID") from None
-        return cls(task_id, **numbers)
+        failed = event.get("failed")
+        error = failed.get("Error") if isinstance(failed, Mapping) else None
+        return cls(task_id, **numbers, following=_text(event.get("next")), error=_text(error))
 
     @property
     def execution(self) -> str:
@@ -54,6 +59,10 @@ class Step:
         """Return the answer with which the state machine continues at `following`."""
         state = {"task_id": self.task_id, "n": self.n, "attempt": self.attempt, "turn": self.turn}
         return {**state, "next": following, **more}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def execution_name(task_id: str, n: int) -> str:

@@ -1,23 +1,28 @@
 """The steps of the state machine; each may be repeated safely and returns the whole input of the next state."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from delegation.orchestration.failures import StateFailure
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
 from delegation.orchestration.step_input import MalformedStep, Step, execution_name
 from delegation.tasks.errors import LeaseLost, TaskNotFound
+from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass, past_deadline
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.behaviors import Behaviors
+from delegation.tasks.work.changes import other_lease
 from delegation.tasks.work.external_jobs import INLINE, SPARK
 from delegation.tasks.work.lease_keeper import renew_every
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
 
+logger = logging.getLogger(__name__)
 AFTER_DEADLINE: Final = timedelta(seconds=10)
 """The lease of an attempt inside a Lambda ends this long after the invocation's deadline."""
 HAND_OVER_BEFORE: Final = timedelta(seconds=60)
@@ -26,6 +31,8 @@ MAX_TURNS: Final = 1_500
 """Heartbeats of one execution, over all its attempts: about nine events each, of Step Functions' 25,000."""
 ATTEMPTS_PER_EXECUTION: Final = 250
 """Attempts of one execution, for a parent that waits for its children: about 28 events each."""
+GONE_AFTER: Final = timedelta(minutes=5)
+"""For so long after its start or its last progress, a job run that the job service does not know is not gone."""
 _SHORTEST_WAIT: Final = 5
 _LONGEST_WAIT: Final = 60
 
@@ -51,16 +58,26 @@ def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None
     return min(max(signs), now) if signs else None
 
 
+def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
+    """Return whether a job run that the job service does not know is gone: after a grace without a sign of life.
+
+    A lease begins with the start of the run or with its last progress. The grace is at most half a lease.
+    """
+    signs = [task.progress_ts, task.lost_not_before and task.lost_not_before - lost_timeout]
+    last = max((sign for sign in signs if sign is not None), default=now)
+    return now - last >= min(GONE_AFTER, lost_timeout / 2)
+
+
 class Steps:
     """The steps over the task service; `behaviors` and `jobs` only where a step needs them.
 
-    `kinds` are the task types that this deployment runs; others are left to a newer one.
+    `kinds` are the task types that this deployment runs (`life.kinds`); others are left to a newer one.
     """
 
     def __init__(
         self,
         tasks: TaskService,
-        kinds: frozenset[str],
+        kinds: Collection[str],
         *,
         behaviors: Behaviors | None = None,
         jobs: JobService | None = None,
@@ -78,7 +95,7 @@ class Steps:
         prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
             task = self._tasks.get(step.task_id)
-            if task.task_type not in self._kinds:
+            if not runs(self._kinds, task):
                 return step.to("stop")
             task = self._tasks.acquire(step.task_id, step.execution, _until(prepared), task=task)
         except TaskNotFound:
@@ -90,7 +107,7 @@ class Steps:
     def prepare(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Choose the engine; the behavior ends an attempt that fails here."""
         try:
-            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline))
+            task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
             return step.to("complete")
         if task.job_run_id is not None:
@@ -101,7 +118,7 @@ class Steps:
     def run_inline(self, step: Step, deadline: datetime) -> dict[str, Any]:
         """Run the attempt in this invocation."""
         try:
-            task = self._tasks.heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
+            task = self._held(step).heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
         except LeaseLost:
             return step.to("complete")
         margin = min(HAND_OVER_BEFORE, (deadline - self._tasks.clock()) / 5)
@@ -111,7 +128,7 @@ class Steps:
     def start_job(self, step: Step) -> dict[str, Any]:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
         try:
-            task = held_by(self._tasks.get(step.task_id), step.attempt)
+            task = self._held_task(step)
             # A first attempt has no former one, so any list will do.
             as_of = datetime.min.replace(tzinfo=UTC) if step.attempt == 1 else None
             active = self._job_service.active(f"{step.task_id}-", as_of=as_of)
@@ -119,12 +136,12 @@ class Steps:
             for run in former:
                 self._job_service.cancel(run.id)
             if former:
-                self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
+                self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
                 return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             # Not started again if known: a later execution may come after the client token has expired.
             run_id = task.job_run_id or self._job_service.start(step.job, arguments)
-            self._tasks.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
+            self._held(step).heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id)
         except LeaseLost:
             self._cancel_own(step)
             return step.to("complete")
@@ -144,16 +161,16 @@ class Steps:
             return step.to("complete")
         if task.lease_owner != step.execution:
             return self._hand_over_again(step, task)
-        run = self._job_service.get(task.job_run_id) if task.job_run_id else None
+        now = self._tasks.clock()
+        run = self._run_of(task, now)
         if run is None or run.has_ended:
             return step.to("complete")
-        if task.cancel_requested and run.is_waiting:
-            self._cancel(run)  # a running job reads the request itself and reports what it deleted
-        now = self._tasks.clock()
+        if run.is_waiting and (task.cancel_requested or past_deadline(task, now)):
+            self._cancel(run)  # a running job notices both itself and reports what it deleted
         try:
             sign = last_sign_of_life(run, task, now)
             if sign is not None and self._needs_renewal(task, now):
-                task = self._tasks.heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
+                task = self._held(step).heartbeat(step.task_id, step.attempt, lambda _now: self._lasting(sign))
             if task.lost_not_before is not None and now >= task.lost_not_before:
                 self._cancel(run)
                 self._tasks.presume_lost(step.task_id)
@@ -167,12 +184,28 @@ class Steps:
             return step.to("complete")
         return step.to("heartbeat", wait_seconds=self._wait_seconds(task, now))
 
+    def _run_of(self, task: Task, now: datetime) -> JobRun | None:
+        """Return the task's job run, None if it is gone: the service knows none with this id, after GONE_AFTER.
+
+        The state of a run that cannot be read is unknown, and only its progress shows that it works.
+        """
+        if task.job_run_id is None:
+            return None
+        unknown = JobRun(task.job_run_id, f"{task.task_id}-{task.attempt_count}", "UNKNOWN")
+        try:
+            run = self._job_service.get(task.job_run_id)
+        except (JobRefused, JobServiceUnavailable) as error:
+            fields = {"task_id": task.task_id, "job_run_id": task.job_run_id, "error_code": error.code}
+            logger.warning("the state of a job run cannot be read: %s", error, extra=fields)
+            return unknown
+        return run if run is not None or is_gone(task, now, self._tasks.lease.lost_timeout) else unknown
+
     def complete(self, step: Step) -> dict[str, Any]:
         """Read the attempt's outcome; an attempt that ended without one is recorded as failed."""
         task = self._tasks.find(step.task_id)
         if task is None:
             return step.to("stop")
-        if task.is_held and task.attempt_count == step.attempt:
+        if task.is_held and task.attempt_count == step.attempt and task.lease_owner == step.execution:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
             self._tasks.report_partly_done(task)  # a job that records its outcome cannot count it
@@ -193,20 +226,32 @@ class Steps:
     def make_due(self, step: Step) -> dict[str, Any]:
         """End the attempt if this execution still holds it, so that the sweeper finds the task due.
 
-        Raises JobServiceUnavailable while its job cannot be ended; after the lease the sweeper ends both.
+        An attempt whose invocation may still work is held until its lease ends. An attempt that was never started is
+        excused, also if it was found lost meanwhile. Raises JobServiceUnavailable while its job cannot be ended; after
+        the lease the sweeper ends both.
         """
         task = self._tasks.find(step.task_id)
         if task is None:
             return step.to("stop")
+        failure = StateFailure(step.following, step.error)
         if task.is_held and task.lease_owner == step.execution:
+            if failure.may_still_work:
+                return step.to("due")
             if not self._tasks.end_external_jobs(task):
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
-            error = AttemptError("EXECUTION_INTERRUPTED", "a step of the state machine failed", ErrorClass.TRANSIENT)
-            self.end_attempt(replace(step, attempt=task.attempt_count), error)
+            self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
+        elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
+            self._tasks.excuse_refused_start(step.task_id, step.attempt)
         return step.to("due")
 
     def _cancel_own(self, step: Step) -> None:
-        """Cancel a job that was started after its attempt was lost: the sweeper may have looked for it before."""
+        """Cancel a job that was started after its attempt was lost: the sweeper may have looked for it before.
+
+        The job of an attempt that another execution continues is left alone.
+        """
+        task = self._tasks.find(step.task_id)
+        if task is not None and task.is_held and task.attempt_count == step.attempt:
+            return
         try:
             runs = self._job_service.active(step.job)
         except JobRefused:
@@ -221,6 +266,17 @@ class Steps:
             self._job_service.cancel(run.id)
         except JobRefused:
             return  # the fencing token has its writes refused
+
+    def _held(self, step: Step) -> TaskService:
+        """Return the service for this execution, which may be a former one of an attempt that another one continues."""
+        return self._tasks.holding_as(step.execution)
+
+    def _held_task(self, step: Step) -> Task:
+        """Return the task if this execution's attempt holds it, else raise LeaseLost."""
+        task = held_by(self._tasks.get(step.task_id), step.attempt)
+        if task.lease_owner != step.execution:
+            raise other_lease(task, step.execution)
+        return task
 
     @property
     def _job_service(self) -> JobService:
@@ -253,16 +309,26 @@ class Steps:
     def end_attempt(self, step: Step, error: AttemptError) -> Task:
         """End the step's attempt, if it still holds the task, and return the task."""
         try:
-            return self._tasks.end_attempt(step.task_id, step.attempt, error)
+            return self._held(step).end_attempt(step.task_id, step.attempt, error)
         except LeaseLost:
             return self._tasks.get(step.task_id)
 
     def _reason(self, task: Task) -> AttemptError:
-        run = self._job_service.get(task.job_run_id) if task.job_run_id and self._jobs is not None else None
+        """Return the error of an attempt without an outcome, after its job run has been cancelled if it still runs."""
+        run = self._ended_run(task.job_run_id) if task.job_run_id and self._jobs is not None else None
         if run is None:
-            return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.TRANSIENT)
+            return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.INTERRUPTED)
         text = f"job run {run.id} ended as {run.state} without an outcome. {run.details}".strip()
-        return AttemptError("JOB_FAILED", text, ErrorClass.TRANSIENT)
+        return AttemptError("JOB_FAILED", text, ErrorClass.INTERRUPTED)
+
+    def _ended_run(self, run_id: str) -> JobRun | None:
+        try:
+            run = self._job_service.get(run_id)
+        except JobRefused:
+            return None
+        if run is not None and not run.has_ended:
+            self._cancel(run)
+        return run
 
     @staticmethod
     def _wait_or_stop(step: Step, task: Task) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from delegation.tasks.errors import TaskError
+from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.life import outcomes
+from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import DueEntry
+from delegation.tasks.work.claim import LeftAlone
 from delegation.tasks.work.service import TaskService
 
 A = TypeVar("A")
@@ -38,14 +40,16 @@ def sweep(
     clock: Callable[[], datetime],
     limit: int = 1_000,
     threads: int = 1,
+    left_alone: LeftAlone | None = None,
 ) -> Iterator[Swept]:
     """Reconcile every due task until `deadline`, `threads` at a time; an error of one does not stop the others.
 
     Held tasks come first, because only the sweeper finds lost ones; then those that wait, the oldest first. A task of
-    an unknown kind is skipped: a newer deployment runs it. Each read of the index asks for more entries than were seen
-    before, so that those that stay due (skipped, failed) never hide others.
+    an unknown kind is skipped: a newer deployment runs it. It is remembered in `left_alone`, and so is a task that
+    cannot be read, which is an error once. Each read of the index asks for more entries than were seen before, so that
+    those that stay due (skipped, failed) never hide others.
     """
-    look = _Look(tasks, kinds, deadline, clock)
+    look = _Look(tasks, kinds, deadline, clock, LeftAlone() if left_alone is None else left_alone)
     seen: set[str] = set()
     waiting: list[Task] = []
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
@@ -74,19 +78,25 @@ class _Look:
     kinds: Collection[str]
     deadline: datetime
     clock: Callable[[], datetime]
+    left_alone: LeftAlone
 
     def is_late(self) -> bool:
         return self.clock() >= self.deadline
 
     def read(self, entry: DueEntry) -> Task | Swept | None:
         """Return the head of a task of this deployment, None when there is nothing to do, Swept after an error."""
-        if self.is_late():
+        if self.is_late() or entry in self.left_alone:
             return None
         try:
             head = self.tasks.find(entry.task_id)
         except TaskError as error:
+            if isinstance(error, MalformedRecord):
+                self.left_alone.add(entry)
             return Swept(None, None, error)
-        return head if head is not None and head.task_type in self.kinds else None
+        if head is None or not runs(self.kinds, head):
+            self.left_alone.add(entry)
+            return None
+        return head
 
     def reconcile(self, head: Task) -> Swept | None:
         if self.is_late():

@@ -60,8 +60,20 @@ class LeaseLost(TaskError):
 
     code: ClassVar[str] = "LEASE_LOST"
 
-    def __init__(self, task_id: str, *, attempt: int, current: int, status: str) -> None:
-        super().__init__(f"attempt {attempt} no longer holds task {task_id} (now attempt {current}, {status})")
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        attempt: int,
+        current: int,
+        status: str,
+        owner: str | None = None,
+        holder: str | None = None,
+    ) -> None:
+        """`owner` held the attempt, and `holder` holds the task now, where they are what differs."""
+        former = f"attempt {attempt}" + (f" of {owner}" if owner else "")
+        present = f"attempt {current}" + (f" of {holder}" if holder else "")
+        super().__init__(f"{former} no longer holds task {task_id} (now {present}, {status})")
         self.task_id = task_id
         self.attempt = attempt
         self.current = current
@@ -172,6 +184,16 @@ class WaitsForItself(DelegationError):
         self.task_id = task_id
 
 
+class DeadlineExceeded(DelegationError):
+    """The deadline of a task passed before its work began to change anything; the work must begin nothing more."""
+
+    code: ClassVar[str] = "DEADLINE_EXCEEDED"
+
+    def __init__(self, task_id: str, reason: str) -> None:
+        super().__init__(f"task {task_id}: {reason}")
+        self.task_id = task_id
+
+
 class AwaitedTaskFailed(TaskError):
     """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
 
@@ -199,6 +221,16 @@ class MalformedRecord(TaskError):
     """A stored item is not a task record of a format that this release reads."""
 
     code: ClassVar[str] = "MALFORMED_RECORD"
+
+
+class MalformedPayload(DelegationError):
+    """The payload of a task is not one of its type, in a version that this release reads: no attempt can run it."""
+
+    code: ClassVar[str] = "MALFORMED_PAYLOAD"
+
+    def __init__(self, task_id: str, reason: str) -> None:
+        super().__init__(f"task {task_id}: task_payload: {reason}; submit it again with correct parameters")
+        self.task_id = task_id
 
 
 class StoreUnavailable(TaskError):

@@ -57,6 +57,7 @@ class TaskRecord(BaseModel):
     next_scheduled_run_ts: AwareDatetime | None = None
     attempts_excused: int = 0
     throttled_count: int = 0
+    starts_refused: int = 0
     dispatch_count: int = 0
     cancel_requested: bool = False
     error_code: str | None = None

@@ -8,6 +8,7 @@ from typing import Final
 
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.references.kinds import REFERENCE_INDEX
+from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.policy import STORE_MAINTENANCE, unknown_kinds
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import TaskBehavior
@@ -29,7 +30,7 @@ class DeployedTasks:
 
     store: DynamoDbTaskStore
     tasks: TaskService
-    kinds: frozenset[str]
+    kinds: KnownKinds
     added: tuple[TaskBehavior, ...]
 
 
@@ -52,7 +53,7 @@ def deployment(
     store = task_store(settings.tasks_table)
     plain = tasks_over(store, policies, queue, external_jobs, counts=counts)
     plugins = load(BehaviorSettings.read().behaviors, plain, existing=BUILT_IN_KINDS)
-    kinds = BUILT_IN_KINDS | plugins.kinds
+    kinds = KnownKinds(dict.fromkeys(BUILT_IN_KINDS, 1) | plugins.versions)
     _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
     tasks = plain.having(policies=plugins.policies(policies))
     return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))

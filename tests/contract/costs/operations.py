@@ -117,6 +117,13 @@ def running(harness: Harness) -> str:
     return harness.put(Status.RUNNING).task_id
 
 
+def excuse(harness: Harness) -> Act:
+    task_id = held(harness)
+    harness.clock.advance(2 * HOUR)
+    harness.service.presume_lost(task_id)
+    return lambda: harness.service.excuse_refused_start(task_id, 1)
+
+
 def failed_task(harness: Harness) -> str:
     return harness.put(Status.FAILURE).task_id
 
@@ -350,6 +357,7 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskService.reconcile": reconcile,
     "TaskService.adopt": of(running, lambda harness, task_id: harness.service.adopt(task_id, 1, submitted())),
     "TaskService.hand_to_next_execution": hand_on,
+    "TaskService.excuse_refused_start": excuse,
     "Tasks.submit": lambda harness: lambda: harness.tasks.submit(harness.behavior, Nothing()),
     "Tasks.submit with limits": limited_submit,
     "Tasks.submit, attached": attach,

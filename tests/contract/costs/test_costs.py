@@ -41,6 +41,8 @@ COMPOSED = {
     "TaskService.first",
     "TaskService.forget",
     "TaskService.having",
+    "TaskService.holding",
+    "TaskService.holding_as",
     "TaskService.heads",
     "TaskService.outcome",
     "TaskService.presume_lost",

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+from pydantic import BaseModel
+
 from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
 from delegation.idempotency.record import Scope, StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
@@ -20,11 +22,12 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work import maintenance
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from tests.faults.simulator.ledger import answer_of
 from tests.faults.simulator.scheduler import Actor
-from tests.faults.simulator.work import PURGE, Size, family
+from tests.faults.simulator.work import PURGE, Size, family, once
 
 if TYPE_CHECKING:
     from tests.faults.simulator.deployment import Deployment
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PASSING = (StoreUnavailable, OutcomeUnknown)
 GRACE = timedelta(seconds=10)
+WITH_DEADLINE = str(uuid.UUID(int=2))
+DEADLINE = timedelta(minutes=4)
 
 
 class Callers:
@@ -52,6 +57,8 @@ class Callers:
                 self._start("client", lambda actor, i=task_id, k=f"{key}/{task_id}", c=caller: c(actor, i, k))
         if self.world.chance(0.3):
             self._start("parent", self.parent)
+        if self.world.chance(0.4):
+            self._start("once", lambda actor: self.submitted(actor, once(self.deployment, actor), Size(name="once")))
         if self.world.chance(0.5):
             self.world.spawn("operator", self.operator, after=self.world.seconds(5, 60))
 
@@ -181,9 +188,14 @@ class Callers:
         """Submit a task with children, and wait for its outcome."""
         service = self.deployment.service(actor)
         size = Size(name="the family", children=self.world.dice.randrange(1, 4))
+        self.submitted(actor, family(self.deployment, actor, service), size)
+
+    def submitted(self, actor: Actor, behavior: Behavior[Size, BaseModel], size: Size) -> None:
+        """Submit a task of a behavior, and wait for its outcome."""
+        service = self.deployment.service(actor)
         for _ in range(20):
             try:
-                submitted = Tasks(service).submit(family(self.deployment, actor, service), size)
+                submitted = Tasks(service).submit(behavior, size)
                 break
             except PASSING:
                 actor.sleep(self.world.seconds(0.1, 5))
@@ -236,6 +248,7 @@ def first_version(task_id: str, actor: Actor, *, synchronous: bool) -> Task:
         due_at=now + GRACE,
         nonce=actor.nonce(),
         synchronous=synchronous,
+        deadline_ts=now + DEADLINE if task_id == WITH_DEADLINE else None,
     )
 
 

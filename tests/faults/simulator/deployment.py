@@ -1,6 +1,7 @@
 """The simulated deployment: dispatcher, executions, workers and sweepers over one store, and their faults."""
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import DispatchPolicy, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
-from delegation.tasks.stores.base import Create, TaskChange
+from delegation.tasks.stores.base import Advance, Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
@@ -35,10 +36,22 @@ from tests.faults.simulator.faulty import (
     SimulatedRecords,
     SimulatedStore,
 )
-from tests.faults.simulator.ledger import Ledger
+from tests.faults.simulator.ledger import Ledger, Violation
 from tests.faults.simulator.scheduler import START, Actor, World
 from tests.faults.simulator.state_machine import execute
-from tests.faults.simulator.work import CHILD, FAMILY, PURGE, Job, Purge, SimulatedJobs, child, family, monotonic_of
+from tests.faults.simulator.work import (
+    CHILD,
+    FAMILY,
+    ONCE,
+    PURGE,
+    Job,
+    Purge,
+    SimulatedJobs,
+    child,
+    family,
+    monotonic_of,
+    once,
+)
 
 DRIFT = timedelta(seconds=10)
 LEASE = timedelta(seconds=60)
@@ -47,16 +60,17 @@ END = timedelta(hours=12)
 LIFETIME = timedelta(minutes=30)
 CHILDREN_WAIT = timedelta(seconds=30)
 MAX_STEPS = 50_000
-KINDS = frozenset({PURGE, FAMILY, CHILD, maintenance.KIND})
+KINDS = frozenset({PURGE, FAMILY, CHILD, ONCE, maintenance.KIND})
 POLICIES = Policies(
     default=RetryPolicy(max_attempts=4, initial_backoff=timedelta(seconds=5), max_backoff=timedelta(minutes=2)),
     by_type={},
     lease=LeasePolicy(lost_timeout=LEASE, clock_drift=DRIFT),
     dispatch=DispatchPolicy(grace=timedelta(seconds=10), max_backoff=timedelta(minutes=5)),
+    fail_when_lost=frozenset({ONCE}),
     maintenance=MaintenancePolicy(retention=timedelta(minutes=10), interval=timedelta(minutes=4)),
 )
 T = TypeVar("T")
-BROKEN = AttemptError("WORK_BROKE", "the work failed", ErrorClass.TRANSIENT)
+BROKEN = AttemptError("WORK_BROKE", "the work failed", ErrorClass.INTERRUPTED)
 
 
 @dataclass(frozen=True)
@@ -78,12 +92,18 @@ class Deployment:
         self.memory = mutation.store()
         self.records = MemoryIdempotencyStore(self.memory)
         self.jobs: dict[str, Job] = {}
+        self.known_from: dict[str, datetime] = {}
+        """When reads of a job run see it: later than its start."""
         self.ledger = Ledger(self.memory, POLICIES, world, self.jobs)
         self.callers = Callers(self)
         self.messages: list[tuple[str, int]] = []
         self.started: set[str] = set()
         self.queue_is_dead = world.chance(0.05)
         self.closing = False
+        self.working: defaultdict[tuple[str, int], list[Actor]] = defaultdict(list)
+        """The invocations of RunInline that run, by task and attempt."""
+        self.throttled_until = world.now + world.seconds(60, 600) if world.chance(0.4) else world.now
+        self.throttled_from = world.now + world.seconds(0, 300)
 
     # ---- faults
 
@@ -115,6 +135,10 @@ class Deployment:
         if actor.deadline is not None and self.world.now >= actor.deadline:
             raise InvocationDied
 
+    def refuses_invocations(self) -> bool:
+        """Whether Lambda refuses this invocation, because too many run."""
+        return self.throttled_from <= self.world.now < self.throttled_until and self.world.chance(0.85)
+
     def fault_of_a_write(self, actor: Actor) -> str | None:
         if self.world.now < actor.cut_off_until:
             return "refused"
@@ -131,10 +155,22 @@ class Deployment:
         return self.world.now < actor.cut_off_until or (self.chaos and not actor.spared and self.world.chance(0.03))
 
     def write(self, actor: Actor, change: TaskChange) -> Task:
+        self._check_working(actor, change)
         task = self.memory.apply(change)
         self.world.note(f"{actor.name} {type(change).__name__} {task.task_id} v{task.version} {task.status}")
         self.ledger.applied(change, self.world.now)
         return task
+
+    def _check_working(self, actor: Actor, change: TaskChange) -> None:
+        """No process ends an attempt within its lease while an invocation of RunInline works for it, but that one."""
+        if not isinstance(change, Advance) or self.memory._heads.get(change.before.task_id) != change.before:
+            return
+        head, ended = change.before, not change.after.is_held
+        if not ended or head.lost_not_before is None or self.world.now >= head.lost_not_before - DRIFT / 2:
+            return
+        others = [one.name for one in self.working[head.task_id, head.attempt_count] if one is not actor]
+        if others:
+            raise Violation(f"{actor.name} ends attempt {head.attempt_count} of {head.task_id}, which {others} run")
 
     def accept(self, actor: Actor, change: TaskChange, write: RecordWrite) -> Task:
         before = self.memory.get(write.record.task_id)
@@ -211,6 +247,7 @@ class Deployment:
         declared: list[Behavior] = [
             family(self, actor, service),
             child(self, actor),
+            once(self, actor),
             self.maintenance_behavior(actor, service),
         ]
         functions = [

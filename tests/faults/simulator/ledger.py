@@ -55,6 +55,9 @@ class Ledger:
         self.lives: list[list[Task]] = []
         self.happened: set[str] = set()
         self.newer: Task | None = None
+        self.refused_starts: set[tuple[str, int]] = set()
+        self.worked: set[tuple[str, int]] = set()
+        self.began: dict[tuple[str, datetime], int] = {}
 
     # ---- writes
 
@@ -78,6 +81,7 @@ class Ledger:
         for step in steps:
             self._check_step(before, step)
             self._check_jobs(step)
+            self._check_refusal(before, step)
             self._check_budget(step)
             self._check_family(step)
             self._check_maintenance(step)
@@ -119,14 +123,26 @@ class Ledger:
             self.deletes[after.task_id] = 0 if after.effects_began_ts is None else self.deletes[after.task_id]
 
     def _check_jobs(self, task: Task) -> None:
-        """The job of a lost attempt was cancelled before its loss was recorded."""
-        if task.is_held or task.error_code not in {"LOST", "EXECUTION_INTERRUPTED"}:
+        """The job of an attempt that ends without an outcome has ended, or was cancelled before."""
+        if task.is_held or task.error_code not in {"LOST", "EXECUTION_INTERRUPTED", "JOB_FAILED", "ATTEMPT_ENDED"}:
             return
         job = self.jobs.get(f"{task.task_id}-{task.attempt_count}")
         is_left = job is not None and job.is_active and not job.late
         self._require(not is_left, task, f"{task.error_code}, and job run {job and job.name} is active")
         if job is not None and job.state == "CANCELLING":
             self.happened.add("job ended")
+
+    def _check_refusal(self, before: Task | None, task: Task) -> None:
+        """A start that Lambda refused is excused, and no attempt that worked is taken for one."""
+        attempt = (task.task_id, task.attempt_count)
+        if before is None or task.error_code == before.error_code:
+            return
+        if task.error_code == "START_REFUSED":
+            self._require(attempt not in self.worked, task, "excused as a refused start, after it had worked")
+            grown = (task.attempts_excused - before.attempts_excused, task.starts_refused - before.starts_refused)
+            self._require(grown == (1, 1), task, "a refused start is not excused and counted")
+        counted = task.error_code == "EXECUTION_INTERRUPTED" and attempt in self.refused_starts
+        self._require(not counted or attempt in self.worked, task, "a refused start counts")
 
     def _check_budget(self, task: Task) -> None:
         limit = self.policies.retry(task.task_type).max_attempts
@@ -138,6 +154,8 @@ class Ledger:
             self._require(task.result_summary == summary, task, f"success without the summary of {summary}")
         if task.status is Status.FAILURE and task.effects_began_ts is None:
             self._require(self.deletes[task.task_id] == 0, task, "failed without effects, after deletes")
+        if task.error_code == "DEADLINE_EXCEEDED":
+            self._require(task.effects_began_ts is None, task, "stopped by a deadline after its work had effects")
         if not task.is_terminal:
             seen = task.due_at is not None and task.due_at <= now + LONGEST_UNSEEN
             self._require(seen, task, f"not due before {task.due_at}")
@@ -216,6 +234,14 @@ class Ledger:
 
     # ---- work and answers
 
+    def begins(self, task: Task) -> None:
+        """Check that work that never runs twice begins once in a submission, or again after it was handed over."""
+        key = (task.task_id, task.received_timestamp)
+        former = self.began.setdefault(key, task.attempt_count)
+        self.began[key] = task.attempt_count
+        ended = [row.error_code for row in self.rows[task.task_id] if row.attempt_count == former and not row.is_held]
+        self._require(former == task.attempt_count or ended == ["HANDED_OVER"], task, f"runs again after {ended}")
+
     def works(self, task_id: str, attempt: int, who: str) -> Task:
         """Check work for a task: by the one lease holder, and never after its attempt was found lost.
 
@@ -226,6 +252,7 @@ class Ledger:
             raise Violation(f"{who} works for {task_id}, which was removed")
         self._require(head.attempt_count == attempt, head, f"{who} works as attempt {attempt}: two holders")
         self._require(head.status in HELD or head.error_code != "LOST", head, f"{who} works for a lost attempt")
+        self.worked.add((task_id, attempt))
         late = self.world.now - self.moved_at[task_id]
         self._require(head.status in HELD or late <= CHECK_EVERY, head, f"{who} works {late} after its attempt ended")
         return head

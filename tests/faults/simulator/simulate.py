@@ -15,8 +15,9 @@ from datetime import timedelta
 from itertools import pairwise
 
 from delegation.orchestration import steps
+from delegation.orchestration.failures import StateFailure
 from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, TaskExists
-from delegation.tasks.life import transitions
+from delegation.tasks.life import outcomes, transitions
 from delegation.tasks.life.model import HELD, Task
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.faults.simulator.deployment import DRIFT, END, MAX_STEPS, Deployment, Mutation
@@ -78,11 +79,35 @@ def short_executions() -> Iterator[None]:
         steps.MAX_TURNS = turns
 
 
+@contextlib.contextmanager
+def freed_at_once() -> Iterator[Mutation]:
+    """End an attempt although its invocation may still work, because only its answer was lost."""
+    held = StateFailure.may_still_work
+    StateFailure.may_still_work = property(lambda _failure: False)  # type: ignore[assignment]
+    try:
+        yield Mutation()
+    finally:
+        StateFailure.may_still_work = held  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def run_twice() -> Iterator[Mutation]:
+    """Retry work of which nothing shows that it did not run."""
+    may_not = outcomes._may_not_run_again
+    outcomes._may_not_run_again = lambda *_arguments: False
+    try:
+        yield Mutation()
+    finally:
+        outcomes._may_not_run_again = may_not
+
+
 MUTATIONS: dict[str, Callable[[], contextlib.AbstractContextManager[Mutation]]] = {
     "none": lambda: contextlib.nullcontext(Mutation()),
     "drift": lambda: contextlib.nullcontext(Mutation(drift_margin=timedelta(0))),
     "nonce": lambda: contextlib.nullcontext(Mutation(store=StoreWithoutNonces)),
     "fencing": without_fencing,
+    "answers": freed_at_once,
+    "once": run_twice,
     "jobs": lambda: contextlib.nullcontext(Mutation(external_jobs=lambda _jobs: JobsIgnored())),
 }
 

@@ -20,7 +20,10 @@ MACHINE: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 STATES: dict[str, dict[str, Any]] = MACHINE["States"]
 LAMBDA = timedelta(seconds=20)
 INLINE = timedelta(seconds=120)
-CRASH_ERRORS = ("Lambda.AWSLambdaException", "Lambda.Unknown", "Sandbox.Timedout")
+CRASH_ERRORS = ("Lambda.AWSLambdaException", "Lambda.Unknown", "Sandbox.Timedout", "Runtime.ExitError")
+LOST_ANSWERS = ("Lambda.AWSLambdaException", "Lambda.SdkClientException", "Lambda.ServiceException", "Lambda.Unknown")
+REFUSED = "Lambda.TooManyRequestsException"
+STARTS = {"Prepare", "RunInline", "StartJob"}
 
 
 def execute(deployment: "Deployment", actor: Actor, task_id: str, n: int) -> None:
@@ -61,22 +64,45 @@ def invoke(
     definition = STATES[name]
     tried: Counter[int] = Counter()
     while True:
-        try:
-            answer = run(deployment, actor, name, state)
-        except DelegationError as error:
-            error_name = type(error).__name__
-        except InvocationDied:
-            error_name = deployment.world.dice.choice(CRASH_ERRORS)
-        else:
+        answer = attempt(deployment, actor, name, state)
+        if not isinstance(answer, str):
             return definition["Next"], answer
+        error_name = answer
         deployment.world.note(f"{actor.name} {name}: {error_name}")
         fits = (at for at, one in enumerate(definition.get("Retry", [])) if matches(one, error_name))
         at = next(fits, None)
         if at is None or tried[at] >= definition["Retry"][at]["MaxAttempts"]:
             caught = next((one for one in definition.get("Catch", []) if matches(one, error_name)), None)
-            return (caught["Next"], state) if caught else (None, state)
+            if error_name == REFUSED and name in STARTS:
+                deployment.ledger.refused_starts.add((state["task_id"], state["attempt"]))
+            return (caught["Next"], {**state, "failed": {"Error": error_name}}) if caught else (None, state)
         actor.sleep(backoff(definition["Retry"][at], tried[at]) * deployment.world.dice.random())
         tried[at] += 1
+
+
+def attempt(deployment: "Deployment", actor: Actor, name: str, state: dict[str, Any]) -> dict[str, Any] | str:
+    """Invoke a function once; return its answer, or the name of the error that the state machine sees.
+
+    Lambda may refuse to start it, and Step Functions may lose the answer while the invocation continues.
+    """
+    world = deployment.world
+    if deployment.refuses_invocations():
+        return REFUSED
+    if deployment.chaos and world.chance(0.04):
+        deployment.ledger.happened.add("answer lost")
+        world.spawn("invocation", lambda other: invocation(deployment, other, name, state))
+        actor.sleep(world.seconds(0, 60))
+        return world.dice.choice(LOST_ANSWERS)
+    return invocation(deployment, actor, name, state)
+
+
+def invocation(deployment: "Deployment", actor: Actor, name: str, state: dict[str, Any]) -> dict[str, Any] | str:
+    try:
+        return run(deployment, actor, name, state)
+    except DelegationError as error:
+        return type(error).__name__
+    except InvocationDied:
+        return str(deployment.world.dice.choice(CRASH_ERRORS))
 
 
 def matches(rule: dict[str, Any], error_name: str) -> bool:
@@ -91,11 +117,16 @@ def run(deployment: "Deployment", actor: Actor, name: str, state: dict[str, Any]
     """Run one invocation, which ends at its deadline."""
     lasts = INLINE if name == "RunInline" else LAMBDA
     actor.deadline = deployment.world.now + lasts
+    attempt_of = (state["task_id"], state.get("attempt", 0))
+    if name == "RunInline":
+        deployment.working[attempt_of].append(actor)
     try:
         actor.pause()
         return act(deployment.steps(actor), name, Step.of(state), actor.clock() + lasts)
     finally:
         actor.deadline = None
+        if name == "RunInline":
+            deployment.working[attempt_of].remove(actor)
 
 
 def act(steps: Steps, name: str, step: Step, deadline: datetime) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from tests.faults.simulator import simulate
 from tests.faults.simulator.ledger import ARROWS
 from tests.paths import ROOT
 
-SEEDS = examples(120)
-"""The first 32 reach everything that is asserted below; `make simulate` runs 500."""
+MUTATIONS = "answers, drift, fencing, jobs, nonce, once"
+SEEDS = examples(144)
+"""The first 45 reach everything that is asserted below; `make simulate` runs 500."""
 
 
 def test_no_seed_violates_an_invariant() -> None:
@@ -27,10 +28,18 @@ def test_no_seed_violates_an_invariant() -> None:
     assert seen | direct == {(source, target) for source, targets in ARROWS.items() for target in targets}
     reasons = {error for run in runs for error in run.errors}
     assert reasons >= {"LOST", "CANCELLED", "TRANSIENT", "PERMANENT", "THROTTLED", "HANDED_OVER", "DISPATCH_FAILED"}
-    assert reasons >= {"EXECUTION_INTERRUPTED", "JOB_FAILED", "CHILDREN_PENDING", "CHILD_FAILED"}
+    assert reasons >= {
+        "DEADLINE_EXCEEDED",
+        "EXECUTION_INTERRUPTED",
+        "START_REFUSED",
+        "JOB_FAILED",
+        "CHILDREN_PENDING",
+        "CHILD_FAILED",
+    }
     happened = {what for run in runs for what in run.happened}
     assert happened == {
         "answered",
+        "answer lost",
         "replayed",
         "removed",
         "forgotten",
@@ -43,7 +52,9 @@ def test_no_seed_violates_an_invariant() -> None:
 
 
 # The seed to begin with: the first one that detects the missing fencing token comes late.
-@pytest.mark.parametrize(("mutation", "first"), [("fencing", 344), ("nonce", 0), ("drift", 0), ("jobs", 0)])
+@pytest.mark.parametrize(
+    ("mutation", "first"), [("fencing", 286), ("nonce", 0), ("drift", 0), ("jobs", 0), ("answers", 0), ("once", 0)]
+)
 def test_the_invariants_detect_a_removed_safety_measure(mutation: str, first: int) -> None:
     seeds = [*range(first, simulate.DEFAULT_SEEDS), *range(first)]
     with contextlib.closing(simulate.run_seeds(seeds, mutation, processes=2)) as runs:
@@ -82,7 +93,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seeds", "4"], 0, "4 seeds, 0 violations"),
         (["--mutation", "nonce"], 0, f"caught at seed {caught}"),
         (["--mutation", "drift", "--first", str(survives), "--seeds", "1"], 1, "drift survived 1 seeds"),
-        (["--mutation", "gravity"], 2, "unknown mutation gravity; choose one of drift, fencing, jobs, nonce"),
+        (["--mutation", "gravity"], 2, f"unknown mutation gravity; choose one of {MUTATIONS}"),
         (["--mutation", "nonce", "--replay", str(caught)], 1, simulate.run(caught, "nonce").violation),
         (["--replay", "0"], 0, "no violation"),
     ):

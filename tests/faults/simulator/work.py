@@ -9,13 +9,13 @@ from pydantic import BaseModel
 
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.details import published
-from delegation.orchestration.job_runs import JobRun, JobServiceUnavailable
+from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskError
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.behaviors import Behavior, OnLost, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.worksets.attempt import PlanSegment
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PURGE: Final = "TABLE_PURGE"
 FAMILY: Final = "FAMILY"
 CHILD: Final = "CHILD"
+ONCE: Final = "ONCE"
 STOPPED = AttemptError(CANCELLED, "stopped on request", ErrorClass.PERMANENT)
 TIME_IS_UP = AttemptError(HANDED_OVER, "time is up", ErrorClass.HANDED_OVER)
 
@@ -129,6 +130,19 @@ def child(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
     return Behavior(CHILD, Size, work, identify=lambda parameters: parameters.name)
 
 
+def once(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
+    """Return the behavior of work that never runs twice."""
+
+    def work(_parameters: Size, run: Run) -> None:
+        deployment.ledger.begins(run.task)
+        for _ in range(deployment.world.dice.randrange(1, 6)):
+            actor.sleep(deployment.world.seconds(0.2, 5))
+            run.checkpoint()
+            deployment.ledger.works(run.task.task_id, run.task.attempt_count, actor.name)
+
+    return Behavior(ONCE, Size, work, identify=lambda parameters: parameters.name, on_lost=OnLost.FAIL)
+
+
 def family(deployment: "Deployment", actor: Actor, service: TaskService) -> Behavior[Size, BaseModel]:
     """Return the behavior of a parent, which submits its children and ends after them."""
 
@@ -165,6 +179,7 @@ class SimulatedJobs(Faulty):
         def begin() -> str:
             if name not in self.deployment.jobs:
                 self.deployment.jobs[name] = Job(name, late=self.deployment.has_ended(name))
+                self.deployment.known_from[name] = self.deployment.world.now + self.deployment.world.seconds(0, 10)
                 work = lambda actor: run_job(self.deployment, actor, name)  # noqa: E731
                 self.deployment.world.spawn("job", work, after=self.deployment.world.seconds(1, 40))
             return name
@@ -173,6 +188,10 @@ class SimulatedJobs(Faulty):
 
     def get(self, run_id: str) -> JobRun | None:
         job = self._called(lambda: self.deployment.jobs.get(run_id))
+        if self.deployment.chaos and self.deployment.world.chance(0.03):
+            raise JobRefused("the job service refused to show the run")
+        if self.deployment.chaos and self.deployment.world.now < self.deployment.known_from.get(run_id, START):
+            return None
         return job and JobRun(job.name, job.name, job.state, started_at=job.started_at)
 
     def active(self, prefix: str, *, as_of: datetime | None = None) -> list[JobRun]:

@@ -38,7 +38,8 @@ def test_every_end_is_a_fail_or_succeed_state() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(TASKS) - {"MakeDue"}))
 def test_every_failure_leads_to_make_due(name: str) -> None:
-    assert TASKS[name]["Catch"] == [{"ErrorEquals": ["States.ALL"], "ResultPath": None, "Next": "MakeDue"}]
+    """With the error, which tells MakeDue whether the invocation may still run."""
+    assert TASKS[name]["Catch"] == [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.failed", "Next": "MakeDue"}]
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
@@ -51,6 +52,25 @@ def test_a_state_times_out_after_its_function(name: str) -> None:
 def test_a_killed_inline_run_is_not_retried_within_its_lease() -> None:
     retried = {error for retry in TASKS["RunInline"]["Retry"] for error in retry["ErrorEquals"]}
     assert retried == {"Lambda.TooManyRequestsException"}
+
+
+def longest_retry(name: str, error: str) -> float:
+    """Return the seconds of all pauses before a state that always fails with this error is caught."""
+    rule = next(one for one in TASKS[name]["Retry"] if {error, "States.ALL"} & set(one["ErrorEquals"]))
+    pauses = (rule["IntervalSeconds"] * rule["BackoffRate"] ** n for n in range(rule["MaxAttempts"]))
+    return sum(min(pause, rule["MaxDelaySeconds"]) for pause in pauses)
+
+
+@pytest.mark.parametrize("name", ["Prepare", "RunInline", "StartJob"])
+def test_a_refused_start_is_given_back_well_within_the_lease_of_acquire(name: str) -> None:
+    """Otherwise the attempt would be found lost before MakeDue excuses it."""
+    assert longest_retry(name, "Lambda.TooManyRequestsException") <= FUNCTIONS["acquire"].timeout_seconds / 3
+
+
+@pytest.mark.parametrize("name", ["Heartbeat", "Complete", "MakeDue"])
+def test_a_refused_end_is_repeated_for_a_long_time(name: str) -> None:
+    """A job run continues meanwhile, and an attempt that is not ended counts as lost."""
+    assert longest_retry(name, "Lambda.TooManyRequestsException") >= 45 * 60
 
 
 @pytest.mark.parametrize("name", ["StartJob", "Heartbeat", "Complete"])

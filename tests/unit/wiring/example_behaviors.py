@@ -1,7 +1,7 @@
 """Behaviors as a deployment would add them."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,7 +21,7 @@ def shout(parameters: Word, _run: Run) -> Word:
     return Word(text=parameters.text.upper())
 
 
-SHOUT = Behavior("SHOUT", Word, shout, result=Word)
+SHOUT = Behavior("SHOUT", Word, shout, result=Word, deadline=timedelta(hours=2), version=3)
 ONCE = Behavior("ONCE", Word, shout, result=Word, on_lost=OnLost.FAIL)
 
 
@@ -29,6 +29,7 @@ class Whole:
     """A TaskBehavior that is not built from a function."""
 
     kinds = frozenset({"WHOLE"})
+    payload_version = 2
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         raise NotImplementedError

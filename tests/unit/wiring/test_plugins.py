@@ -1,5 +1,7 @@
 """The behaviors that DELEGATION_BEHAVIORS names."""
 
+from datetime import timedelta
+
 import pytest
 
 from delegation.tasks.authoring import behavior
@@ -29,6 +31,7 @@ def test_a_function_may_return_any_form_of_behavior(tasks):
     added = load([f"{EXAMPLES}:behaviors"], tasks, existing=frozenset())
     assert added.kinds == KINDS
     assert added.fail_when_lost == {"ONCE"}
+    assert added.deadlines == {"SHOUT": timedelta(hours=2)}
 
 
 def test_a_module_is_named_for_the_behaviors_that_it_has(tasks):
@@ -80,7 +83,7 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
     assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
-    assert deployed.kinds == BUILT_IN_KINDS | KINDS
+    assert deployed.kinds == dict.fromkeys(BUILT_IN_KINDS, 1) | {"SHOUT": 3, "ONCE": 1, "WHOLE": 2}
     assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS
     assert deployed.tasks._policies.fail_when_lost == {"ONCE"}
     deployed.store.dynamodb.client.close()
@@ -90,5 +93,5 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
 def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     monkeypatch.delenv("DELEGATION_BEHAVIORS", raising=False)
     deployed = deployment()
-    assert deployed.kinds == {"TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE", "REFERENCE_INDEX"}
+    assert set(deployed.kinds) == {"TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE", "REFERENCE_INDEX"}
     deployed.store.dynamodb.client.close()

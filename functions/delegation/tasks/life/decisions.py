@@ -45,6 +45,8 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
         return task
     if task.cancel_requested and not task.children:
         return cancelled(task, now)
+    if outcomes.past_deadline(task, now) and not task.children:
+        return overdue(task, now)
     return t.acquire(task, owner, now, lease)
 
 
@@ -60,6 +62,13 @@ def reconcile(task: Task, now: datetime, policies: Policies, *, ended_attempt: i
     found = outcomes.after_loss(task, now, policies)
     if not awaits_dispatch(found):
         return found
+    if found is task and outcomes.past_deadline(task, now) and not task.children:
+        return overdue(task, now)
+    return _dispatched_again(task, found, now, policies)
+
+
+def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies) -> Task:
+    """Return a task that waits, `found` after a loss or unchanged, with one more dispatch if it is time for it."""
     if found.is_queued:
         return found.evolve(due_at=now + t.CHECK_QUEUED) if found is task else found
     if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
@@ -109,6 +118,11 @@ def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:
 def cancelled(task: Task, now: datetime) -> Task:
     """Return the FAILURE of a task that was cancelled on request."""
     return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request")
+
+
+def overdue(task: Task, now: datetime) -> Task:
+    """Return the FAILURE of a waiting task that is past its deadline."""
+    return t.fail(task, now, code=t.DEADLINE_EXCEEDED, summary=outcomes.deadline_text(task))
 
 
 def succeed(task: Task, attempt: int, now: datetime, summary: str, **results: object) -> Decision:

@@ -1,7 +1,9 @@
-"""The deadlines of a lease."""
+"""The deadlines of a lease, and which lease a task has."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from delegation.tasks.life.model import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +22,21 @@ class Lease:
     def lasting(cls, duration: timedelta, now: datetime) -> "Lease":
         """Return a lease that ends `duration` from now."""
         return cls.until(now + duration, now)
+
+
+def execution_of(owner: str | None, task_id: str) -> bool:
+    """Return whether a lease holder is an execution of the state machine, which is named after its task."""
+    return owner is not None and owner.startswith(f"{task_id}-")
+
+
+def is_same_lease(task: Task, held: Task) -> bool:
+    """Return whether a task has, or had last, the lease under which `held` was read: attempt, time and owner agree.
+
+    The number of the attempt alone does not tell that, because a task that was removed and submitted again counts its
+    attempts from one. The execution that continues an attempt of another one continues its lease.
+    """
+    if (task.attempt_count, task.lease_acquired_ts) != (held.attempt_count, held.lease_acquired_ts):
+        return False
+    if task.lease_owner is None or task.lease_owner == held.lease_owner:
+        return True
+    return execution_of(task.lease_owner, task.task_id) and execution_of(held.lease_owner, task.task_id)

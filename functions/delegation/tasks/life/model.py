@@ -61,7 +61,10 @@ class Task(BaseModel):
     submissions, and `runs_before` counts the runs of those. `result_attempt` made `pending_result`.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
-    rewrite. A detail that is None is not stored.
+    rewrite. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
+    excused because no function could be started for them, `handed_over_count` the hand-overs in a row without progress
+    since `handed_over_state`. At `deadline_ts` a task ends whose work has not begun to change anything.
+    `payload_version` is that of the behavior which wrote the payload.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -89,6 +92,11 @@ class Task(BaseModel):
     next_scheduled_run_ts: Timestamp | None = None
     attempts_excused: int = Field(default=0, ge=0)
     throttled_count: int = Field(default=0, ge=0)
+    starts_refused: int = Field(default=0, ge=0)
+    handed_over_count: int = Field(default=0, ge=0)
+    handed_over_state: str | None = None
+    deadline_ts: Timestamp | None = None
+    payload_version: int = Field(default=1, ge=1)
     dispatch_count: int = Field(default=0, ge=0)
     dispatch_base: int = Field(default=0, ge=0)
     cancel_requested: bool = False
@@ -198,8 +206,12 @@ class Task(BaseModel):
 
 _FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
 _ADMISSION: Final = frozenset({"lane", "admitted_ts"})
+_HAND_OVERS: Final = frozenset({"handed_over_count", "handed_over_state"})
 INTERNAL: Final = (
-    frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"}) | _FAMILY | _ADMISSION
+    frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"})
+    | _FAMILY
+    | _ADMISSION
+    | _HAND_OVERS
 )
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}

@@ -1,13 +1,14 @@
 """What follows when an attempt ends without success; pure functions, no I/O."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.hand_overs import got_ahead
+from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import MAX_EXCUSED, Policies
 from delegation.tasks.life.redaction import redacted
 
@@ -18,6 +19,8 @@ class ErrorClass(StrEnum):
     TRANSIENT = "transient"
     PERMANENT = "permanent"
     THROTTLED = "throttled"
+    INTERRUPTED = "interrupted"  # the attempt ended without an outcome of its work
+    REFUSED = "refused"  # nothing of the attempt was started
     LOST = "lost"
     HANDED_OVER = "handed-over"
     WAITING = "waiting"
@@ -25,7 +28,11 @@ class ErrorClass(StrEnum):
 
 _FREE: Final = frozenset({ErrorClass.LOST, ErrorClass.HANDED_OVER, ErrorClass.WAITING})
 """Errors that are no failure of the work: even a synchronous task is retried, at once or after a given wait."""
-_EXCUSED: Final = frozenset({ErrorClass.HANDED_OVER, ErrorClass.WAITING})
+_EXCUSED: Final = frozenset({ErrorClass.WAITING, ErrorClass.REFUSED})
+START_REFUSED: Final = "START_REFUSED"
+"""The code of an attempt for which no function could be started."""
+LONGEST_REFUSAL: Final = timedelta(minutes=5)
+"""The longest wait after a refused start: the functions of an account become available within minutes."""
 _PARKED: Final = "error:"
 """Begins a pending result that is an error; a JSON result never begins with it."""
 
@@ -49,30 +56,82 @@ def after_error(
     The next attempt is due after the policy's backoff, after `wait` if given, or at once when the work did not fail. A
     cancelled task fails whatever the error; a task with children fails only after all of them have ended.
     """
+    if error.kind is ErrorClass.HANDED_OVER and wait is None:
+        task, error = _handed_over(task, error)
+    excuse = _is_excused(task, error)
+    wait = _wait_after(task, error, policies) if wait is None else wait
     if error.kind is not ErrorClass.WAITING:
         children_first = bool(task.children) and not error.after_children
         if task.cancel_requested and children_first:
             return _retried(task, error, now, policies, wait=wait, excuse=True)
         if task.cancel_requested:
             return t.fail(task, now, code=t.CANCELLED, summary="cancelled on request", extended=error.summary)
-        if _is_final(task, error, policies) and children_first:
+        is_final = _is_final(task, error, policies, excuse=excuse)
+        if not is_final and past_deadline(task, now + wait):
+            is_final, error = True, _overdue(task, error)
+        if is_final and children_first:
             return _failed_before_its_children(task, error, now, policies)
-        if _is_final(task, error, policies):
+        if is_final:
             return t.fail(task, now, code=error.code, summary=error.summary, extended=error.extended)
-    return _retried(task, error, now, policies, wait=wait, excuse=_is_excused(task, error))
+    return _retried(task, error, now, policies, wait=wait, excuse=excuse)
 
 
-def _is_final(task: Task, error: AttemptError, policies: Policies) -> bool:
+def _handed_over(task: Task, error: AttemptError) -> tuple[Task, AttemptError]:
+    """Count a hand-over, from the beginning if the task got ahead since the last one.
+
+    One that waits for something else, and says for how long, is not counted.
+    """
+    ahead, state = got_ahead(task)
+    number = 0 if ahead else task.handed_over_count + 1
+    if number > MAX_EXCUSED:
+        error = replace(error, summary=f"{error.summary}; {number} hand-overs in a row made no progress")
+    return task.evolve(handed_over_count=number, handed_over_state=state), error
+
+
+def past_deadline(task: Task, now: datetime) -> bool:
+    """Return whether a task must end because of its deadline: never once its work has begun to change something."""
+    return task.deadline_ts is not None and task.effects_began_ts is None and now >= task.deadline_ts
+
+
+def deadline_text(task: Task) -> str:
+    """Return why a task past its deadline ends."""
+    return f"the deadline {task.deadline_ts:%Y-%m-%dT%H:%M:%SZ} came before the work was done"
+
+
+def _overdue(task: Task, error: AttemptError) -> AttemptError:
+    text = f"{deadline_text(task)}; the last attempt ended with {error.code}: {error.summary}"
+    return AttemptError(t.DEADLINE_EXCEEDED, text, ErrorClass.PERMANENT)
+
+
+def _is_final(task: Task, error: AttemptError, policies: Policies, *, excuse: bool) -> bool:
     """Return whether no attempt follows: a synchronous task that fails before its work had effects is not retried."""
-    untouched = task.synchronous and task.effects_began_ts is None and error.kind not in _FREE
-    exhausted = not _is_excused(task, error) and policies.retry(task.task_type).exhausted(task)
-    return untouched or error.kind is ErrorClass.PERMANENT or exhausted
+    no_failure = error.kind in _FREE or error.kind is ErrorClass.REFUSED
+    untouched = task.synchronous and task.effects_began_ts is None and not no_failure
+    exhausted = not excuse and policies.retry(task.task_type).exhausted(task)
+    return untouched or error.kind is ErrorClass.PERMANENT or exhausted or _may_not_run_again(task, error, policies)
+
+
+def _may_not_run_again(task: Task, error: AttemptError, policies: Policies) -> bool:
+    """Return whether the work may have run without an outcome, and is of a type that never runs twice."""
+    if task.task_type not in policies.fail_when_lost:
+        return False
+    return error.kind is ErrorClass.LOST or (error.kind is ErrorClass.INTERRUPTED and has_begun(task))
+
+
+def has_begun(task: Task) -> bool:
+    """Return whether the work of the present attempt may have begun: the task is RUNNING, or has an engine."""
+    return task.status is Status.RUNNING or task.engine is not None
 
 
 def _is_excused(task: Task, error: AttemptError) -> bool:
     """Return whether the attempt does not count against the retry limit."""
-    throttled = error.kind is ErrorClass.THROTTLED
-    return error.kind in _EXCUSED or (throttled and task.throttled_count < MAX_EXCUSED)
+    match error.kind:
+        case ErrorClass.THROTTLED:
+            return task.throttled_count < MAX_EXCUSED
+        case ErrorClass.HANDED_OVER:
+            return task.handed_over_count <= MAX_EXCUSED
+        case kind:
+            return kind in _EXCUSED
 
 
 def _failed_before_its_children(task: Task, error: AttemptError, now: datetime, policies: Policies) -> Task:
@@ -83,16 +142,22 @@ def _failed_before_its_children(task: Task, error: AttemptError, now: datetime, 
     return _retried(task, error, now, policies, wait=timedelta(0), excuse=True)
 
 
+def _wait_after(task: Task, error: AttemptError, policies: Policies) -> timedelta:
+    """Return the wait before the attempt that follows an error."""
+    if error.kind in _FREE:
+        return timedelta(0)
+    policy = policies.retry(task.task_type)
+    if error.kind is ErrorClass.REFUSED:
+        return min(policy.backoff(task.starts_refused + 1), LONGEST_REFUSAL)
+    # An excused attempt does not count against the limit, but the backoff still grows with it.
+    throttled = task.throttled_count if error.kind is ErrorClass.THROTTLED else 0
+    return policy.backoff(max(task.unexcused_attempts, 1) + throttled)
+
+
 def _retried(
-    task: Task, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None, excuse: bool
+    task: Task, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta, excuse: bool
 ) -> Task:
-    throttled = error.kind is ErrorClass.THROTTLED
-    if wait is None and error.kind in _FREE:
-        wait = timedelta(0)
-    elif wait is None:
-        # An excused attempt does not count against the limit, but the backoff still grows with it.
-        failures = max(task.unexcused_attempts, 1) + (task.throttled_count if throttled else 0)
-        wait = policies.retry(task.task_type).backoff(failures)
+    throttled, refused = error.kind is ErrorClass.THROTTLED, error.kind is ErrorClass.REFUSED
     return t.schedule_retry(
         task,
         now,
@@ -103,6 +168,7 @@ def _retried(
         extended=error.extended,
         excuse=excuse,
         throttled=throttled,
+        refused=refused,
         noted=error.kind is not ErrorClass.WAITING,
     )
 
@@ -117,11 +183,18 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     if not is_lost(task, now):
         return task
     since = f"the lease of {task.lease_owner} ended at {task.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
-    loss_is_terminal = task.task_type in policies.fail_when_lost
-    if loss_is_terminal and not task.children:
-        return t.fail(task, now, code=t.LOST, summary=since)
-    kind = ErrorClass.PERMANENT if loss_is_terminal else ErrorClass.LOST
-    return after_error(task, AttemptError(t.LOST, since, kind), now, policies)
+    return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST), now, policies)
+
+
+def excused_loss(task: Task, attempt: int) -> Task:
+    """Return a task whose last attempt, found lost, turned out to be one that was never started: excuse it, once."""
+    if task.is_held or task.is_terminal or task.attempt_count != attempt:
+        return task
+    if task.error_code != t.LOST or task.engine is not None:
+        return task
+    return task.evolve(
+        attempts_excused=task.attempts_excused + 1, starts_refused=task.starts_refused + 1, error_code=START_REFUSED
+    )
 
 
 def parked_error(pending_result: str | None) -> AttemptError | None:

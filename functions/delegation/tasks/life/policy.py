@@ -27,9 +27,11 @@ _LEAST_RETENTION: Final = timedelta(days=91)
 """Longer than the name of an execution lives, and than an idempotency record outlives its task."""
 LONGEST_DRIFT: Final = timedelta(seconds=10)
 """How long a lease inside a Lambda function outlasts the function's deadline, before which the attempt hands over."""
+_DEADLINE: Final = re.compile(r"delegation\.task\.([A-Za-z][\w.-]*)\.deadline-duration", re.ASCII)
+_DEFAULT: Final = "default"
 _RETRY: Final = re.compile(r"delegation\.retry\.([A-Za-z][\w.-]*)\.([a-z-]+)", re.ASCII)
 MAX_EXCUSED: Final = 20
-"""At most this many throttled attempts are excused."""
+"""At most this many throttled attempts are excused, and this many hand-overs in a row without progress."""
 
 
 class InvalidProperty(DelegationError):
@@ -101,7 +103,8 @@ class MaintenancePolicy:
 class Policies:
     """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried.
 
-    Without `limits` every task is dispatched at once.
+    Without `limits` every task is dispatched at once. `deadlines` are those of the properties by task type, "default"
+    for types without one; `declared_deadlines` are those of behaviors.
     """
 
     default: RetryPolicy
@@ -109,6 +112,8 @@ class Policies:
     lease: LeasePolicy = LeasePolicy()
     dispatch: DispatchPolicy = DispatchPolicy()
     fail_when_lost: frozenset[str] = frozenset()
+    deadlines: Mapping[str, timedelta] = field(default_factory=dict)
+    declared_deadlines: Mapping[str, timedelta] = field(default_factory=dict)
     maintenance: MaintenancePolicy = MaintenancePolicy()
     limits: Caps | None = None
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -126,13 +131,20 @@ class Policies:
         """Return the policy of one task type."""
         return self.by_type.get(task_type, self.default)
 
+    def deadline(self, task_type: str, start: datetime, *, own: timedelta | None = None) -> datetime | None:
+        """Return when a task that may run from `start` has to be done; `own` is its behavior's declaration if known."""
+        declared = own or self.declared_deadlines.get(task_type)
+        duration = self.deadlines.get(task_type) or declared or self.deadlines.get(_DEFAULT)
+        return None if duration is None else start + duration
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
         """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, Any]] = {}
+        deadlines: dict[str, timedelta] = {}
         limited = {name: value for name, value in properties.items() if name.startswith(caps.PREFIX)}
-        for name, value in properties.items():
+        for name, value in ((name, value) for name, value in properties.items() if name not in limited):
             if name == _LOST_TIMEOUT:
                 lease = replace(lease, lost_timeout=_duration(name, value))
             elif name == _CLOCK_DRIFT:
@@ -143,27 +155,40 @@ class Policies:
                 maintenance = replace(maintenance, retention=_retention(name, value))
             elif name == _INTERVAL:
                 maintenance = replace(maintenance, interval=_duration(name, value, least=timedelta(seconds=1)))
-            elif name in limited:
-                continue
+            elif match := _DEADLINE.fullmatch(name):
+                deadlines[match[1]] = _duration(name, value)
             elif match := _RETRY.fullmatch(name):
                 field, parsed = _retry_field(name, match[2], value)
                 overrides.setdefault(match[1], {})[field] = parsed
             else:
                 raise InvalidProperty(name, "is not a property of this service")
-        if lease.lost_timeout <= 2 * lease.clock_drift:
-            raise InvalidProperty(_LOST_TIMEOUT, "must be longer than twice the clock drift")
-        if lease.clock_drift > LONGEST_DRIFT:
-            raise InvalidProperty(
-                _CLOCK_DRIFT,
-                f"must be {LONGEST_DRIFT.seconds}s at most: an attempt stops itself this long before its lease ends, "
-                "which in a Lambda function would be before it could hand over; synchronize the clocks",
-            )
+        _require_safe(lease)
         default = replace(RetryPolicy(), **overrides.pop("default", {}))
         by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}
         for kind, policy in {"default": default, **by_type}.items():
             _require_growing(kind, policy)
         limits = Caps.from_properties(limited, InvalidProperty)
-        return cls(default, by_type, lease, dispatch, maintenance=maintenance, limits=limits, configured=overrides)
+        return cls(
+            default,
+            by_type,
+            lease,
+            dispatch,
+            deadlines=deadlines,
+            maintenance=maintenance,
+            limits=limits,
+            configured=overrides,
+        )
+
+
+def _require_safe(lease: LeasePolicy) -> None:
+    if lease.lost_timeout <= 2 * lease.clock_drift:
+        raise InvalidProperty(_LOST_TIMEOUT, "must be longer than twice the clock drift")
+    if lease.clock_drift > LONGEST_DRIFT:
+        raise InvalidProperty(
+            _CLOCK_DRIFT,
+            f"must be {LONGEST_DRIFT.seconds}s at most: an attempt stops itself this long before its lease ends, "
+            "which in a Lambda function would be before it could hand over; synchronize the clocks",
+        )
 
 
 def _require_growing(kind: str, policy: RetryPolicy) -> None:

@@ -30,6 +30,7 @@ CANCELLED: Final = "CANCELLED"
 HANDED_OVER: Final = "HANDED_OVER"
 DISPATCH_FAILED: Final = "DISPATCH_FAILED"
 RETIRED: Final = "RETIRED"
+DEADLINE_EXCEEDED: Final = "DEADLINE_EXCEEDED"
 
 CHECK_QUEUED: Final = timedelta(days=7)
 """When the sweeper checks a queued task; admission does not depend on it."""
@@ -135,6 +136,7 @@ def schedule_retry(
     extended: str | None = None,
     excuse: bool = False,
     throttled: bool = False,
+    refused: bool = False,
     noted: bool = True,
 ) -> Task:
     """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error.
@@ -151,6 +153,7 @@ def schedule_retry(
         due_at=at + (CHECK_QUEUED if task.lane is not None and admitted_ts is None else grace),
         attempts_excused=task.attempts_excused + (1 if excuse else 0),
         throttled_count=task.throttled_count + (1 if throttled else 0),
+        starts_refused=task.starts_refused + (1 if refused else 0),
         error_code=code,
         result_summary=_short(redacted(summary)),
         result_extended=_bounded(task, now, code, extended or summary) if noted else task.result_extended,
@@ -167,14 +170,16 @@ def resubmit(
     grace: timedelta,
     restarted: Mapping[str, Any] | None,
     at: datetime | None = None,
+    deadline_ts: datetime | None = None,
+    payload_version: int | None = None,
     requested_by: Caller | None = None,
     repeats: int | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
 
     `restarted` are the details of a task that starts from the beginning; with None it resumes with the details it
-    has. `at` is when it is to run, now if None. `requested_by` is None where nobody asks anew.
-    `repeats` is the number of this repeat, None for what is no repeated request.
+    has. `at` is when it is to run, now if None. `payload_version` is None where the payload is not a new one, and
+    `requested_by` where nobody asks anew. `repeats` is the number of this repeat, None for what is no repeated request.
     """
     fresh: dict[str, Any] = {"effects_began_ts": None, "progress_ts": None, "progress": None, "reported": {}}
     begun = {} if restarted is None else {"details": restarted, **fresh}
@@ -183,6 +188,7 @@ def resubmit(
         Status.SUBMITTED,
         now,
         task_payload=payload,
+        payload_version=payload_version or task.payload_version,
         received_timestamp=now,
         synchronous=synchronous,
         next_scheduled_run_ts=at or now,
@@ -190,6 +196,10 @@ def resubmit(
         due_at=(at or now) + (grace if task.lane is None else CHECK_QUEUED),
         attempts_excused=task.attempt_count,
         throttled_count=0,
+        starts_refused=0,
+        handed_over_count=0,
+        handed_over_state=None,
+        deadline_ts=deadline_ts,
         dispatch_base=task.dispatch_count,
         cancel_requested=False,
         requested_by=requested_by or task.requested_by,

@@ -26,6 +26,8 @@ _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
 _REPORTED: Final = _ATTRIBUTE_OF["reported"]
+_UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "payload_version": 1}
+"""Fields that are stored only if they have another value than this: a later release added them to format 1."""
 _STORAGE_ONLY: Final = frozenset({"format", "due_bucket", "admission_bucket", "admission_key"})
 
 
@@ -66,7 +68,7 @@ def _attributes(task: Task) -> dict[str, Any]:
     values = {_ATTRIBUTE_OF[name]: jsonable(getattr(task, name)) for name in _FIELDS - {"due_at", "version"}}
     # As JSON text: it may hold any number, and no name in it can hide a field of the task.
     values[_REPORTED] = json.dumps(task.reported, ensure_ascii=False, sort_keys=True) if task.reported else None
-    own = {name: value for name, value in values.items() if value is not None}
+    own = {name: value for name, value in values.items() if value is not None and _UNSTORED.get(name) != value}
     return {**_DEFAULT_DETAILS, **task.details, **own, "format": FORMAT}
 
 

@@ -7,8 +7,17 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Never
 
-from delegation.tasks.errors import BadReport, LeaseLost, RunCancelled, RunHandedOver, RunTimedOut
+from delegation.tasks.errors import (
+    BadReport,
+    DeadlineExceeded,
+    LeaseLost,
+    RunCancelled,
+    RunHandedOver,
+    RunTimedOut,
+)
+from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import deadline_text, past_deadline
 from delegation.tasks.life.progress import advanced, merged
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService
@@ -51,8 +60,8 @@ class AttemptContext:
         timeout: timedelta | None = None,
     ) -> None:
         """`timeout` is how long the attempt may work, None for any time."""
-        self.tasks = tasks
-        self.task = task
+        self.tasks = tasks.holding(task)
+        self.task = self._leased = task
         self.task_id = task.task_id
         self.attempt = task.attempt_count
         self._hand_over_at = hand_over_at
@@ -77,7 +86,7 @@ class AttemptContext:
     def checkpoint(self, *, moved: bool = True) -> None:
         """Check before each piece of work that it may begin.
 
-        Raises LeaseLost, RunCancelled, RunHandedOver or RunTimedOut if not.
+        Raises LeaseLost, RunCancelled, DeadlineExceeded, RunHandedOver or RunTimedOut if not.
 
         Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
         hangs must not write `progress_ts`.
@@ -92,10 +101,12 @@ class AttemptContext:
             if moved and self._monotonic() - self._reported >= self._alive_every:
                 self._note()
             task = self.task
-            if not task.is_held or task.attempt_count != self.attempt or self._monotonic() >= self._fenced_at:
+            if not task.is_held or not is_same_lease(task, self._leased) or self._monotonic() >= self._fenced_at:
                 raise LeaseLost(self.task_id, attempt=self.attempt, current=task.attempt_count, status=task.status)
             if task.cancel_requested:
                 raise RunCancelled(self.task_id)
+            if past_deadline(task, self.tasks.clock()):
+                raise DeadlineExceeded(self.task_id, deadline_text(task))
             if self.tasks.is_draining:
                 raise RunHandedOver(self.task_id)
             if self._hand_over_at is not None and self.tasks.clock() >= self._hand_over_at:

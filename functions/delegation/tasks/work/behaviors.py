@@ -7,6 +7,7 @@ whose work is one function (Asynchronous & reliable tasks proposal, Design); `Fu
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,7 +20,7 @@ from delegation.tasks.errors import (
     AwaitedTaskFailed,
     ChildrenPending,
     LeaseLost,
-    MalformedRecord,
+    MalformedPayload,
     RunCancelled,
     RunHandedOver,
     RunTimedOut,
@@ -30,6 +31,7 @@ from delegation.tasks.errors import (
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
+from delegation.tasks.life.kinds import KnownKinds
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.stores import results as kept_results
@@ -71,6 +73,11 @@ class Behaviors(dict[str, TaskBehavior]):
 
     def __init__(self, behaviors: Iterable[TaskBehavior]) -> None:
         super().__init__((kind, behavior) for behavior in behaviors for kind in behavior.kinds)
+
+    @property
+    def kinds(self) -> KnownKinds:
+        """The task types, with the newest version of their payloads (`payload_version` of a behavior, otherwise 1)."""
+        return KnownKinds((kind, getattr(behavior, "payload_version", 1)) for kind, behavior in self.items())
 
 
 class OnLost(StrEnum):
@@ -114,7 +121,10 @@ class Behavior(Generic[P, R]):
     With `identify` the id is computed from the parameters, so a second submission attaches to the same task; without it
     every submission is another task. `every` makes a task recur that long after each end, `cron` at the times of a
     cron expression. Retries follow the properties of the task type, then `retry`. An attempt may work for `timeout`;
-    at most `concurrency` tasks of the type run at once. With a `result` type a run has to return one.
+    at most `concurrency` tasks of the type run at once. With a `result` type a run has to return one. A task that is
+    not done `deadline` after its submission fails. `version` is stored with the payload: raise it with a change of
+    `parameters` that former releases cannot read; they leave such tasks alone, and this one has to read the former
+    payloads too.
     """
 
     kind: str
@@ -128,6 +138,8 @@ class Behavior(Generic[P, R]):
     retry: Retry = PLAIN_RETRY
     timeout: timedelta | None = None
     concurrency: int | None = None
+    deadline: timedelta | None = None
+    version: int = 1
 
     def task_id(self, parameters: P, key: str | None = None) -> str:
         """Return the id of a task with these parameters or this key; another one at each call without either."""
@@ -138,13 +150,13 @@ class Behavior(Generic[P, R]):
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.kind}:{self.identify(parameters)}"))
 
     def read_parameters(self, task: Task) -> P:
-        """Return the parameters of a stored task; MalformedRecord when this release cannot read them."""
+        """Return the parameters of a stored task; raises MalformedPayload."""
         try:
             return self.parameters.model_validate_json(task.task_payload)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "payload"
-            raise MalformedRecord(f"task {task.task_id}: task_payload: {where}: {first['msg']}") from None
+            raise MalformedPayload(task.task_id, f"{where}: {first['msg']}") from None
 
     def read_result(self, task: Task) -> R | None:
         """Return the recorded result of a SUCCESS (`TaskService.with_result`); None for behaviors without one."""
@@ -182,12 +194,22 @@ class FunctionBehavior(Generic[P, R]):
         """See TaskBehavior.kinds."""
         return frozenset({self._behavior.kind})
 
+    @property
+    def payload_version(self) -> int:
+        """The newest version of payloads that the behavior reads."""
+        return self._behavior.version
+
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:  # noqa: ARG002 - runs anywhere
         """See TaskBehavior.prepare."""
         return INLINE
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run."""
+        bound = copy(self)
+        bound._tasks = self._tasks.holding(task)  # noqa: SLF001 - a copy of this object
+        return bound._attempted(task, hand_over_at=hand_over_at)  # noqa: SLF001
+
+    def _attempted(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         timeout = self._behavior.timeout
         run = self._attempt(self._tasks, task, hand_over_at=hand_over_at, monotonic=self._monotonic, timeout=timeout)
         try:

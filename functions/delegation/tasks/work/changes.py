@@ -1,5 +1,6 @@
 """Reading and changing tasks: read, decide, write conditionally, and repeat when another writer was first."""
 
+import copy
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,13 +9,14 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Self
 
-from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
+from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lanes import TraitsOf
+from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
@@ -41,6 +43,14 @@ def new_nonce() -> str:
 
 def ignored(_task: Task) -> None:
     """Report nothing, as a process does whose output nobody counts."""
+
+
+def other_lease(task: Task, owner: str | None) -> LeaseLost:
+    """Return the refusal of a former holder whose attempt has the same number as the present one."""
+    number = task.attempt_count
+    return LeaseLost(
+        task.task_id, attempt=number, current=number, status=task.status, owner=owner, holder=task.lease_owner
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,8 @@ class TaskChanges:
         self._left_partly_done = left_partly_done
         self._results = results
         self._traits_of = traits
+        self._held: Task | None = None
+        self._owner: str | None = None
 
     def having(
         self,
@@ -108,6 +120,30 @@ class TaskChanges:
             results=self._results,
             traits=self._traits_of,
         )
+
+    def holding(self, held: Task) -> Self:
+        """Return the same service for the holder of a task as `held` was read: LeaseLost once another lease is on it.
+
+        So an attempt writes nothing to a task that was removed and submitted again, whose attempts have equal numbers.
+        """
+        bound = copy.copy(self)
+        bound._held = held  # noqa: SLF001 - a copy of this object
+        return bound
+
+    def holding_as(self, owner: str) -> Self:
+        """Return the same service for the lease holder of this name: LeaseLost for tasks that another one holds."""
+        bound = copy.copy(self)
+        bound._owner = owner  # noqa: SLF001 - a copy of this object
+        return bound
+
+    def _require_lease(self, task: Task) -> None:
+        """Another number of the attempt is refused by the change itself (`transitions.held_by`)."""
+        held, owner = self._held, self._owner
+        if held is not None and (task.task_id, task.attempt_count) == (held.task_id, held.attempt_count):
+            if not is_same_lease(task, held):
+                raise other_lease(task, held.lease_owner)
+        elif owner is not None and task.is_held and task.lease_owner != owner:
+            raise other_lease(task, owner)
 
     @property
     def lease(self) -> LeasePolicy:
@@ -175,6 +211,7 @@ class TaskChanges:
     def _change(self, task_id: str, decide: Decide, task: Task | None) -> Written:
         current = task or self.get(task_id)
         for _ in range(RACES):
+            self._require_lease(current)
             now = self.clock()
             wanted = decide(current, now)
             path = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -223,8 +260,16 @@ class TaskChanges:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
         restarted = recurrence.next_details(self._rules(ended).restarted(ended.details))
         at, grace = recurrence.Recurrence.of(ended).next_run(now), self._policies.dispatch.grace
-        payload = recurrence.next_payload(ended)
-        following = t.resubmit(ended, now, payload=payload, synchronous=False, grace=grace, restarted=restarted, at=at)
+        following = t.resubmit(
+            ended,
+            now,
+            payload=recurrence.next_payload(ended),
+            synchronous=False,
+            grace=grace,
+            restarted=restarted,
+            at=at,
+            deadline_ts=self._policies.deadline(ended.task_type, at),
+        )
         if not ended.cancel_requested:
             return (following,)
         return following, decisions.cancelled(following.evolve(cancelled_by=ended.cancelled_by), now)

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
+from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
@@ -29,17 +30,44 @@ _FRESH: Final = timedelta(seconds=5)
 """For so long the result of a query is used before the index is queried again."""
 
 
+class LeftAlone:
+    """Due tasks that a process leaves alone, because it does not run their type or cannot read them.
+
+    Each is remembered while its entry of the index does not move, so that it is read once and not at every query. Only
+    the newest are kept, to bound memory.
+    """
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._due: dict[str, datetime] = {}
+
+    def __contains__(self, entry: DueEntry) -> bool:
+        return self._due.get(entry.task_id) == entry.due_at
+
+    def add(self, entry: DueEntry) -> None:
+        """Remember a task until its entry moves."""
+        self._due.pop(entry.task_id, None)
+        self._due[entry.task_id] = entry.due_at
+        if len(self._due) > self._most:
+            del self._due[next(iter(self._due))]
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The remembered tasks."""
+        return frozenset(self._due)
+
+
 class DueHints:
     """What a worker remembers of due tasks from one lease to the next.
 
     A query costs one call a shard, so each queries a few shards only, the next ones each time, and its result serves
-    several leases. Each worker has another order of shards. `foreign` are tasks of types that this deployment does not
-    know.
+    several leases. Each worker has another order of shards. `foreign` are tasks that this deployment does not run or
+    read.
     """
 
     def __init__(self, candidates: int = 50) -> None:
         self.candidates = candidates
-        self.foreign: set[str] = set()
+        self.foreign = LeftAlone()
         self._hints: deque[DueEntry] = deque()
         self._queried_at: datetime | None = None
         self._queries = 0
@@ -110,36 +138,37 @@ class _Search:
     owner: str
     kinds: Collection[str]
     lease: Callable[[datetime], Lease]
-    foreign: set[str]
+    foreign: LeftAlone
     seen: set[str] = field(default_factory=set)
 
     def lease_first(self, hints: deque[DueEntry], tries: int) -> Task | None:
         """Lease the first available of these tasks, after at most `tries` tries; removes from `hints` what it tried."""
         while hints and tries:
-            task_id = hints.popleft().task_id
-            if task_id in self.seen or task_id in self.foreign:
+            entry = hints.popleft()
+            if entry.task_id in self.seen or entry in self.foreign:
                 continue
-            self.seen.add(task_id)
-            task = self._leased(task_id)
+            self.seen.add(entry.task_id)
+            task = self._leased(entry)
             if task is not None:
                 return task
             tries -= 1
         return None
 
-    def _leased(self, task_id: str) -> Task | None:
+    def _leased(self, entry: DueEntry) -> Task | None:
         """Return the task as a new attempt of the worker, None when it is not available."""
         try:
-            head = self.tasks.find(task_id)
+            head = self.tasks.find(entry.task_id)
             if head is None:
                 return None
-            if head.task_type not in self.kinds:
-                self.foreign.add(task_id)
+            if not runs(self.kinds, head):
+                self.foreign.add(entry)
                 return None
-            task = self.tasks.acquire(task_id, self.owner, self.lease, task=head)
+            task = self.tasks.acquire(entry.task_id, self.owner, self.lease, task=head)
         except TaskNotFound:
             return None
         except MalformedRecord as error:
-            logger.warning("skipped", extra={"action": "lease", "task_id": task_id, "error_code": error.code})
+            self.foreign.add(entry)
+            logger.warning("skipped", extra={"action": "lease", "task_id": entry.task_id, "error_code": error.code})
             return None
         # A worker runs one task at a time: an attempt that it held before has ended.
         is_new = task.is_held and task.lease_owner == self.owner and task.attempt_count > head.attempt_count

@@ -2,6 +2,7 @@
 
 from typing import Final, Protocol
 
+from delegation.tasks.life.lease import execution_of
 from delegation.tasks.life.model import Task
 
 INLINE: Final = "inline"
@@ -34,5 +35,5 @@ class JobsLeftToSweeper(NoExternalJobs):
 
     def end(self, task: Task) -> bool:
         """See ExternalJobs.end: an execution, named after the task, starts its job before recording it."""
-        by_execution = task.lease_owner is not None and task.lease_owner.startswith(f"{task.task_id}-")
+        by_execution = execution_of(task.lease_owner, task.task_id)
         return super().end(task) and (task.engine == INLINE or not by_execution)

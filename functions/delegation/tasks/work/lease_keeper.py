@@ -54,7 +54,7 @@ class LeaseKeeper:
     def __init__(
         self, tasks: TaskService, task: Task, monotonic: Callable[[], float], waits: DoneWithin = done_within
     ) -> None:
-        self._tasks = tasks
+        self._tasks = tasks.holding(task)
         self._task = task
         self._monotonic = monotonic
         self._waits = waits

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as KIND
 from delegation.tasks.stores.base import Unreadable
@@ -142,7 +143,7 @@ def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mai
             run.checkpoint()
             if isinstance(entry, Unreadable):
                 unreadable.append(entry.task_id)
-            elif entry.task_type in kinds:
+            elif runs(kinds, entry):
                 try:
                     done.update(_maintain(tasks, entry, own=run.task.task_id))
                 except MalformedRecord:  # a newer release rewrote it or one of its rows

@@ -8,6 +8,7 @@ others their tasks belong to a newer deployment.
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from delegation.errors import DelegationError
@@ -48,7 +49,21 @@ class Plugins:
         lost = policies.fail_when_lost | self.fail_when_lost
         caps = {part(one.kind): one.concurrency for one in functions if one.concurrency is not None}
         limits = policies.limits and replace(policies.limits, kinds={**caps, **policies.limits.kinds})
-        return replace(policies.declaring(declared), fail_when_lost=lost, limits=limits)
+        return replace(
+            policies.declaring(declared), fail_when_lost=lost, limits=limits, declared_deadlines=self.deadlines
+        )
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The newest versions of payloads, by task type."""
+        newest = ((one, getattr(one, "version", getattr(one, "payload_version", 1))) for one in self.declared)
+        return {kind: version for one, version in newest for kind in _kinds(one)}
+
+    @property
+    def deadlines(self) -> dict[str, timedelta]:
+        """The deadlines that behaviors declare, by task type."""
+        functions = (one for one in self.declared if isinstance(one, Behavior))
+        return {one.kind: one.deadline for one in functions if one.deadline is not None}
 
     def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
         """Return all behaviors, ready to run over `tasks`."""
@@ -63,12 +78,16 @@ def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) 
         for declared in _declared(name, tasks):
             if any(declared is one for one in found):
                 continue  # a module may import a behavior of another one
-            kinds = frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
+            kinds = _kinds(declared)
             if again := sorted(kinds & (existing | added)):
                 raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
             added |= kinds
             found.append(declared)
     return Plugins(tuple(found), added)
+
+
+def _kinds(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
+    return frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
 
 
 def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | TaskBehavior]:

@@ -42,12 +42,14 @@ class TaskService(TaskChanges):
         synchronous: bool = False,
         at: datetime | None = None,
         traits: Traits | None = None,
+        deadline: timedelta | None = None,
         **fields: Any,
     ) -> Task:
         """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
-        replace those that its task type finds in the payload. Raises TaskPayloadTooLarge, before anything is stored.
+        replace those that its task type finds in the payload. `deadline` is its behavior's, which a property of the
+        task type precedes. Raises TaskPayloadTooLarge, before anything is stored.
         """
         now = self.clock()
         task = Task(
@@ -60,6 +62,7 @@ class TaskService(TaskChanges):
             next_scheduled_run_ts=max(at or now, now),
             due_at=self.due_after(now),
             synchronous=synchronous,
+            deadline_ts=self._policies.deadline(task_type, max(at or now, now), own=deadline),
             nonce=self._nonce(),
             **fields,
         )
@@ -73,13 +76,16 @@ class TaskService(TaskChanges):
         payload: str,
         synchronous: bool = False,
         resumes: bool | None = None,
+        deadline_ts: datetime | None = None,
+        payload_version: int = 1,
         requested_by: Caller | None = None,
         at: datetime | None = None,
         traits: Traits | None = None,
     ) -> Task:
         """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
 
-        `resumes` is whether it resumes where it stopped; with None the rules of its task type decide.
+        `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
+        and the policies of its task type decide. `payload_version` is that of `payload`.
         """
         again = t.resubmit(
             task,
@@ -88,6 +94,8 @@ class TaskService(TaskChanges):
             synchronous=synchronous,
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
+            deadline_ts=deadline_ts or self._policies.deadline(task.task_type, now),
+            payload_version=payload_version,
             requested_by=requested_by,
             at=None if at is None else max(at, now),
             repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
@@ -125,7 +133,13 @@ class TaskService(TaskChanges):
             return recurrence.rescheduled(stored, first, now, moved=moved)
         resumes = resumes and stored.status is Status.FAILURE
         again = self.resubmitted(
-            stored, now, payload=first.task_payload, resumes=resumes, at=first.next_scheduled_run_ts
+            stored,
+            now,
+            payload=first.task_payload,
+            resumes=resumes,
+            deadline_ts=first.deadline_ts,
+            payload_version=first.payload_version,
+            at=first.next_scheduled_run_ts,
         )
         return recurrence.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
@@ -215,6 +229,10 @@ class TaskService(TaskChanges):
         """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
         return self.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._policies))
 
+    def excuse_refused_start(self, task_id: str, attempt: int) -> Task:
+        """Excuse an attempt that was found lost and was never started; of any other attempt change nothing."""
+        return self.change(task_id, lambda task, _now: outcomes.excused_loss(task, attempt))
+
     def end_external_jobs(self, task: Task) -> bool:
         """End what the task's attempt runs elsewhere; False when that may still run."""
         return self._external_jobs.end(task)
@@ -229,14 +247,14 @@ class TaskService(TaskChanges):
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
                 return task
-            restarted, payload = self._restarted(task), task.task_payload
             return t.resubmit(
                 task,
                 now,
-                payload=payload,
+                payload=task.task_payload,
                 synchronous=False,
                 grace=timedelta(0),
-                restarted=restarted,
+                restarted=self._restarted(task),
+                deadline_ts=self._policies.deadline(task.task_type, now),
                 requested_by=by,
             )
 
@@ -251,6 +269,7 @@ class TaskService(TaskChanges):
         if not nameless:
             family.refuse_circle(self, current, child.task_id)
         for _ in range(RACES):
+            self._require_lease(current)
             after, first = t.adopt(current, attempt, child, nameless=nameless)
             if after is not current:
                 after = after.evolve(revision=current.revision + 1, nonce=self._nonce())

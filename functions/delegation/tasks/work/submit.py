@@ -132,6 +132,8 @@ class Tasks:
             task_type=behavior.kind,
             payload=parameters.model_dump_json(),
             at=when.at,
+            deadline=behavior.deadline,
+            payload_version=behavior.version,
             **when.recurrence.fields(),
         )
         if parent is not None:

@@ -100,7 +100,7 @@ class Worker:
     def run_once(self) -> Task | None:
         """Lease and run one task and return it after its attempt; None when no task was due."""
         task = lease_next_available_task(
-            self._tasks, self._settings.owner, self._behaviors, self._lasting, lookout=self._lookout
+            self._tasks, self._settings.owner, self._behaviors.kinds, self._lasting, lookout=self._lookout
         )
         if task is None:
             return None
@@ -151,7 +151,7 @@ class Worker:
         if chosen in self._engines:
             return self._engines[chosen]
         if chosen != INLINE:
-            task = self._tasks.note(task.task_id, task.attempt_count, engine=INLINE)
+            task = self._tasks.holding(task).note(task.task_id, task.attempt_count, engine=INLINE)
         return behavior.run(task, hand_over_at=None)
 
     def _settle(self, task: Task, work: "Future[Task | ExternalEngine]") -> Task:
@@ -164,7 +164,8 @@ class Worker:
             raise broke
         with suppress(LeaseLost):
             if not isinstance(broke, LeaseLost):
-                return self._tasks.end_attempt(task.task_id, task.attempt_count, _attempt_error(broke, task))
+                error = _attempt_error(broke, task)
+                return self._tasks.holding(task).end_attempt(task.task_id, task.attempt_count, error)
         return self._tasks.get(task.task_id)
 
     def _lasting(self, now: datetime) -> Lease:
@@ -178,7 +179,7 @@ def _attempt_error(broke: Exception, task: Task) -> AttemptError:
     if isinstance(broke, StoreRefused):
         return AttemptError(broke.code, str(broke), ErrorClass.PERMANENT)
     if isinstance(broke, TaskError):
-        return AttemptError(broke.code, str(broke), ErrorClass.TRANSIENT)
+        return AttemptError(broke.code, str(broke), ErrorClass.INTERRUPTED)
     logger.error("the work failed unexpectedly", exc_info=broke, extra={"action": "run", "task_id": task.task_id})
     return failed_work(broke, ErrorClass.TRANSIENT)
 

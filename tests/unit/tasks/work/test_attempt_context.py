@@ -96,7 +96,8 @@ def test_a_short_lease_gets_more_frequent_progress() -> None:
 
 def test_a_lease_that_was_renewed_since_the_last_read_has_not_ended() -> None:
     held = Held(timedelta(milliseconds=500))
-    held.service._policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(HOUR, timedelta(milliseconds=1)))
+    policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(HOUR, timedelta(milliseconds=1)))
+    held.service._policies = held.run.tasks._policies = policies
     held.run.checkpoint()
     held.service.heartbeat(held.run.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     held.clock.advance(timedelta(milliseconds=600))

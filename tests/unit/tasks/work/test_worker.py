@@ -87,8 +87,8 @@ def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
     task = lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
     assert task is not None
     assert task.task_id == "mine"
-    assert len(lookout.foreign & foreign) >= 5
-    assert lookout.foreign <= foreign
+    assert len(lookout.foreign.ids & foreign) >= 5
+    assert lookout.foreign.ids <= foreign
     heads = [store.get(task_id) for task_id in foreign]
     assert {(head.status, head.version, head.revision) for head in heads} == {(Status.SUBMITTED, 1, 1)}
 

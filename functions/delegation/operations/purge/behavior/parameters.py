@@ -9,7 +9,7 @@ import rfc8785
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
-from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.wire.purges import PurgeRequest, TableState
 
@@ -58,11 +58,11 @@ class TablePurge(PurgeRequest):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Read a stored task's parameters; raise MalformedRecord if its payload is not that of a purge."""
+        """Read a stored task's parameters; raise MalformedPayload if its payload is not that of a purge."""
         try:
             return cls.of_stored(task.task_payload)
         except (ValueError, KeyError, TypeError) as error:
-            raise MalformedRecord(f"task {task.task_id}: task_payload: {type(error).__name__}") from None
+            raise MalformedPayload(task.task_id, type(error).__name__) from None
 
 
 def purge_id(realm: str, catalog: str, table_uuid: str) -> str:

@@ -7,7 +7,7 @@ from delegation.operations.purge.behavior.details import PurgeDetails, state_of
 from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
 from delegation.operations.purge.behavior.traits import PRIORITY
 from delegation.operations.purge.errors import PlanOutdated
-from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
 
 _NAMES: Final = 5
@@ -70,7 +70,7 @@ def _stored(task: Task) -> TablePurge | None:
     """Return the task's parameters, None if this release cannot read them."""
     try:
         return TablePurge.of(task)
-    except MalformedRecord:
+    except MalformedPayload:
         return None
 
 

@@ -195,7 +195,9 @@ class PurgeBehavior:
         try:
             result = engine(self.context(task, hand_over_at=hand_over_at))
             summary, details, fields = success(result)
-            return self.tasks.succeed(task.task_id, task.attempt_count, summary, details=details, **fields)
+            return self.tasks.holding(task).succeed(
+                task.task_id, task.attempt_count, summary, details=details, **fields
+            )
         except (LeaseLost, AttemptLost):
             return self.tasks.get(task.task_id)
         except StoreRefused as error:
@@ -220,6 +222,7 @@ class PurgeBehavior:
         """End the attempt with an error; a former lease holder records nothing."""
         try:
             wait = _REFERENCES_WAIT if isinstance(error, ReferencesError) else None
-            return self.tasks.end_attempt(task.task_id, task.attempt_count, attempt_error(error), wait=wait)
+            ending = attempt_error(error)
+            return self.tasks.holding(task).end_attempt(task.task_id, task.attempt_count, ending, wait=wait)
         except LeaseLost:
             return self.tasks.get(task.task_id)

@@ -20,7 +20,7 @@ class TaskAttempt:
     def __init__(
         self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
     ) -> None:
-        self._tasks = tasks
+        self._tasks = tasks.holding(task)
         self._run = AttemptContext(tasks, task, hand_over_at=hand_over_at, monotonic=monotonic)
         self._seen = len(PurgeDetails.of(task).plan_segments)
         self._began: tuple[datetime, int] | None = None

@@ -1,0 +1,85 @@
+"""What the error of a state says about the invocation that the state made, and how it ends the attempt; no I/O.
+
+Sources: AWS Step Functions Developer Guide, "Handling errors in Step Functions workflows" (names of errors); AWS Lambda
+Developer Guide, "Lambda function scaling" (a throttled invocation does not start the function).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from delegation.tasks.errors import TaskError
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import START_REFUSED, AttemptError, ErrorClass, has_begun
+
+_REFUSED: Final = "Lambda.TooManyRequestsException"
+_DIED: Final = ("Runtime.", "Sandbox.")
+"""Begin the errors that Lambda reports of a process that exited or was killed."""
+_INLINE: Final = "inline"
+_JOB_STARTS: Final = frozenset({"spark", "start-again"})
+_STARTS: Final = frozenset({None, "wait", "prepare", _INLINE}) | _JOB_STARTS
+"""The answers that lead to Acquire (None at first), Prepare, RunInline and StartJob."""
+
+
+class Ending(StrEnum):
+    """What is known of a failed state's invocation."""
+
+    REFUSED = "refused"  # it was never started
+    RAISED = "raised"  # the function raised an error, so it has ended
+    DIED = "died"  # its process has ended
+    UNKNOWN = "unknown"  # it may still run
+
+
+@dataclass(frozen=True, slots=True)
+class StateFailure:
+    """The failure of a state: `following` is the answer that led to it, None for Acquire; `error` is its error's name.
+
+    Executions of a former definition pass no error on.
+    """
+
+    following: str | None
+    error: str | None
+
+    @property
+    def ending(self) -> Ending:
+        """What the error proves; names without a dot are exceptions of the function."""
+        if self.error == _REFUSED:
+            return Ending.REFUSED
+        if self.error is None:
+            return Ending.UNKNOWN
+        if self.error.startswith(_DIED):
+            return Ending.DIED
+        return Ending.UNKNOWN if "." in self.error else Ending.RAISED
+
+    @property
+    def may_still_work(self) -> bool:
+        """Whether an invocation of RunInline, the one state that does a task's work, may still run."""
+        return self.following == _INLINE and self.ending is Ending.UNKNOWN
+
+    @property
+    def is_refused_start(self) -> bool:
+        """Whether Lambda refused to start a function that would have begun an attempt's work."""
+        return self.following in _STARTS and self.ending is Ending.REFUSED
+
+    @property
+    def may_have_started_a_job(self) -> bool:
+        """Whether an earlier try of the state may have started a job run without recording it."""
+        return self.following in _JOB_STARTS
+
+    def attempt_error(self, task: Task) -> AttemptError:
+        """Return the error with which the held task's attempt ends: as for a worker, if the work itself raised it."""
+        if self.is_refused_start and not has_begun(task):
+            text = "Lambda started no function for the attempt, because too many run; the attempt is not counted"
+            return AttemptError(START_REFUSED, text, ErrorClass.REFUSED)
+        if self.following in {"prepare", _INLINE} and self.ending is Ending.RAISED and self.error not in set(_names()):
+            return AttemptError("UNEXPECTED_ERROR", f"the work raised {self.error}", ErrorClass.TRANSIENT)
+        what = "failed" if self.error is None else f"failed with {self.error}"
+        return AttemptError("EXECUTION_INTERRUPTED", f"a step of the state machine {what}", ErrorClass.INTERRUPTED)
+
+
+def _names(root: type[TaskError] = TaskError) -> Iterator[str]:
+    """Yield the names of the errors with which a step itself fails, before or after the work."""
+    yield root.__name__
+    for kind in root.__subclasses__():
+        yield from _names(kind)

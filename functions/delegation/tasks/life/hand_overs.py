@@ -1,0 +1,72 @@
+"""Whether a task got ahead between two hand-overs; pure functions, no I/O."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from delegation.tasks.life.model import Task
+
+_MOST: Final = 50
+"""So many details are compared each by itself, to bound the record."""
+
+State = dict[str, int | float | str]
+"""What a task kept, by name: numbers, and digests of anything else."""
+
+
+def got_ahead(task: Task) -> tuple[bool, str | None]:
+    """Return whether the task kept more than at its last hand-over, and the state to store with this hand-over.
+
+    Progress is what the next attempt finds: details, what the work reported, children, a result, the beginning of
+    effects. A number that is no higher than before is none, because work that starts from the beginning reports
+    the same numbers again. Being alive (`progress_ts`) is none either.
+    """
+    before: State = json.loads(task.handed_over_state or "{}")
+    now = state_of(task)
+    ahead = any(_is_ahead(before.get(name), value) for name, value in now.items())
+    kept = {name: _further(before.get(name), value) for name, value in now.items()}
+    state = {name: value for name, value in {**before, **kept}.items() if value != 0}
+    return ahead, json.dumps(state, sort_keys=True, separators=(",", ":")) if state else None
+
+
+def state_of(task: Task) -> State:
+    """Return what the next attempt of a task finds."""
+    reported = {} if task.progress is None else {"progress.done": task.progress.done}
+    found = {**dict(sorted(_leaves(task.details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
+    names = list(found)
+    state: State = {name: _measured(found[name]) for name in names[:_MOST]}
+    if names[_MOST:]:
+        state["…"] = _digest([found[name] for name in names[_MOST:]])
+    state["children"] = len(task.children) + (task.child_ordinal or 0)
+    state["result"] = int(task.pending_result is not None)
+    state["effects"] = int(task.effects_began_ts is not None)
+    return state
+
+
+def _leaves(value: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _leaves(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", inner
+
+
+def _measured(value: Any) -> int | float | str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number else _digest(value)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+
+def _is_ahead(before: float | str | None, now: float | str) -> bool:
+    if before is None:
+        return now != 0
+    return _further(before, now) != before
+
+
+def _further(before: float | str | None, now: float | str) -> float | str:
+    if before is None or isinstance(before, str) or isinstance(now, str):
+        return now
+    return max(before, now)

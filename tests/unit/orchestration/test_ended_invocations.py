@@ -1,0 +1,222 @@
+"""What MakeDue and Complete make of an attempt whose invocation ended, may still run, or was never started."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.work.behaviors import Behaviors
+from infra.environment import FUNCTIONS
+from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
+from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
+
+REFUSED = "Lambda.TooManyRequestsException"
+DIED = "Runtime.ExitError"
+UNCLEAR = ("Lambda.SdkClientException", "Lambda.ServiceException", "Lambda.Unknown", "States.Timeout")
+INVOCATION = 15 * MINUTE
+
+
+class Worked(FixedEngine):
+    """Begins its work and then raises `error`, or returns without an outcome."""
+
+    error: Exception | None = None
+    tasks: Any = None
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        self.tasks.start(task.task_id, task.attempt_count)
+        if self.error is not None:
+            raise self.error
+        return self.tasks.get(task.task_id)
+
+
+def inline(driven: Driven, error: Exception | None = None) -> dict[str, Any]:
+    """Acquire, Prepare and RunInline; return the input of RunInline."""
+    driven.acquire()
+    behavior = Worked("inline")
+    behavior.tasks, behavior.error = driven.tasks, error
+    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([behavior]), jobs=driven.jobs)
+    state = steps.prepare(driven.step, driven.clock() + MINUTE)
+    driven.step = Step.of(state)
+    with nullcontext() if error is None else pytest.raises(type(error)):
+        steps.run_inline(driven.step, driven.clock() + INVOCATION)
+    return state
+
+
+def make_due(driven: Driven, state: dict[str, Any], error: str) -> None:
+    """MakeDue after the state with this input ended with an error, which the state machine passes on."""
+    driven.steps.make_due(Step.of({**state, "failed": {"Error": error, "Cause": "{}"}}))
+
+
+def runs_once(driven: Driven) -> None:
+    driven.tasks._policies = replace(driven.tasks._policies, fail_when_lost=KINDS)
+
+
+@pytest.fixture
+def driven() -> Driven:
+    return Driven()
+
+
+# ---- one decision
+
+
+def test_work_that_may_run_once_is_not_repeated_after_its_invocation_died(driven: Driven) -> None:
+    runs_once(driven)
+    make_due(driven, inline(driven), DIED)
+    assert driven.task.status is Status.FAILURE
+
+
+def test_work_that_may_run_once_is_not_repeated_after_its_job_run_died(driven: Driven) -> None:
+    runs_once(driven)
+    driven.acquire()
+    driven.start()
+    driven.jobs.become(driven.step.job, "FAILED")
+    assert driven.steps.complete(driven.step)["next"] == "failed"
+    assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "JOB_FAILED")
+
+
+def test_work_that_may_run_once_is_not_repeated_after_an_attempt_without_an_outcome(driven: Driven) -> None:
+    runs_once(driven)
+    inline(driven)
+    assert driven.steps.complete(driven.step)["next"] == "failed"
+
+
+def test_work_that_may_run_once_is_repeated_if_it_had_not_begun(driven: Driven) -> None:
+    runs_once(driven)
+    make_due(driven, driven.acquire(), "StoreUnavailable")
+    assert driven.task.status is Status.RETRY_SCHEDULED
+
+
+@pytest.mark.parametrize("error", [DIED, "Sandbox.Timedout", "StoreUnavailable"])
+def test_other_work_is_repeated_after_its_invocation_ended(driven: Driven, error: str) -> None:
+    make_due(driven, inline(driven), error)
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "EXECUTION_INTERRUPTED")
+    assert driven.task.attempts_excused == 0
+
+
+def test_an_exception_of_the_work_is_recorded_as_a_worker_records_it(driven: Driven) -> None:
+    runs_once(driven)
+    make_due(driven, inline(driven, ZeroDivisionError("division by zero")), "ZeroDivisionError")
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "UNEXPECTED_ERROR")
+    assert driven.task.result_summary == "the work raised ZeroDivisionError"
+
+
+@pytest.mark.parametrize("name", ["start_job", "heartbeat", "complete", "make_due"])
+def test_the_functions_that_end_attempts_know_the_added_behaviors(name: str) -> None:
+    assert "behaviors" in FUNCTIONS[name].variables
+
+
+# ---- an invocation that may still run
+
+
+@pytest.mark.parametrize("error", UNCLEAR)
+def test_an_attempt_whose_invocation_may_still_run_is_held_until_its_lease_ends(driven: Driven, error: str) -> None:
+    state = inline(driven)
+    driven.clock.advance(21 * SECOND)
+    make_due(driven, state, error)
+    assert (driven.task.status, driven.task.attempt_count) == (Status.RUNNING, 1)
+    driven.tasks.succeed(driven.task_id, 1, "the invocation that was not heard of finished its work")
+    assert driven.task.status is Status.SUCCESS
+
+
+def test_such_an_attempt_is_found_lost_when_its_lease_ends(driven: Driven) -> None:
+    make_due(driven, inline(driven), "States.Timeout")
+    driven.clock.advance(INVOCATION + MINUTE)
+    driven.tasks.reconcile(driven.task_id)
+    assert driven.task.status is Status.RETRY_SCHEDULED
+
+
+def test_an_execution_of_the_former_definition_holds_such_an_attempt_too(driven: Driven) -> None:
+    """It passes no error on, but its input tells that RunInline was next."""
+    state = inline(driven)
+    driven.steps.make_due(Step.of(state))
+    assert driven.task.is_held
+
+
+# ---- throttled functions
+
+
+def test_a_refused_acquire_leaves_the_task_as_it_is(driven: Driven) -> None:
+    before = driven.task
+    make_due(driven, {"task_id": driven.task_id, "n": 1}, REFUSED)
+    assert driven.task is before
+
+
+STARTS = pytest.mark.parametrize("following", ["prepare", "inline", "spark", "start-again"])
+
+
+@STARTS
+def test_a_refused_start_is_excused_and_counted(driven: Driven, following: str) -> None:
+    make_due(driven, {**driven.acquire(), "next": following}, REFUSED)
+    task = driven.task
+    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "START_REFUSED")
+    assert (task.unexcused_attempts, task.starts_refused) == (0, 1)
+
+
+def test_no_number_of_refused_starts_fails_a_task(driven: Driven) -> None:
+    waits = []
+    for n in range(1, 61):
+        driven.acquire()
+        make_due(driven, driven.acquire(), REFUSED)
+        assert driven.task.starts_refused == n
+        waits.append((driven.task.next_scheduled_run_ts or driven.clock()) - driven.clock())
+        driven.clock.advance(waits[-1])
+    assert driven.task.status is Status.RETRY_SCHEDULED
+    assert driven.task.unexcused_attempts == 0
+    assert waits == sorted(waits)
+    assert max(waits) == 5 * MINUTE
+
+
+def test_a_refused_start_does_not_fail_a_synchronous_task() -> None:
+    driven = Driven(synchronous=True)
+    make_due(driven, driven.acquire(), REFUSED)
+    assert driven.task.status is Status.RETRY_SCHEDULED
+
+
+def test_a_refused_heartbeat_or_complete_ends_the_attempt(driven: Driven) -> None:
+    """The job had started: nothing shows that the work did not begin."""
+    driven.acquire()
+    driven.start()
+    make_due(driven, driven.beat(), REFUSED)
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "EXECUTION_INTERRUPTED")
+    assert driven.task.attempts_excused == 0
+    assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
+
+
+def test_a_refused_start_is_excused_although_its_lease_ended_before_make_due_ran(driven: Driven) -> None:
+    state = driven.acquire()
+    driven.clock.advance(HOUR)
+    driven.tasks.reconcile(driven.task_id)
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("LOST", 1)
+    for _ in range(2):  # Step Functions repeats MakeDue when its answer is lost
+        make_due(driven, state, REFUSED)
+        assert (driven.task.error_code, driven.task.unexcused_attempts) == ("START_REFUSED", 0)
+    driven.acquire(n=2)
+    before = driven.task
+    make_due(driven, state, REFUSED)
+    assert driven.task is before
+
+
+def test_a_start_that_was_refused_after_the_job_had_started_counts(driven: Driven) -> None:
+    """The first StartJob started it and could not record it, and the repetition was refused."""
+    state = {**driven.acquire(), "next": "spark"}
+    driven.tasks.start(driven.task_id, 1, effects=True)  # by the job
+    make_due(driven, state, REFUSED)
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
+
+
+def test_a_loss_without_a_refused_start_counts(driven: Driven) -> None:
+    state = driven.acquire()
+    driven.clock.advance(HOUR)
+    driven.tasks.reconcile(driven.task_id)
+    make_due(driven, state, "StoreUnavailable")
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("LOST", 1)
+
+
+def test_the_wait_after_a_refused_start_begins_with_the_backoff_of_the_task_type(driven: Driven) -> None:
+    make_due(driven, driven.acquire(), REFUSED)
+    assert driven.task.next_scheduled_run_ts == driven.clock() + timedelta(minutes=1)

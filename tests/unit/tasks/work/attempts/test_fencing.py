@@ -1,0 +1,129 @@
+"""A task that was removed and submitted again refuses the attempts of its former life."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from delegation.orchestration.step_input import Step
+from delegation.orchestration.steps import Steps
+from delegation.tasks.errors import LeaseLost
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.stores.base import Create
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
+from delegation.tasks.work.service import TaskService
+from tests.unit.tasks.builders import HOUR, MINUTE, submitted
+from tests.unit.tasks.work.harness import Harness, an_hour
+from tests.unit.tasks.work.site import ONE, Site, Sum, Total, identity
+
+BROKEN = AttemptError("BROKEN", "it broke", ErrorClass.TRANSIENT)
+
+
+def lives_again(harness: Harness, owner: str, *, after: timedelta = HOUR) -> tuple[Task, Task]:
+    """Return a lease of a task's first life and one of its second, both of attempt 1."""
+    task_id = harness.submit()
+    former = harness.acquire(task_id, "worker-a")
+    harness.service.cancel(task_id)
+    ended = harness.service.end_attempt(task_id, 1, BROKEN)
+    assert harness.rival.remove(ended)
+    harness.clock.advance(after)
+    harness.store.calm.apply(submitted_again(harness, task_id))
+    return former, harness.service.acquire(task_id, owner, an_hour)
+
+
+def submitted_again(harness: Harness, task_id: str) -> object:
+
+    return Create(submitted(task_id, next_scheduled_run_ts=harness.clock()))
+
+
+WRITES: dict[str, Callable[[TaskService, Task], object]] = {
+    "heartbeat": lambda service, task: service.heartbeat(task.task_id, 1, an_hour, engine="inline"),
+    "note": lambda service, task: service.note(task.task_id, 1, details={"files": 1}),
+    "start": lambda service, task: service.start(task.task_id, 1),
+    "succeed": lambda service, task: service.succeed(task.task_id, 1, "done"),
+    "end": lambda service, task: service.end_attempt(task.task_id, 1, BROKEN),
+    "adopt": lambda service, task: service.adopt(task.task_id, 1, submitted()),
+}
+
+
+@pytest.mark.parametrize(("owner", "after"), [("worker-b", timedelta(0)), ("worker-a", HOUR)])
+@pytest.mark.parametrize("write", WRITES)
+def test_an_attempt_of_a_former_life_writes_nothing(write: str, owner: str, after: timedelta) -> None:
+    harness = Harness()
+    former, present = lives_again(harness, owner, after=after)
+    assert (former.attempt_count, present.attempt_count) == (1, 1)
+    with pytest.raises(LeaseLost, match="attempt 1 of worker-a"):
+        WRITES[write](harness.service.holding(former), former)
+    assert harness.service.get(present.task_id) == present
+    WRITES[write](harness.service.holding(present), present)
+    assert harness.service.get(present.task_id) != present
+
+
+def test_an_attempt_of_a_former_life_does_not_take_the_present_outcome_for_its_own() -> None:
+    harness = Harness()
+    former, present = lives_again(harness, "worker-b")
+    harness.service.succeed(present.task_id, 1, "done by worker-b")
+    with pytest.raises(LeaseLost):
+        harness.service.holding(former).succeed(former.task_id, 1, "done by worker-a")
+    with pytest.raises(LeaseLost):
+        harness.service.holding(former).end_attempt(former.task_id, 1, BROKEN)
+
+
+def test_work_of_a_former_life_stops_at_its_next_checkpoint() -> None:
+    harness = Harness()
+    seconds = iter(range(1000))
+    task_id = harness.submit()
+    former = harness.acquire(task_id, "worker-a")
+    run = AttemptContext(harness.service, former, hand_over_at=None, monotonic=lambda: float(next(seconds)))
+    run.checkpoint()
+    harness.service.cancel(task_id)
+    assert harness.rival.remove(harness.service.end_attempt(task_id, 1, BROKEN))
+    harness.store.calm.apply(submitted_again(harness, task_id))
+    harness.service.acquire(task_id, "worker-b", an_hour)
+    with pytest.raises(LeaseLost):
+        run.checkpoint()
+
+
+def test_a_function_of_a_former_life_records_no_outcome() -> None:
+    site = Site()
+    service = site.service()
+
+    def slow(parameters: Sum, _run: Run) -> Total:
+        service.cancel(task_id)
+        assert service.remove(service.end_attempt(task_id, 1, BROKEN))
+        site.clock.advance(MINUTE)
+        site.client().submit(behavior, ONE)
+        service.acquire(task_id, "worker-b", lambda now: Lease.lasting(HOUR, now))
+        return Total(total=parameters.left)
+
+    behavior = Behavior("ADD", Sum, slow, result=Total, identify=identity)
+    task_id = site.client().submit(behavior, ONE).task_id
+    former = service.acquire(task_id, "worker-a", lambda now: Lease.lasting(HOUR, now))
+    FunctionBehavior(service, behavior, monotonic=site.seconds).run(former, hand_over_at=None)
+    head = site.head(task_id)
+    assert (head.status, head.lease_owner) == (Status.ACQUIRING_RESOURCES, "worker-b")
+
+
+def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder() -> None:
+    harness = Harness()
+    former, present = lives_again(harness, "worker-b")
+    steps = Steps(harness.service, frozenset({present.task_type}))
+    step = Step(former.task_id, 1, attempt=1)
+    deadline = harness.clock() + MINUTE
+    assert steps.prepare(step, deadline)["next"] == "complete"
+    assert steps.run_inline(step, deadline)["next"] == "complete"
+    assert steps.complete(step)["next"] == "stop"
+    assert harness.service.get(present.task_id) == present
+
+
+def test_the_execution_that_continues_an_attempt_has_the_same_lease() -> None:
+    """The driver of its job run does not learn which execution watches it."""
+    harness = Harness()
+    task_id = harness.submit()
+    first = harness.acquire(task_id, f"{task_id}-0")
+    harness.service.hand_to_next_execution(task_id, 1, f"{task_id}-0", lambda n: f"{task_id}-{n}")
+    after = harness.service.holding(first).note(task_id, 1, details={"files": 1})
+    assert (after.lease_owner, after.details) == (f"{task_id}-1", {"files": 1})
