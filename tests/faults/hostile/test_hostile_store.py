@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.hostile import runs
+from tests.faults.hostile import runs, table
 from tests.faults.hostile.runs import SIZES, Row, Run, Worlds, inline
 from tests.faults.hostile.table import failures, lines, play_spark
 from tests.faults.hostile.ways import WAYS
@@ -63,6 +63,22 @@ def test_the_table_fails_for_runs_that_did_not_happen_and_for_what_they_left() -
         assert failures([wrong], runs=2, ways=1)
     assert failures([], runs=2, ways=1)
     assert lines("inline", [Row("a", runs=2, purged=1)])[1].split() == ["a", "2", "1", "0", "0"]
+
+
+@pytest.mark.xfail(strict=True, reason="issue 12, must show 2: Spark purges small tables only, in a table of its own")
+def test_make_hostile_asks_for_every_way_size_and_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(names: list[str], *rest: object) -> list[Row]:
+        asked.append((len(names), next((one for one in rest if isinstance(one, tuple)), None)))
+        return []
+
+    asked: list[tuple[int, object]] = []
+    monkeypatch.setattr(table, "play", nothing)
+    monkeypatch.setattr(table, "play_spark", nothing)
+    monkeypatch.setattr("sys.argv", ["table"])
+    printed: list[str] = []
+    assert table.main(printed.append) == 1
+    assert asked == [(len(WAYS), SIZES)] * 2
+    assert sum("PURGED" in line for line in printed) == 1
 
 
 def test_there_are_at_least_sixty_ways() -> None:
