@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty
 
 PREFIX = "delegation:"
@@ -31,6 +32,7 @@ class Settings(BaseModel):
       revocation list of its CA; `client_ca`: that CA's certificate in PEM, which must have signed the list.
     - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none.
     - `polaris_*`: the catalog, and the scope of the service's principal.
+    - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
     - `behaviors`: additional behaviors as `module:function`; the package must contain the modules.
     - `package`: the output of `python -m infra.package`; without it the deployed code lacks its dependencies.
@@ -61,7 +63,7 @@ class Settings(BaseModel):
     polaris_url: str = Field(pattern=r"^https://")
     polaris_scope: str = "PRINCIPAL_ROLE:ALL"
     polaris_token_url: str | None = Field(None, pattern=r"^https://")
-    inline_max_files: int = Field(1000, ge=0)
+    inline_max_files: int = Field(INLINE_MAX_FILES, ge=0)
     synchronous_budget_seconds: int = Field(25, ge=1, le=28)
     log_retention_days: int = Field(90, ge=1)
     plan_retention_days: int = Field(365, ge=30)

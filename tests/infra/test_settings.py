@@ -7,6 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.options import INLINE_MAX_FILES
+from delegation.operations.purge.size import Size
 from delegation.orchestration.steps import HAND_OVER_BEFORE
 from delegation.wiring.settings import PurgeEnvironment
 from infra.environment import FUNCTIONS, Resources, default_context
@@ -52,30 +54,21 @@ def test_context_keys_without_the_prefix_are_ignored() -> None:
     assert Settings.from_context({**default_context(), "aws:cdk:bundling-stacks": ["**"]})
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: the limit is 1,000, written in five places")
 def test_the_limit_of_the_inline_engine_is_set_in_one_place() -> None:
-    from delegation.operations.purge.options import INLINE_MAX_FILES
-
     assert "delegation:inline-max-files" not in default_context()
     assert Settings.from_context(default_context()).inline_max_files == INLINE_MAX_FILES
     assert Resources().inline_max_files == PurgeSettings().inline_max_files == INLINE_MAX_FILES
     assert PurgeEnvironment.model_fields["inline_max_files"].default == INLINE_MAX_FILES
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: the limit is 1,000, and no page shows why")
 @pytest.mark.parametrize("page", ["costs.md", "workers.md"])
-def test_the_limit_stands_where_the_measured_curve_says(page: str) -> None:
-    from delegation.operations.purge.options import INLINE_MAX_FILES
-
+def test_the_limit_is_the_one_that_the_measured_curve_explains(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     assert f"{INLINE_MAX_FILES:,}" in text
     assert "| 1,000,000 | inline |" in text or page != "costs.md"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: the limit says nothing of a Lambda's time")
 def test_the_largest_inline_purge_fits_a_lambda_at_half_the_rate_of_s3() -> None:
-    from delegation.operations.purge.size import Size
-
     function, settings = FUNCTIONS["run_inline"], PurgeSettings()
     usual = Size(files=settings.inline_max_files, objects=1_000, bytes=settings.inline_max_files * 200)
     slow = replace(settings, store_keys_per_second=settings.store_keys_per_second / 2)
@@ -83,13 +76,11 @@ def test_the_largest_inline_purge_fits_a_lambda_at_half_the_rate_of_s3() -> None
     assert settings.longest_planning_seconds < (function.timeout_seconds - HAND_OVER_BEFORE.total_seconds()) / 2
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: the sorted runs of a large plan need more than 512 MB")
 def test_the_disk_of_a_lambda_has_room_for_the_longest_paths() -> None:
     """S3's user guide, "Creating object key names": a key has at most 1,024 bytes."""
     longest_row = 1_024 + 100
     assert PurgeSettings().inline_max_files * longest_row < FUNCTIONS["run_inline"].disk_mb * 2**20
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: counting takes any time, in a Lambda of 60 s")
 def test_counting_ends_long_before_the_function_that_counts() -> None:
     assert PurgeSettings().counting_seconds <= FUNCTIONS["prepare"].timeout_seconds / 3

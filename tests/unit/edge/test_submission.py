@@ -147,7 +147,6 @@ def test_a_purge_too_large_for_the_request_is_handed_over_and_answered_in_progre
     assert world.queue.sent == [(task.task_id, 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: the request's time is used up by what cannot end in it")
 @pytest.mark.parametrize("properties", [{}, {"engine": "inline"}])
 def test_a_purge_that_cannot_end_within_the_request_is_handed_over_at_once(properties: dict[str, str]) -> None:
     """A million files take S3 five minutes, which a Lambda has and a request has not."""
@@ -173,7 +172,6 @@ def test_a_purge_that_ends_within_the_request_is_run_in_it(files: int) -> None:
     assert world.queue.sent == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: a plan that no Lambda can make is begun again for ever")
 def test_a_plan_that_two_attempts_could_not_make_in_their_time_is_made_with_spark(world: World) -> None:
     task_id = world.submit(world.body("orders")).task_id
 

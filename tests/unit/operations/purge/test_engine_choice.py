@@ -26,7 +26,6 @@ def by_default(bench: Bench, faults: Faults | None = None) -> PurgeContext:
     return bench.context("t", settings=PurgeSettings(read_threads=1), faults=faults)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: Spark purges every table of more than 1,000 files")
 @pytest.mark.parametrize("files", [2_000, 300_000])
 def test_a_table_that_a_lambda_purges_in_its_time_is_purged_inline(bench: Bench, files: int) -> None:
     state(bench.lake, "t", added_files_count=files // MANIFESTS)
@@ -38,7 +37,6 @@ def test_a_table_of_ten_million_files_is_purged_with_spark(bench: Bench) -> None
     assert estimate(by_default(bench)).engine == "spark"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: only files are counted, not what has to be read")
 def test_manifests_that_one_process_cannot_read_in_its_time_are_read_with_spark(bench: Bench) -> None:
     """Rows with many columns have many bounds: a table with few files may have manifests of gigabytes."""
     state(bench.lake, "t", manifest_length=50 * 2**20)
@@ -47,23 +45,20 @@ def test_manifests_that_one_process_cannot_read_in_its_time_are_read_with_spark(
     assert estimate(by_default(bench)).engine == "spark"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: only files are counted, not what has to be read")
 def test_manifests_that_do_not_fit_the_memory_of_a_lambda_are_read_with_spark(bench: Bench) -> None:
     state(bench.lake, "t", manifest_length=250 * 2**20)
     assert estimate(by_default(bench)).engine == "inline"
     assert estimate(bench.context("t", settings=PurgeSettings(read_threads=8))).engine == "spark"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: only files are counted, not what has to be read")
 def test_many_small_manifests_are_read_with_spark(bench: Bench) -> None:
-    few = PurgeSettings(read_threads=8, longest_planning_seconds=60.0)  # type: ignore[call-arg]
+    few = PurgeSettings(read_threads=8, longest_planning_seconds=60.0)
     ctx = bench.context("t", settings=few)
     assert estimate(ctx).engine == "inline"
-    slow = dataclasses.replace(few, read_seconds=60.0)  # type: ignore[call-arg]
+    slow = dataclasses.replace(few, read_seconds=60.0)
     assert estimate(dataclasses.replace(ctx, settings=slow)).engine == "spark"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: counting takes any time, in a Lambda of 60 s")
 def test_a_table_whose_lists_take_long_to_count_is_purged_with_spark(bench: Bench) -> None:
     seconds = itertools.count(step=15.0)
     faults = Faults()
@@ -73,7 +68,6 @@ def test_a_table_whose_lists_take_long_to_count_is_purged_with_spark(bench: Benc
     assert faults.names.count("read") < 5
 
 
-@pytest.mark.xfail(strict=True, reason="issue 12, line 22: counting takes any time, in a Lambda of 60 s")
 def test_a_requested_engine_is_used_whatever_was_counted_in_time(bench: Bench) -> None:
     seconds = itertools.count(step=15.0)
     faults = Faults()
