@@ -4,15 +4,28 @@ import dataclasses
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.context import PurgeContext, PurgeSettings
 from delegation.operations.purge.options import PurgeOptions
+from delegation.operations.purge.size import Size
 from delegation.storage.memory import Faults
 from tests.unit.operations.purge.lake import Bench, busy_table
 from tests.unit.operations.purge.sizes import state
 
 MANIFESTS = 7  # of a busy table, in 5 lists
+COUNTS = st.none() | st.integers(0, 400_000)
+LISTED = st.builds(
+    ManifestFile,
+    st.just("s3://lake/m.avro"),
+    st.none() | st.integers(0, 2**30),
+    added_files_count=COUNTS,
+    existing_files_count=COUNTS,
+    deleted_files_count=COUNTS,
+)
 
 
 @pytest.fixture
@@ -75,3 +88,13 @@ def test_a_requested_engine_is_used_whatever_was_counted_in_time(bench: Bench) -
     inline = dataclasses.replace(ctx, options=PurgeOptions(engine="inline"))
     assert estimate(inline).engine == "inline"
     assert faults.names.count("read") < 5
+
+
+@given(st.lists(LISTED, max_size=3), st.lists(LISTED, max_size=3), st.integers(1, 8))
+def test_counting_may_stop_as_soon_as_a_part_is_too_large(
+    part: list[ManifestFile], rest: list[ManifestFile], threads: int
+) -> None:
+    settings = PurgeSettings(read_threads=threads)
+    some, whole = (Size.of(found, 1, threads=threads) for found in (part, [*part, *rest]))
+    assert some.seconds(settings) <= whole.seconds(settings)
+    assert some.fits_a_function(settings) or not whole.fits_a_function(settings)
