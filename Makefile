@@ -10,6 +10,8 @@ EXTRAS := cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
 WORKERS ?= 3
+# make test THOROUGH=1: also the tests marked `long`, and three times as many generated examples
+THOROUGH ?=
 SEEDS ?= 500
 BENCH ?= *
 MUTATION ?= none
@@ -35,8 +37,9 @@ demo: need-java $(STAMP) ## Purge two real tables through every part of the syst
 up: need-java $(STAMP) ## Keep the whole system running on this machine until Ctrl-C
 	@$(BIN)/delegation local up $(ARGS)
 
-test: need-java need-node $(STAMP) ## Run every test, in WORKERS=3 processes: stack tests mostly wait
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: need-java need-node $(STAMP) ## Run the tests, in WORKERS=3 processes; THOROUGH=1 runs the long ones too
+	@$(if $(THOROUGH),THOROUGH=1) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	  $(if $(THOROUGH),-m "") $(ARGS)
 
 check: $(STAMP) ## Check lint, formatting, types and import contracts; changes nothing
 	@$(BIN)/ruff check .

@@ -16,6 +16,12 @@ SHARED: Final = {
         "tests/unit/operations/purge/oracle/test_spark.py",
         "tests/faults/crashes/test_matrix.py",
     ),
+    # Node starts once, and the app is synthesized once.
+    "infra": (
+        "tests/infra/test_app.py",
+        "tests/infra/test_data_stack.py",
+        "tests/infra/test_service_",
+    ),
 }
 FIRST: Final = (
     *(f"tests/integration/acceptance/test_{name}.py" for name in ("requests", "callers", "properties", "replays")),

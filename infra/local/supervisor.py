@@ -18,7 +18,7 @@ from infra.local.deployment import LocalDeployment, deploy
 from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
-from infra.local.front.https import Front, TlsFiles
+from infra.local.front.https import Front, TlsFiles, check_port
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
@@ -96,6 +96,7 @@ class LocalStack:
         cleanup.callback(self.path.unlink, missing_ok=True)
 
     def _start(self, cleanup: contextlib.ExitStack) -> None:
+        check_port(self._options.port)
         foreign = bool(self._options.s3_endpoint or self._options.dynamodb_endpoint)
         lambdas = LambdaPool(log_folder=self._logs, region=REGION, account=ACCOUNT)
         identities = Identities.create(self._folder / "pki")

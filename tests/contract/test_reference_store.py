@@ -18,6 +18,7 @@ from delegation.references.errors import PassLost, ReferencesUnavailable
 from delegation.references.model import CatalogPass, TableEntry, overlap
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
+from tests.effort import examples
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -166,7 +167,7 @@ def test_a_pass_is_replaced_only_as_it_was_read(store):
 AREA = st.lists(st.sampled_from("abc"), max_size=3).map(lambda parts: f"s3://b/{''.join(f'{part}/' for part in parts)}")
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables=st.lists(st.lists(AREA, max_size=3, unique=True), max_size=4), asked=st.lists(AREA, max_size=2))
 def test_exactly_the_overlapping_tables_are_found(store, tables, asked):
     catalog = str(uuid.uuid4())

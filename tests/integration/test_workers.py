@@ -76,7 +76,7 @@ def site(dynamodb_local, tmp_path):
 
 
 def test_each_task_succeeds_once_while_workers_and_the_state_machine_are_killed_at_random(dynamodb_local, tmp_path):
-    tasks, seconds = os.environ.get("DRILL_TASKS", "24"), os.environ.get("DRILL_SECONDS", "6")
+    tasks, seconds = os.environ.get("DRILL_TASKS", "10"), os.environ.get("DRILL_SECONDS", "3")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.drill", "--tasks", tasks, "--seconds", seconds),

@@ -57,6 +57,20 @@ class TlsFiles:
     client_authority: Path
 
 
+def check_port(port: int) -> None:
+    """Raise `CannotStartError` if `port` cannot be bound now; before the minutes that the other parts take to start."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as exc:
+            raise _port_error(port, exc) from exc
+
+
+def _port_error(port: int, exc: OSError) -> CannotStartError:
+    return CannotStartError("HTTPS front", f"port {port} cannot be used ({exc.strerror})")
+
+
 class Front:
     """API Gateway with a custom domain, mutual TLS and a REQUEST authorizer, on a loopback port."""
 
@@ -80,7 +94,7 @@ class Front:
         try:
             self._server = _TlsServer(port, _context(tls), self.answer)
         except OSError as exc:
-            raise CannotStartError("HTTPS front", f"port {port} cannot be used ({exc.strerror})") from exc
+            raise _port_error(port, exc) from exc
 
     @property
     def url(self) -> str:

@@ -54,6 +54,7 @@ def test_a_store_that_is_only_particular_is_purged_at_once(worlds: Worlds, name:
     assert Run(worlds, "small", inline).play(name, WAYS[name]).purged == 2
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_spark_leaves_no_file_of_a_purged_table_either() -> None:

@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
+from tests.effort import examples
 from tests.faults.simulator import simulate
 from tests.faults.simulator.ledger import ARROWS
 from tests.paths import ROOT
 
-SEEDS = 60
+SEEDS = examples(120)
 """The first 32 reach everything that is asserted below; `make simulate` runs 500."""
 
 

@@ -35,6 +35,11 @@ def test_a_submission_repeated_while_its_task_runs_gets_the_same_bytes(killed_jo
     assert repeated["attempt_count"] == 1
 
 
+def invocations(world, function):
+    log = world.process.state_dir / "logs" / f"{function}.log"
+    return log.read_text().count("START RequestId: ")
+
+
 def ended(found):
     return None if found["status"] == "RUNNING" else found["status"]
 
@@ -44,6 +49,7 @@ def test_an_execution_killed_before_acquire_is_dispatched_again(world, killed_jo
     before = world.post(SUBMIT, world.request(world.table()))
     assert world.outcome(before.json()["delegation_task_id"])["status"] == "SUCCESS"
     table = world.table()
+    earlier = invocations(world, "acquire")
     warm = world.processes("AWS_LAMBDA_FUNCTION_NAME=acquire", "lambdas.worker")
     for pid in warm:
         os.kill(pid, signal.SIGSTOP)
@@ -53,6 +59,8 @@ def test_an_execution_killed_before_acquire_is_dispatched_again(world, killed_jo
         task_id = accepted.json()["delegation_task_id"]
         started = eventually(lambda: world.execution(task_id, 1))
         assert started["status"] == "RUNNING"
+        # RUNNING precedes Acquire: stopped before it, the execution would never enter it, or invoke a new worker.
+        eventually(lambda: invocations(world, "acquire") > earlier)
         world.aws("stepfunctions").stop_execution(executionArn=started["executionArn"])
         stopped = world.task(task_id)
     finally:

@@ -82,12 +82,9 @@ def due(world, table):
     )
 
 
-LARGE = pytest.mark.skipif("WORKER_SPARK" not in os.environ, reason="one more Spark job: WORKER_SPARK=1 runs it")
-
-
 @pytest.mark.parametrize(
     ("recipe", "engine"),
-    [pytest.param(SMALL, "inline", id="small"), pytest.param(WIDE, "spark", id="large", marks=LARGE)],
+    [pytest.param(SMALL, "inline", id="small"), pytest.param(WIDE, "spark", id="large", marks=pytest.mark.long)],
 )
 def test_a_worker_chooses_the_engine_as_the_state_machine_does(world, worker, recipe, engine):
     table = world.table(recipe)

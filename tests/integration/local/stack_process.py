@@ -72,12 +72,14 @@ class StackProcess:
         return stack
 
     def end(self, signal_number: int) -> int:
-        """Send a signal and wait for the exit status."""
+        """Send a signal, if it has not ended, and wait for the exit status."""
         self._popen.send_signal(signal_number)
         return self.wait()
 
     def wait(self) -> int:
         """Wait until it has ended and return the exit status; one that does not end in time is killed (-9)."""
+        if self._popen.stdout.closed:
+            return self._popen.wait()
         late = threading.Timer(_LONGEST_STOP_SECONDS, self._popen.kill)
         late.start()
         with self._popen:

@@ -13,7 +13,7 @@ from tests.paths import ROOT
 LIFE = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
 
-@pytest.mark.skipif("DEMO" not in os.environ, reason="`make demo` checks the same on one more stack: DEMO=1 runs it")
+@pytest.mark.long
 @pytest.mark.stack
 @pytest.mark.spark
 def test_demo_purges_two_tables_and_does_not_change_a_third(tmp_path):

@@ -219,6 +219,7 @@ def test_invalid_parameters_are_refused(parameters):
         SparkCommand.parse(parameters)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_real_spark_job_runs_with_the_given_variables(emr):
     parameters = (

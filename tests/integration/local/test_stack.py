@@ -25,11 +25,18 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     process = StackProcess(tmp_path_factory.mktemp("stack") / "state")
+    watched = {}
     try:
         process.ready()
+        watched = watch(descendants(process.pid))
         yield process
     finally:
-        process.end(signal.SIGTERM)
+        status = process.end(signal.SIGTERM)
+    # The stack cannot be shared by the tests and ended in one of them.
+    assert status == 0
+    assert watched
+    assert all_ended(watched, within_seconds=30)
+    assert not process.path.exists()
 
 
 @pytest.fixture
@@ -108,33 +115,58 @@ def test_a_folder_in_use_is_refused_and_not_changed(running):
     assert json.loads(running.path.read_text())["edge_url"]
 
 
-def test_a_second_stack_runs_in_parallel_and_sigterm_ends_all_its_processes(stack, edge, tmp_path):
-    second = StackProcess(tmp_path / "second", "--json")
+@pytest.fixture(scope="module")
+def second(tmp_path_factory):
+    process = StackProcess(tmp_path_factory.mktemp("second") / "state", "--json")
+    try:
+        process.ready()
+        yield process
+    finally:
+        process.end(signal.SIGKILL)
+
+
+def test_a_second_stack_runs_in_parallel(stack, edge, second):
     other = second.ready()
     assert {other[name] for name in other if name.endswith(("_url", "_endpoint"))}.isdisjoint(stack.values())
     # One stack refuses the tokens of another.
     answer = edge.get("/v1/config", headers={"Authorization": f"Bearer {token(other)}"})
     assert answer.status_code in {401, 403}
-    processes = descendants(second.pid)
-    assert processes
-    watched = watch(processes)
-    assert second.end(signal.SIGTERM) == 0
-    assert all_ended(watched, within_seconds=30)
-    assert not second.path.exists()
     ready = json.loads(second.output.splitlines()[0])
     assert ready["stack_json"] == str(second.path)
+
+
+def test_the_processes_of_a_killed_stack_end_and_its_folder_can_be_used_again(stack, edge, second):
+    watched = watch(descendants(second.pid))
+    second.end(signal.SIGKILL)
+    assert all_ended(watched, within_seconds=30)
     assert edge.get("/v1/config", headers={"Authorization": f"Bearer {token(stack)}"}).status_code == 200
 
-
-def test_the_processes_of_a_killed_stack_end(tmp_path):
-    process = StackProcess(tmp_path / "state")
-    process.ready()
-    watched = watch(descendants(process.pid))
-    process.end(signal.SIGKILL)
+    client_id, _, secret = stack["polaris_credential"].partition(":")
+    again = StackProcess(
+        second.state_dir,
+        *("--polaris-url", stack["polaris_url"], "--polaris-client-id", client_id),
+        *("--warehouse", stack["warehouse"]),
+        *("--s3-endpoint", stack["s3_endpoint"], "--dynamodb-endpoint", stack["dynamodb_endpoint"]),
+        env={"DELEGATION_POLARIS_CLIENT_SECRET": secret},
+        in_background=True,
+    )
+    try:
+        assert_uses(again.ready(), stack)
+        watched = watch(descendants(again.pid))
+    finally:
+        status = again.end(signal.SIGINT)
+    assert status == 0
     assert all_ended(watched, within_seconds=30)
-    again = StackProcess(tmp_path / "state", in_background=True)
-    again.ready()
-    assert again.end(signal.SIGINT) == 0
+
+
+def assert_uses(other, stack):
+    """The stack `other` works with the given Polaris, S3 and DynamoDB of `stack`."""
+    shared = ("polaris_url", "polaris_credential", "warehouse", "s3_endpoint", "dynamodb_endpoint")
+    assert {name: other[name] for name in shared} == {name: stack[name] for name in shared}
+    context = tls(other, (other["client_cert"], other["client_key"]))
+    url = f"{other['edge_url']}/v1/tasks/{os.urandom(16).hex()}"
+    answer = httpx.get(url, verify=context, headers={"Authorization": f"Bearer {token(other)}"}, timeout=60)
+    assert answer.status_code in {400, 404}
 
 
 def test_a_port_in_use_is_reported_and_every_process_ends(tmp_path):
@@ -148,6 +180,7 @@ def test_a_port_in_use_is_reported_and_every_process_ends(tmp_path):
     assert not process.path.exists()
 
 
+@pytest.mark.long
 def test_without_java_and_maven_moto_provides_dynamodb_and_the_summary_has_the_reason(tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
@@ -166,24 +199,3 @@ def test_incomplete_polaris_options_are_refused(tmp_path):
     process = StackProcess(tmp_path / "state", "--polaris-url", "http://127.0.0.1:9/api/catalog")
     assert process.wait() == 1
     assert "--polaris-client-secret" in process.output
-
-
-def test_a_given_polaris_s3_and_dynamodb_are_used(stack, tmp_path):
-    client_id, _, secret = stack["polaris_credential"].partition(":")
-    process = StackProcess(
-        tmp_path / "state",
-        *("--polaris-url", stack["polaris_url"], "--polaris-client-id", client_id),
-        *("--warehouse", stack["warehouse"]),
-        *("--s3-endpoint", stack["s3_endpoint"], "--dynamodb-endpoint", stack["dynamodb_endpoint"]),
-        env={"DELEGATION_POLARIS_CLIENT_SECRET": secret},
-    )
-    try:
-        other = process.ready()
-        shared = ("polaris_url", "polaris_credential", "warehouse", "s3_endpoint", "dynamodb_endpoint")
-        assert {name: other[name] for name in shared} == {name: stack[name] for name in shared}
-        context = tls(other, (other["client_cert"], other["client_key"]))
-        url = f"{other['edge_url']}/v1/tasks/{os.urandom(16).hex()}"
-        answer = httpx.get(url, verify=context, headers={"Authorization": f"Bearer {token(other)}"}, timeout=60)
-        assert answer.status_code in {400, 404}
-    finally:
-        process.end(signal.SIGTERM)

@@ -10,6 +10,7 @@ from delegation.iceberg.avro import decoder as avro_decoder
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.avro import schema as avro_schema
 from delegation.iceberg.avro import shapes as avro_shapes
+from tests.effort import examples
 from tests.unit.iceberg.manifest_files import (
     CODECS,
     LISTED,
@@ -73,7 +74,7 @@ def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(avro_shapes, "FIRST_PATIENCE", 2 if request.param == "learned" else 1 << 30)
 
 
-HARD = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+HARD = settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.usefixtures("patience")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.avro import shapes as avro_shapes
+from tests.effort import examples
 from tests.unit.iceberg.manifest_files import ManifestEntry, container, encoded, entry_schema, read_manifest
 
 Typed = tuple[Any, Any]  # a schema and a value for it
@@ -151,7 +152,7 @@ def manifests(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     return schema, few + draw(st.lists(st.sampled_from(few), max_size=20))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(manifests(), st.lists(st.sampled_from([0, 0, 1, 2, -1, -2, -3]), min_size=1, max_size=7), st.integers(1, 9))
 def test_wanted_fields_among_fields_of_any_type(written: tuple[Any, list[Any]], splits: list[int], block: int) -> None:
     schema, records = written

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ class Hung:
         self.waited = 0.0
         self.tries = 0
         monkeypatch.setattr(URLLib3Session, "send", lambda session, _request: self._send(session))
-        monkeypatch.setattr("botocore.endpoint.time.sleep", self._wait)
+        # Not `time.sleep` itself: threads of this process that other tests started would be counted.
+        monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=self._wait))
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "testing")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")

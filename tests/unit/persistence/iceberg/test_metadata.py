@@ -16,6 +16,7 @@ from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.objects import ObjectRef
+from tests.effort import examples
 from tests.unit.persistence.iceberg.iceberg_fixtures import (
     TYPES,
     Held,
@@ -258,7 +259,7 @@ documents = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(documents, min_size=1, max_size=4), st.sampled_from([IndexPolicy(), SPILLING]))
 def test_any_document_can_replace_any_other(history: list[Json], policy: IndexPolicy) -> None:
     held = Held(policy=policy).imported({})

@@ -30,6 +30,7 @@ from delegation.persistence.ids.snowflake import (
 )
 from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
+from tests.effort import examples
 from tests.unit.persistence.builders import CountingBackend, FakeClock, split_id
 
 POLICY = NodeLeasePolicy(duration_ms=10_000, renew_before_ms=4_000)
@@ -352,7 +353,7 @@ class Ids(RuleBasedStateMachine):
 
 
 TestIds = Ids.TestCase
-TestIds.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestIds.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_simulated_thousand_nodes() -> None:

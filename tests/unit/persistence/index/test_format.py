@@ -22,6 +22,7 @@ from delegation.persistence.index.format import (
 )
 from delegation.persistence.index.keys import MAX_KEY_BYTES, IndexKey
 from delegation.persistence.objects.objects import ObjectRef
+from tests.effort import examples
 from tests.unit.persistence.index.index_fixtures import key_elements, keys, name, refs, table
 
 Items = list[tuple[bytes, ObjectRef | None]]
@@ -124,13 +125,13 @@ def head_entries(data: bytes) -> Entries:
     return decode_head(data)[1]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.binary(max_size=80), st.binary(max_size=40), st.sampled_from([1, 2]))
 def test_arbitrary_text_under_a_right_checksum_is_read_or_refused(text: bytes, ids: bytes, form: int) -> None:
     survives(decode_segment if form == 1 else head_entries, plain(text, ids, form))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data())
 def test_damaged_text_under_a_right_checksum_is_read_or_refused(data: st.DataObject) -> None:
     items = [(name(number), table(number + 3)) for number in (1, 2, 101, 102, 201)]
@@ -146,7 +147,7 @@ def test_damaged_text_under_a_right_checksum_is_read_or_refused(data: st.DataObj
     survives(decode_segment, plain(bytes(text), bytes(data.draw(st.integers(3, 6)))))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data())
 def test_damaged_deflated_bytes_under_a_right_checksum_are_read_or_refused(data: st.DataObject) -> None:
     good = bytearray(SAMPLE[:-4])

@@ -18,6 +18,7 @@ from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.objects import ObjectRef
+from tests.effort import examples
 from tests.unit.persistence.index.index_fixtures import Catalog, key_elements, refs
 
 policies = st.builds(
@@ -146,4 +147,4 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndexMachine = IndexMachine.TestCase
-TestIndexMachine.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestIndexMachine.settings = settings(max_examples=examples(120), stateful_step_count=40, deadline=None)

@@ -1,0 +1,10 @@
+"""How much work the generated tests do: little in each run, all of it in `make test THOROUGH=1`."""
+
+import os
+
+THOROUGH = "THOROUGH" in os.environ
+
+
+def examples(most: int) -> int:
+    """Return how many examples a property gets: `most` in a thorough run, otherwise a third of them."""
+    return most if THOROUGH else max(1, most // 3)
