@@ -33,9 +33,12 @@ class Cell:
 
 
 def play(names: Iterable[str], sizes: Sequence[str], engine: str, purge: Purge) -> list[Cell]:
-    """Purge in each way and size."""
-    worlds = Worlds()
-    return [Cell(engine, size, Run(worlds, size, purge).play(name, WAYS[name])) for name in names for size in sizes]
+    """Purge in each way and size; the ways that are done are named on standard error."""
+    worlds, cells = Worlds(), []
+    for name in names:
+        cells += [Cell(engine, size, Run(worlds, size, purge).play(name, WAYS[name])) for size in sizes]
+        sys.stderr.write(f"{engine}: {name}\n")
+    return cells
 
 
 def play_spark(names: Iterable[str], sizes: Sequence[str]) -> list[Cell]:
