@@ -187,8 +187,8 @@ class PurgeBehavior:
         found = estimate(ctx, within=within)
         if found.engine == "inline" and found.seconds > within:
             raise AttemptHandedOver(
-                f"{found.files} files or more take {found.seconds:.0f} s or more, and this request has {within:.0f} s; "
-                "the purge continues in the background"
+                f"{found.files} files or more take {found.seconds:.0f} s or more, and this request has {within:.0f} s "
+                "for that; the purge continues in the background"
             )
         return found
 
