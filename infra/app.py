@@ -3,19 +3,40 @@
 import os
 import sys
 
+from pydantic import ValidationError
+
 from infra.environment import ROOT
+from infra.settings import PREFIX
 from infra.stacks.build import build
 from infra.wildcards import wildcards
 
 
 def main() -> int:
-    """Synthesize the templates; return 1 if one of them allows a wildcard of actions on every resource."""
+    """Synthesize the templates; return 1 for a wildcard of actions on every resource, 2 for a wrong setting."""
     outdir = None if "CDK_OUTDIR" in os.environ else str(ROOT / "cdk.out")
-    assembly = build(outdir=outdir).app.synth()
+    try:
+        assembly = build(outdir=outdir).app.synth()
+    except ValidationError as error:
+        sys.stderr.write("".join(f"{line}\n" for line in wrong_settings(error)))
+        return 2
+    except FileNotFoundError as error:
+        sys.stderr.write(f"{PREFIX}package: {error}\n")
+        return 2
     found = [(stack.stack_name, wildcard) for stack in assembly.stacks for wildcard in wildcards(stack.template)]
     for stack_name, wildcard in found:
         sys.stderr.write(f"{stack_name}{wildcard.path} allows {', '.join(wildcard.actions)} on *\n")
     return 1 if found else 0
+
+
+def wrong_settings(error: ValidationError) -> list[str]:
+    """Return a line for each wrong setting: its name and what is wrong, without its value."""
+    found = error.errors(include_input=False, include_url=False)
+    return [": ".join([*_names(each["loc"]), each["msg"].removeprefix("Value error, ")]) for each in found]
+
+
+def _names(location: tuple[int | str, ...]) -> list[str]:
+    """Return the setting's name, none for an error about several."""
+    return [PREFIX + str(location[0]).replace("_", "-")] if location else []
 
 
 if __name__ == "__main__":

@@ -79,9 +79,16 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "client_certificate_source",
                 "client_crl",
                 "client_ca",
+                "client_next_subject",
+                "client_next_issuer",
+                "operator_subjects",
+                "operator_issuer",
+                "operator_scope",
+                "operators_may_submit",
                 "token_issuer",
                 "token_jwks_url",
                 "token_public_key",
+                "token_next_public_key",
                 "token_audience",
                 "token_scope",
             ),
@@ -178,9 +185,16 @@ _NAMES: Final = {
     "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
     "client_crl": "DELEGATION_CLIENT_CRL",
     "client_ca": "DELEGATION_CLIENT_CA",
+    "client_next_subject": "DELEGATION_CLIENT_NEXT_SUBJECT",
+    "client_next_issuer": "DELEGATION_CLIENT_NEXT_ISSUER",
+    "operator_subjects": "DELEGATION_OPERATOR_SUBJECTS",
+    "operator_issuer": "DELEGATION_OPERATOR_ISSUER",
+    "operator_scope": "DELEGATION_OPERATOR_SCOPE",
+    "operators_may_submit": "DELEGATION_OPERATORS_MAY_SUBMIT",
     "token_issuer": "DELEGATION_TOKEN_ISSUER",
     "token_jwks_url": "DELEGATION_TOKEN_JWKS_URL",
     "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
+    "token_next_public_key": "DELEGATION_TOKEN_NEXT_PUBLIC_KEY",
     "token_audience": "DELEGATION_TOKEN_AUDIENCE",
     "token_scope": "DELEGATION_TOKEN_SCOPE",
     "properties": "DELEGATION_PROPERTIES",
@@ -197,7 +211,7 @@ class Resources:
 
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
     - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM, `client_ca`: the certificate of
-      the authority that signed it (all variables share 4 KB).
+      the authority that signed it (all variables share 4 KB). `operator_subjects`: names separated by semicolons.
     - `properties`: those of the Delegation Service proposal, "Task Retry".
     - `behaviors`: additional behaviors as `module:function`, separated by commas.
     """
@@ -223,9 +237,16 @@ class Resources:
     client_certificate_source: str = "apigateway"
     client_crl: str | None = None
     client_ca: str | None = None
+    client_next_subject: str | None = None
+    client_next_issuer: str | None = None
+    operator_subjects: str | None = None
+    operator_issuer: str | None = None
+    operator_scope: str = "manage_tasks"
+    operators_may_submit: bool = False
     token_issuer: str | None = None
     token_jwks_url: str | None = None
     token_public_key: str | None = None
+    token_next_public_key: str | None = None
     token_audience: str | None = None
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,8 @@ CDK deploys them and the local HTTPS front returns them; API Gateway's default w
 from dataclasses import dataclass
 from typing import Final
 
+from delegation.wire.responses import ERROR_PAGE
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayAnswer:
@@ -15,6 +17,11 @@ class GatewayAnswer:
     status: int | None = None
     message: str | None = None
     retry_after_seconds: int | None = None
+
+    @property
+    def type(self) -> str:
+        """The code's line on the page of errors, as in the service's own answers."""
+        return f"{ERROR_PAGE}#{self.error_code}"
 
     @property
     def headers(self) -> dict[str, str]:

@@ -1,23 +1,43 @@
 """The settings of a deployment: the `delegation:*` context of cdk.json or `cdk -c`, validated."""
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from delegation.edge.trust.certificates import (
+    is_signed_by,
+    load_authority,
+    load_revocation_list,
+    parse_name,
+    parse_serials,
+)
+from delegation.edge.trust.tokens import public_key
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty
 
 PREFIX = "delegation:"
+NO_PACKAGE: Final = "none"
+"""The value of `delegation:package` for templates without code that runs."""
+_EXAMPLE: Final = re.compile(r"(?:^|[/.@])example\.(?:com|org|net)(?=$|[/:])|\.(?:example|test|invalid)(?=$|[/:])")
+_FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _split_names(value: object) -> object:
+    return [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
+
+
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list, or text with commas, because context given on the command line is text."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+"""Distinguished names: a list, or text with semicolons, because a name has commas."""
 
 
 class Settings(BaseModel):
@@ -30,12 +50,16 @@ class Settings(BaseModel):
       uploads after deploying the data stack and before the service stack.
     - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_crl`: a small PEM
       revocation list of its CA; `client_ca`: that CA's certificate in PEM, which must have signed the list.
-    - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none.
+    - `client_next_subject`, `client_next_issuer`: a second certificate, admitted while the first is replaced.
+    - `operator_subjects`, `operator_issuer`: the certificates of operators, who read, cancel and retry tasks; their
+      tokens have `operator_scope`. They submit tasks only with `operators_may_submit`.
+    - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none, and the next one while
+      the issuer replaces it.
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
     - `behaviors`: additional behaviors as `module:function`; the package must contain the modules.
-    - `package`: the output of `python -m infra.package`; without it the deployed code lacks its dependencies.
+    - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
       may choose (docs/architecture.md, Purging).
@@ -55,9 +79,16 @@ class Settings(BaseModel):
     client_serials: CommaSeparated = ()
     client_crl: str | None = None
     client_ca: str | None = None
+    client_next_subject: str | None = None
+    client_next_issuer: str | None = None
+    operator_subjects: Names = ()
+    operator_issuer: str | None = None
+    operator_scope: str = "manage_tasks"
+    operators_may_submit: bool = False
     token_issuer: str = Field(min_length=1)
     token_jwks_url: str | None = Field(None, pattern=r"^https://")
     token_public_key: str | None = None
+    token_next_public_key: str | None = None
     token_audience: str | None = None
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     polaris_url: str = Field(pattern=r"^https://")
@@ -67,16 +98,66 @@ class Settings(BaseModel):
     synchronous_budget_seconds: int = Field(25, ge=1, le=28)
     log_retention_days: int = Field(90, ge=1)
     plan_retention_days: int = Field(365, ge=30)
-    emr_release_label: str = "emr-spark-8.0.0"
+    emr_release_label: str = Field("emr-spark-8.0.0", pattern=r"^emr-[a-z0-9.-]+$")
     emr_max_vcpu: int = Field(64, ge=4)
     emr_max_memory_gb: int = Field(256, ge=16)
     emr_idle_minutes: int = Field(5, ge=1, le=10080)
     emr_subnet_ids: CommaSeparated = ()
     emr_security_group_ids: CommaSeparated = ()
     behaviors: CommaSeparated = ()
-    package: str | None = None
+    package: str = "build/package"
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
     properties: dict[str, str]
+
+    @property
+    def is_deployable(self) -> bool:
+        """Whether the templates have code that runs."""
+        return self.package != NO_PACKAGE
+
+    @field_validator("client_subject", "client_issuer", "client_next_subject", "client_next_issuer", "operator_issuer")
+    @classmethod
+    def _is_a_name(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_name(value)
+        return value
+
+    @field_validator("operator_subjects")
+    @classmethod
+    def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            parse_name(name)
+        return value
+
+    @field_validator("client_serials")
+    @classmethod
+    def _are_serials(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parse_serials(",".join(value))
+        return value
+
+    @field_validator("token_public_key", "token_next_public_key")
+    @classmethod
+    def _is_a_key(cls, value: str | None) -> str | None:
+        if value is not None:
+            public_key(value)
+        return value
+
+    @field_validator("behaviors")
+    @classmethod
+    def _name_functions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _FUNCTION.fullmatch(name):
+                raise ValueError(f"{name!r} must be module:function, such as acme.behaviors:purge_views")
+        return value
+
+    @model_validator(mode="after")
+    def _no_address_is_an_example(self) -> Self:
+        """Refuse the reserved domains (RFC 2606, Section 3) of cdk.json in what is deployed."""
+        for name in ("domain_name", "token_issuer", "token_jwks_url", "polaris_url", "polaris_token_url"):
+            value = getattr(self, name)
+            if self.is_deployable and value and _EXAMPLE.search(value):
+                setting = PREFIX + name.replace("_", "-")
+                raise ValueError(f"{setting} is the example {value}; set it to yours in cdk.json or with -c")
+        return self
 
     @model_validator(mode="after")
     def _token_can_be_verified(self) -> Self:
@@ -86,10 +167,15 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _revocation_list_can_be_verified(self) -> Self:
-        if self.client_crl is not None and self.client_ca is None:
+        if self.client_crl is None:
+            return self
+        if self.client_ca is None:
             raise ValueError(
                 "delegation:client-crl needs delegation:client-ca, the certificate of the authority that signed it"
             )
+        revoked, authority = load_revocation_list(self.client_crl.encode()), load_authority(self.client_ca)
+        if not is_signed_by(revoked, authority, parse_name(self.client_issuer)):
+            raise ValueError("delegation:client-crl is not signed by delegation:client-ca for delegation:client-issuer")
         return self
 
     @field_validator("properties")

@@ -124,7 +124,8 @@ class EdgeApi(Construct):
             self,
             "Authorizer",
             handler=authorizer,
-            identity_sources=[apigateway.IdentitySource.header("Authorization")],
+            # None: with the header as source API Gateway would refuse a request without token before the authorizer.
+            identity_sources=[],
             # The cache key is the token alone, so a cached answer would admit any certificate of the CA.
             results_cache_ttl=Duration.seconds(0),
         )

@@ -10,7 +10,7 @@ from infra.gateway_answers import ANSWERS, GatewayAnswer
 def template(answer: GatewayAnswer) -> str:
     """Return a mapping template for an ErrorResponse; messageString is API Gateway's text, quoted as JSON."""
     message = "$context.error.messageString" if answer.message is None else json.dumps(answer.message)
-    return f'{{"error_code":"{answer.error_code}","message":{message}}}'
+    return f'{{"error_code":"{answer.error_code}","message":{message},"type":"{answer.type}"}}'
 
 
 def add_gateway_responses(api: apigateway.RestApi) -> None:

@@ -140,6 +140,7 @@ def _describe(
         emr_entry_point=str(ENTRY_POINT),
         client_subject=identities.subject,
         client_issuer=identities.authority.subject,
+        operator_subjects=identities.operator_subject,
         token_issuer=identities.issuer.issuer,
         token_jwks_url=identities.issuer.jwks_url,
         token_audience=TOKEN_AUDIENCE,

@@ -8,22 +8,25 @@ from typing import Self
 from pydantic import SecretStr
 
 from infra.local.catalog.principals import OWNER, SERVICE, LocalPrincipal
-from infra.local.front.issuer import SCOPE, OAuth2Client, TokenIssuer
+from infra.local.front.issuer import OPERATOR_SCOPE, SCOPE, OAuth2Client, TokenIssuer
 from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
 
 CLIENT_ID = "polaris"
+OPERATOR_ID = "operator"
 TOKEN_AUDIENCE = "polaris-delegation-service"  # noqa: S105 - a name, not a token
 
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Polaris as the service's caller (`certificate`, `oauth2`), and two principals in Polaris: service and owner."""
+    """Polaris as the service's caller (`certificate`, `oauth2`), an operator, and two principals in Polaris."""
 
     authority: CertificateAuthority
     server: KeyPair
     certificate: KeyPair
     issuer: TokenIssuer
     oauth2: OAuth2Client
+    operator_certificate: KeyPair
+    operator: OAuth2Client
     owner: LocalPrincipal
     service: LocalPrincipal
 
@@ -32,12 +35,15 @@ class Identities:
         """Write certificates into `folder`; the issuer has its port but does not serve yet."""
         authority = CertificateAuthority.create(folder)
         oauth2 = OAuth2Client(CLIENT_ID, _secret())
+        operator = OAuth2Client(OPERATOR_ID, _secret(), frozenset({OPERATOR_SCOPE}))
         return cls(
             authority=authority,
             server=authority.issue_server(),
             certificate=authority.issue_client(CLIENT_ID),
-            issuer=TokenIssuer([oauth2], audience=TOKEN_AUDIENCE),
+            issuer=TokenIssuer([oauth2, operator], audience=TOKEN_AUDIENCE),
             oauth2=oauth2,
+            operator_certificate=authority.issue_client(OPERATOR_ID, name="operator"),
+            operator=operator,
             owner=LocalPrincipal("owner", "owner", _secret(), OWNER),
             service=LocalPrincipal("delegation", "delegation", _secret(), SERVICE),
         )
@@ -46,6 +52,11 @@ class Identities:
     def subject(self) -> str:
         """The distinguished name that the authorizer requires of a client certificate."""
         return subject_of(self.certificate.cert)
+
+    @property
+    def operator_subject(self) -> str:
+        """The distinguished name of the operator's certificate."""
+        return subject_of(self.operator_certificate.cert)
 
     @property
     def scope(self) -> str:

@@ -21,6 +21,11 @@ class StackFile:
     client_id: str
     client_secret: str = field(repr=False)
     scope: str
+    operator_cert: str
+    operator_key: str
+    operator_client_id: str
+    operator_client_secret: str = field(repr=False)
+    operator_scope: str
     realm: str
     aws_endpoint: str
     dynamodb_endpoint: str

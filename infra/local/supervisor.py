@@ -19,6 +19,7 @@ from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles, check_port
+from infra.local.front.issuer import OPERATOR_SCOPE
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
@@ -142,6 +143,11 @@ def _stack_file(front: Front, identities: Identities, backends: Backends) -> Sta
         client_id=identities.oauth2.client_id,
         client_secret=identities.oauth2.client_secret.get_secret_value(),
         scope=identities.scope,
+        operator_cert=str(identities.operator_certificate.cert),
+        operator_key=str(identities.operator_certificate.key),
+        operator_client_id=identities.operator.client_id,
+        operator_client_secret=identities.operator.client_secret.get_secret_value(),
+        operator_scope=OPERATOR_SCOPE,
         realm=REALM,
         aws_endpoint=backends.endpoints.aws,
         dynamodb_endpoint=backends.endpoints.dynamodb,

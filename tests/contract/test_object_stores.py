@@ -194,3 +194,12 @@ def test_plans_are_stored_and_listed_and_absent_ones_reported(tested: StoreUnder
         tested.plans.get("t/1/c")
     tested.plans.put("t/1/a", b"again")
     assert tested.plans.get("t/1/a") == b"again"
+
+
+def test_only_keys_that_were_absent_are_reported_as_absent(tested: StoreUnderTest) -> None:
+    """S3 confirms the delete of an absent key like any other, so a store need not know."""
+    fill(tested, "a", "b")
+    result = delete(tested, "a", "no-such", "b")
+    absent = {key.removeprefix(tested.below) for key in result.absent}
+    assert result.deleted == ("a", "no-such", "b")
+    assert absent == ({"no-such"} if tested.lake == LOCAL else set())

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from infra.stacks.build import Deployment
 
 
+TEMPLATES_ALONE = {"delegation:package": "none"}
+
+
 @dataclass(frozen=True)
 class SynthesizedStack:
     """A stack, with its template as `aws_cdk.assertions.Template` and as plain data."""
@@ -54,7 +57,7 @@ def deployment(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployme
     """The synthesized app with the settings of cdk.json; this fails if cdk-nag has findings."""
     from infra.stacks.build import build
 
-    built = build(outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    built = build(TEMPLATES_ALONE, outdir=str(tmp_path_factory.mktemp("cdk.out")))
     built.app.synth()
     return built
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from infra.environment import ROOT
+from infra.environment import ROOT, default_context
+from infra.settings import Settings
 from infra.wildcards import wildcards
+from tests.infra.conftest import TEMPLATES_ALONE
 
 
 def templates(folder: Path) -> dict[str, dict[str, Any]]:
@@ -52,7 +54,7 @@ def test_synthesis_fails_on_a_cdk_nag_finding_that_is_not_acknowledged(node: str
 
     from infra.stacks.build import build
 
-    planted = build(outdir=str(tmp_path))
+    planted = build(TEMPLATES_ALONE, outdir=str(tmp_path))
     sqs.Queue(planted.service, "Planted")
     with pytest.raises(RuntimeError, match="Planted"):
         planted.app.synth()
@@ -82,6 +84,8 @@ def test_the_command_writes_the_same_templates_without_account_or_network(
         "TMPDIR": str(tmp_path),
         "CDK_OUTDIR": str(tmp_path / "cdk.out"),
         "AWS_EC2_METADATA_DISABLED": "true",
+        # As `cdk synth -c delegation:package=none` passes it.
+        "CDK_CONTEXT_JSON": json.dumps(TEMPLATES_ALONE),
         "HTTPS_PROXY": "http://127.0.0.1:9",
     }
     (tmp_path / "home").mkdir()
@@ -91,6 +95,28 @@ def test_the_command_writes_the_same_templates_without_account_or_network(
     assert run.returncode == 0, run.stderr
     assert "end-of-life" not in run.stderr
     assert templates(tmp_path / "cdk.out") == templates(outdir)
+
+
+@pytest.mark.parametrize(
+    ("context", "line"),
+    [
+        ({"delegation:client-subject": "x"}, "delegation:client-subject: must be a distinguished name"),
+        ({"delegation:relam": "x"}, "delegation:relam: Extra inputs are not permitted"),
+        ({"delegation:package": "nowhere"}, "delegation:domain-name is the example"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_no_traceback(
+    node: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], context: dict[str, str], line: str
+) -> None:
+    def build(*, outdir: str | None) -> None:
+        Settings.from_context({**default_context(), **TEMPLATES_ALONE, **context})
+
+    from infra import app
+
+    monkeypatch.setattr(app, "build", build)
+    assert app.main() == 2
+    [shown] = capsys.readouterr().err.splitlines()
+    assert shown.startswith(line)
 
 
 def test_samplconfig_names_existing_templates(outdir: Path) -> None:

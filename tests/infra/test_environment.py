@@ -45,6 +45,7 @@ DEPLOYMENT = Resources(
     client_subject="CN=polaris,O=Example",
     client_issuer="CN=Example Private CA,O=Example",
     client_serials="0a:1b,2c:3d",
+    operator_subjects="CN=operator,O=Example;CN=night shift,O=Example",
     token_issuer="https://issuer.example.com",
     token_jwks_url="https://issuer.example.com/jwks.json",
     token_audience="polaris-delegation-service",
@@ -72,11 +73,8 @@ def test_the_variables_fit_into_the_quota_of_lambda(name: str) -> None:
 
 
 def test_only_the_authorizer_gets_the_settings_of_client_identities() -> None:
-    found = {
-        name
-        for name in FUNCTIONS
-        if any(key.startswith(("DELEGATION_CLIENT_", "DELEGATION_TOKEN_")) for key in environment(name, DEPLOYMENT))
-    }
+    identities = ("DELEGATION_CLIENT_", "DELEGATION_OPERATOR", "DELEGATION_TOKEN_")
+    found = {name for name in FUNCTIONS if any(key.startswith(identities) for key in environment(name, DEPLOYMENT))}
     assert found == {"authorizer"}
 
 

@@ -32,7 +32,8 @@ def test_authorizer_answers_are_not_cached(service: Any) -> None:
     authorizer = service.one("AWS::ApiGateway::Authorizer")["Properties"]
     assert authorizer["Type"] == "REQUEST"
     assert authorizer["AuthorizerResultTtlInSeconds"] == 0
-    assert authorizer["IdentitySource"] == "method.request.header.Authorization"
+    # The authorizer itself refuses a request without a token, except for the open methods.
+    assert not authorizer.get("IdentitySource")
 
 
 def test_every_route_has_the_authorizer_and_invokes_the_function(service: Any) -> None:
@@ -69,7 +70,7 @@ def test_the_gateways_own_answers_are_error_responses(service: Any) -> None:
     assert {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "ACCESS_DENIED", "REQUEST_TOO_LARGE"} <= set(answers)
     for answer in answers.values():
         text = answer["ResponseTemplates"]["application/json"].replace("$context.error.messageString", '"text"')
-        assert set(json.loads(text)) == {"error_code", "message"}
+        assert set(json.loads(text)) == {"error_code", "message", "type"}
     assert answers["UNAUTHORIZED"]["StatusCode"] == "401"
     assert answers["MISSING_AUTHENTICATION_TOKEN"]["StatusCode"] == "404"
     assert answers["THROTTLED"]["ResponseParameters"] == {"gatewayresponse.header.Retry-After": "'2'"}

@@ -15,9 +15,31 @@ from infra.environment import FUNCTIONS, Resources, default_context
 from infra.settings import Settings
 from tests.paths import DOCS
 
+REAL = {
+    "delegation:domain-name": "delegation.acme.io",
+    "delegation:token-issuer": "https://login.acme.io",
+    "delegation:token-jwks-url": "https://login.acme.io/jwks.json",
+    "delegation:polaris-url": "https://polaris.acme.io/api/catalog",
+}
+ALONE = {**default_context(), "delegation:package": "none"}
 
-def test_the_settings_of_cdk_json_are_valid() -> None:
-    assert Settings.from_context(default_context()).realm == "POLARIS"
+
+def test_the_settings_of_cdk_json_are_valid_for_templates_alone() -> None:
+    assert Settings.from_context(ALONE).realm == "POLARIS"
+
+
+@pytest.mark.parametrize("name", ["domain-name", "token-issuer", "token-jwks-url", "polaris-url"])
+def test_an_example_of_cdk_json_is_not_deployed(name: str) -> None:
+    """The reserved domains of RFC 2606 belong to nobody."""
+    assert Settings.from_context({**default_context(), **REAL}).is_deployable
+    with pytest.raises(ValidationError, match=f"delegation:{name} is the example"):
+        Settings.from_context(
+            {**default_context(), **REAL, f"delegation:{name}": default_context()[f"delegation:{name}"]}
+        )
+
+
+def test_the_package_is_built_before_a_deployment_or_its_absence_is_said() -> None:
+    assert Settings.from_context(ALONE | {"delegation:package": None, **REAL}).package == "build/package"
 
 
 @pytest.mark.parametrize(
@@ -26,9 +48,15 @@ def test_the_settings_of_cdk_json_are_valid() -> None:
         ({"delegation:realm": None}, "realm"),
         ({"delegation:relam": "POLARIS"}, "relam"),
         ({"delegation:polaris-url": "http://polaris.example.com/api/catalog"}, "polaris_url"),
-        ({"delegation:token-public-key": "PEM"}, "token-public-key"),
+        ({"delegation:token-public-key": "PEM"}, "token_public_key"),
         ({"delegation:token-jwks-url": None}, "token-jwks-url"),
         ({"delegation:client-crl": "PEM"}, "delegation:client-ca"),
+        ({"delegation:client-subject": "polaris"}, "client_subject"),
+        ({"delegation:client-issuer": "CN=a, O=b,"}, "client_issuer"),
+        ({"delegation:client-serials": "0a,xyz"}, "client_serials"),
+        ({"delegation:operator-subjects": "CN=a;b"}, "operator_subjects"),
+        ({"delegation:behaviors": "acme.behaviors"}, "behaviors"),
+        ({"delegation:emr-release-label": "8.0.0"}, "emr_release_label"),
         ({"delegation:synchronous-budget-seconds": 29}, "synchronous_budget_seconds"),
         ({"delegation:stage": "Prod!"}, "stage"),
         (
@@ -40,23 +68,23 @@ def test_the_settings_of_cdk_json_are_valid() -> None:
 )
 def test_a_wrong_setting_is_named(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError) as refused:
-        Settings.from_context({**default_context(), **change})
+        Settings.from_context({**ALONE, **change})
     assert named in str(refused.value)
 
 
 def test_settings_from_the_command_line_are_text() -> None:
     given = {"delegation:inline-max-files": "5", "delegation:emr-subnet-ids": "subnet-1, subnet-2"}
-    settings = Settings.from_context({**default_context(), **given})
+    settings = Settings.from_context({**ALONE, **given})
     assert (settings.inline_max_files, settings.emr_subnet_ids) == (5, ("subnet-1", "subnet-2"))
 
 
 def test_context_keys_without_the_prefix_are_ignored() -> None:
-    assert Settings.from_context({**default_context(), "aws:cdk:bundling-stacks": ["**"]})
+    assert Settings.from_context({**ALONE, "aws:cdk:bundling-stacks": ["**"]})
 
 
 def test_the_limit_of_the_inline_engine_is_set_in_one_place() -> None:
     assert "delegation:inline-max-files" not in default_context()
-    assert Settings.from_context(default_context()).inline_max_files == INLINE_MAX_FILES
+    assert Settings.from_context(ALONE).inline_max_files == INLINE_MAX_FILES
     assert Resources().inline_max_files == PurgeSettings().inline_max_files == INLINE_MAX_FILES
     assert PurgeEnvironment.model_fields["inline_max_files"].default == INLINE_MAX_FILES
 

@@ -51,6 +51,11 @@ class Stack(BaseModel):
     client_id: str
     client_secret: SecretStr
     scope: str
+    operator_cert: Path | None = None
+    operator_key: Path | None = None
+    operator_client_id: str | None = None
+    operator_client_secret: SecretStr | None = None
+    operator_scope: str | None = None
     realm: str
     aws_endpoint: str
     dynamodb_endpoint: str
@@ -79,6 +84,20 @@ class Stack(BaseModel):
     def client_settings(self) -> ClientSettings:
         """Return the settings of the service's client."""
         return ClientSettings(**{name: getattr(self, name) for name in ClientSettings.model_fields})
+
+    def operator_settings(self) -> ClientSettings:
+        """Return the same with the operator's identity; a stack of an older release has none, so Polaris' is used."""
+        if self.operator_client_secret is None:
+            return self.client_settings()
+        return self.client_settings().model_copy(
+            update={
+                "client_cert": self.operator_cert,
+                "client_key": self.operator_key,
+                "client_id": self.operator_client_id,
+                "client_secret": self.operator_client_secret,
+                "scope": self.operator_scope,
+            }
+        )
 
 
 class Connection:

@@ -20,6 +20,7 @@ from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
 from delegation.operations.purge.options import EngineChoice, PurgeOptions
 from delegation.storage.credentials import S3Settings
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
+from delegation.worksets.marks import Deleted
 
 REFUSED: Final = 3
 KEYS_FAILED: Final = 4
@@ -188,32 +189,38 @@ class _Report:
         self.warnings.append(text)
         typer.echo(f"Warning: {text}", err=True)
 
-    def marked(self) -> tuple[int | None, int, int]:
-        """Return the files planned, files deleted and bytes deleted by the plan's marks; 0 if unreadable."""
+    def marked(self) -> tuple[int | None, Deleted]:
+        """Return the files planned and what was deleted by the plan's marks; 0 if they cannot be read."""
         if self.run is None:
-            return None, 0, 0
+            return None, Deleted()
         try:
-            planned, files, size = self.run.marked()
+            planned, deleted = self.run.marked()
         except DelegationError:
-            return None, 0, 0
-        return planned or None, files, size
+            return None, Deleted()
+        return planned or None, deleted
 
     def document(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
         result, problem = self.result, self.problem
-        planned, deleted, size = self.marked() if result is None else (None, result.files_deleted, result.bytes_deleted)
+        if result is None:
+            planned, deleted = self.marked()
+        else:
+            planned = result.files_planned
+            deleted = Deleted(result.files_deleted, result.bytes_deleted, result.files_absent)
         counts = {finding.code: finding.count for finding in result.findings} if result else {}
         document: dict[str, Any] = {
             "status": result.status if result else _status(problem)[0],
-            "files_planned": result.files_planned if result else planned,
-            "files_deleted": deleted,
-            "bytes_deleted": size,
+            "files_planned": planned,
+            "files_deleted": deleted.files,
+            "bytes_deleted": deleted.bytes,
             "files_failed": problem.count if isinstance(problem, FilesNotDeleted) else 0,
             "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(guards.OUTSIDE, 0),
             "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(guards.SHARED, 0),
             "seconds": round(self.seconds, 3),
             "error_code": problem.code if problem else None,
         }
+        if deleted.absent:
+            document["files_absent"] = deleted.absent
         if result and result.forecast:
             document["estimate"] = result.forecast.model_dump(mode="json")
         document |= {"engine": self.engine, "plan": self.plan}
@@ -235,8 +242,9 @@ class _Report:
             typer.echo(f"Planned {document['files_planned']:,} files in {self.plan}; nothing was deleted.")
             typer.echo(f"Executing the plan takes {forecast}.")
         else:
+            absent = f" ({document['files_absent']:,} of them absent already)" if "files_absent" in document else ""
             typer.echo(
-                f"Deleted {document['files_deleted']:,} files, {document['bytes_deleted']:,} bytes; kept "
+                f"Deleted {document['files_deleted']:,} files{absent}, {document['bytes_deleted']:,} bytes; kept "
                 f"{document['files_outside']:,} outside the table's locations and {document['files_protected']:,} of "
                 f"other tables; receipt in {self.plan}."
             )

@@ -5,12 +5,12 @@ import re
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from delegation.backoff import exponential
 from delegation.client.errors import (
     AnswerLost,
+    Conflict,
     DelegationClientError,
     HttpError,
     IdempotencyWindowExpired,
@@ -38,8 +39,8 @@ from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, Toke
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
-from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import TaskRecord
+from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.tasks import TaskRecord, TaskVersions
 
 TIMEOUT = httpx.Timeout(35.0, connect=5.0)
 """Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
@@ -93,7 +94,9 @@ class DelegationClient:
         sleep: Callable[[float], None] = time.sleep,
         key: Callable[[], str] = new_key,
         backoff: SameKeyPauses | None = None,
+        owned: Iterable[httpx.Client] = (),
     ) -> None:
+        """`owned` are the HTTP clients that `close` closes."""
         self._base_url = base_url.rstrip("/")
         self._token = token
         self._http = http
@@ -101,21 +104,38 @@ class DelegationClient:
         self._sleep = sleep
         self._new_key = key
         self._backoff = backoff or SameKeyPauses()
+        self._owned = tuple(owned)
         self._lock = Lock()
         self._config: ServiceConfig | None = None
 
     @classmethod
     def connect(cls, settings: ClientSettings) -> Self:
-        """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured."""
+        """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured.
+
+        Close it, or use it in a `with` statement, when it is no longer needed.
+        """
         secret = settings.client_secret
+        issuer = httpx.Client(verify=settings.token_tls(), timeout=TIMEOUT)
+        service = httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT)
         token = OAuth2TokenSource(
             settings.token_url,
             lambda: ClientCredentials(settings.client_id, secret),
             clock=utc_now,
             scope=settings.scope,
-            transport=Transport(httpx.Client(verify=settings.token_tls(), timeout=TIMEOUT)),
+            transport=Transport(issuer),
         )
-        return cls(settings.edge_url, token, http=httpx.Client(verify=settings.mutual_tls(), timeout=TIMEOUT))
+        return cls(settings.edge_url, token, http=service, owned=(issuer, service))
+
+    def close(self) -> None:
+        """Close the connections that `connect` opened; may be called again."""
+        for client in self._owned:
+            client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def execute_synchronous(self, payload: Mapping[str, Any], *, key: str | None = None) -> TaskSuccessResponse:
         """Execute a task and wait for its outcome, with as many requests as needed; raises TaskFailed."""
@@ -127,7 +147,48 @@ class DelegationClient:
 
     def task(self, task_id: str) -> TaskRecord:
         """Return a task's current version; raises NotFound."""
-        return self._get(f"v1/tasks/{quote(task_id, safe='')}", TaskRecord)
+        return self._get(_task(task_id), TaskRecord)
+
+    def versions(self, task_id: str, *, page_size: int = 100) -> Iterator[TaskRecord]:
+        """Yield every version of a task, oldest first; pages are requested on demand. Raises NotFound."""
+        query: dict[str, str] = {"page_size": str(page_size)}
+        while True:
+            page = self._get(f"{_task(task_id)}/versions?{urlencode(query)}", TaskVersions)
+            yield from page.versions
+            if page.next_page_token is None:
+                return
+            query["page_token"] = page.next_page_token
+
+    def receipt(self, task_id: str) -> Receipt:
+        """Return the receipt of a purge that ended; raises NotFound without one (`RECEIPT_NOT_FOUND`)."""
+        return self._get(f"{_task(task_id)}/receipt", Receipt)
+
+    def cancel(self, task_id: str) -> TaskRecord:
+        """Cancel a task, or ask a running one to stop; raises Conflict if it ended otherwise (`TASK_ENDED`)."""
+        return self._repeated(lambda: self._send("POST", f"{_task(task_id)}/cancel", TaskRecord, headers={}))
+
+    def retry(self, task_id: str) -> TaskRecord:
+        """Retry a FAILURE; raises Conflict for any other task (`TASK_NOT_FAILED`).
+
+        If the answer is lost the request is repeated; a refusal of the repeat then means that the first had effect.
+        """
+        sent = 0
+
+        def once() -> TaskRecord:
+            nonlocal sent
+            sent += 1
+            try:
+                return self._send("POST", f"{_task(task_id)}/retry", TaskRecord, headers={})
+            except Conflict:
+                if sent == 1:
+                    raise
+                return self.task(task_id)
+
+        return self._repeated(once)
+
+    def health(self) -> Health:
+        """Return whether the service works; a service that says it does not raises ServiceFailed."""
+        return self._get("v1/health", Health)
 
     def config(self) -> ServiceConfig:
         """Return the service's configuration; it is requested once. One without `/v1/config` supports no keys."""
@@ -176,11 +237,15 @@ class DelegationClient:
             self._sleep(wait)
 
     def _get(self, path: str, answer: type[AnswerType]) -> AnswerType:
+        return self._repeated(lambda: self._send("GET", path, answer, headers={}))
+
+    def _repeated(self, send: Callable[[], AnswerType]) -> AnswerType:
+        """Return the answer to a request that may be sent again, after failures that may pass."""
         attempt = 0
         while True:
             attempt += 1
             try:
-                return self._send("GET", path, answer, headers={})
+                return send()
             except (ServiceFailed, ServiceUnreachable, AnswerLost) as error:
                 if attempt == _READ_ATTEMPTS:
                     raise
@@ -231,6 +296,10 @@ class DelegationClient:
             raise UnexpectedAnswer(
                 f"{method} {path} was answered {response.status_code} with an unusable {place}"
             ) from None
+
+
+def _task(task_id: str) -> str:
+    return f"v1/tasks/{quote(task_id, safe='')}"
 
 
 def _retry_after_seconds(error: DelegationClientError) -> float | None:

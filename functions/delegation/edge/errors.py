@@ -127,6 +127,49 @@ class ScopeMissing(Forbidden):
     code = "INSUFFICIENT_SCOPE"
 
 
+class PermissionMissing(Forbidden):
+    """The identity of the caller's certificate may not use the operation."""
+
+    code = "PERMISSION_MISSING"
+
+    def __init__(self, permission: str) -> None:
+        hint = "; delegation:operators-may-submit allows it to operators" if permission == "submit" else ""
+        super().__init__(f"the identity of this certificate may not {permission} tasks{hint}")
+
+
+class TaskEnded(EdgeError):
+    """A task that ended cannot be cancelled."""
+
+    code = "TASK_ENDED"
+
+    def __init__(self, task_id: str, status: str) -> None:
+        super().__init__(f"task {task_id} ended as {status}; nothing is left to cancel")
+        self.task_id = task_id
+
+
+class TaskNotFailed(EdgeError):
+    """Only a FAILURE can be retried."""
+
+    code = "TASK_NOT_FAILED"
+
+    def __init__(self, task_id: str, status: str) -> None:
+        super().__init__(f"task {task_id} is {status}; only a task that is FAILURE can be retried")
+        self.task_id = task_id
+
+
+class ReceiptNotFound(EdgeError):
+    """The task has no receipt: its purge has not ended, made no plan, or the receipt's retention ended."""
+
+    code = "RECEIPT_NOT_FOUND"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(
+            f"task {task_id} has no receipt; it is written when a purge ends and kept as long as plans are "
+            "(delegation:plan-retention-days)"
+        )
+        self.task_id = task_id
+
+
 class KeysUnavailable(EdgeError):
     """The issuer's key set cannot be fetched, so no token can be verified; the same request may succeed later."""
 

@@ -62,6 +62,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "edge.errors": {
         **_all(Rule(400), "EdgeError", "BadRequest", "InvalidJson"),
         **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
+        "PermissionMissing": Rule(403),
+        **_all(Rule(409), "TaskEnded", "TaskNotFailed"),
+        "ReceiptNotFound": Rule(404),
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
         "PayloadTooLarge": Rule(413),
         "UnsupportedMediaType": Rule(415, headers={"Accept": "application/json"}),
@@ -96,7 +99,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "tasks.work.plugins": {"BadPlugin": _INTERNAL},
     # Raised while the service loads the table for a request that names only its identity.
     "polaris.errors": {
-        **_all(Rule(404, "TABLE_NOT_FOUND"), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),
+        **_all(Rule(404), "NoSuchTable", "NoSuchNamespace", "NoSuchCatalog"),
         "TableMetadataMissing": Rule(409),
     },
     "storage.credentials": {"CredentialsUnavailable": Rule(502)},

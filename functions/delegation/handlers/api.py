@@ -6,7 +6,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.edge.app import ApiHandler
+from delegation.edge.api.app import ApiHandler
 from delegation.wiring import api as wiring
 
 logger: Final = Logger()

@@ -35,13 +35,15 @@ class KeyConflict(IdempotencyError):
 
 
 class ResubmittedTooSoon(IdempotencyError):
-    """The key's task failed and may run again only after `retry_after` seconds, which double with each failure."""
+    """The request's task ended and may run again only after `retry_after` seconds, which double with each repeat."""
 
     code: ClassVar[str] = "RESUBMITTED_TOO_SOON"
     retryable: ClassVar[bool] = True
 
     def __init__(self, task_id: str, retry_after: float) -> None:
-        super().__init__(f"task {task_id} failed a moment ago; repeat the request unchanged after Retry-After")
+        super().__init__(
+            f"task {task_id} ended a moment ago, too often; repeat the request unchanged after Retry-After"
+        )
         self.task_id = task_id
         self.retry_after = retry_after
 

@@ -20,6 +20,7 @@ from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, Scop
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.repeats import REST
 from delegation.tasks.stores.base import Advance, Create, Expect, TaskChange, TaskStore
 from delegation.tasks.stores.history import first_outcome
 
@@ -115,6 +116,7 @@ class Acceptance:
             change, submitted = self._change(request)
             if isinstance(change, Advance):
                 self._check_resubmit(replaces, change.before)
+                self._check_repeat(change)
             try:
                 return self._write(request, change, replaces, submitted=submitted)
             except (TaskExists, StaleTask, RevisionConflict, RecordConflict):
@@ -190,6 +192,19 @@ class Acceptance:
             raise ResubmitsExhausted(failed.task_id, before + 1, failed.error_code)
         if now < allowed_at:
             raise ResubmittedTooSoon(failed.task_id, (allowed_at - now).total_seconds())
+
+    def _check_repeat(self, again: Advance) -> None:
+        """Raise ResubmittedTooSoon if requests, with any key or none, run the task again too often.
+
+        After the last repeat that the policy allows the task rests for REST, then a new series begins.
+        """
+        number, ended = again.after.repeats, again.before.last_status_change_ts
+        if number is None:
+            return
+        allowed_at = _RESUBMITS.allowed_at(number - 1, ended) or ended + REST
+        now = self._clock()
+        if now < allowed_at:
+            raise ResubmittedTooSoon(again.before.task_id, (allowed_at - now).total_seconds())
 
     def _write(
         self, request: IdempotentRequest, change: TaskChange, replaces: Record | None, *, submitted: bool

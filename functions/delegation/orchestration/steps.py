@@ -11,7 +11,7 @@ from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.transitions import LOST, held_by
+from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.external_jobs import INLINE, SPARK
 from delegation.tasks.work.lease_keeper import renew_every
@@ -171,7 +171,7 @@ class Steps:
             return step.to("stop")
         if task.is_held and task.attempt_count == step.attempt:
             task = self.end_attempt(step, self._reason(task))
-        elif task.engine == SPARK and task.error_code != LOST:
+        elif task.engine == SPARK:
             self._tasks.report_partly_done(task)  # a job that records its outcome cannot count it
         match task.status:
             case Status.SUCCESS:

@@ -88,6 +88,10 @@ class PolarisClient:
             raise _error(response)
         return _loaded_table(identifier, json_object(response), response.headers.get("ETag"))
 
+    def sign_in(self) -> None:
+        """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
+        self._token.token()
+
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Yield the tables of one namespace, excluding namespaces below it; pages are fetched on demand.
 

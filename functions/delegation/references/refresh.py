@@ -4,7 +4,7 @@ One process at a time has a catalog's pass. It writes its position as it goes, s
 continued by another process. Purges that need the same catalog share the pass.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,25 +25,26 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import ReferenceStore
-from delegation.storage.base import FileTooLarge, ObjectStoreDenied
+from delegation.storage.base import ObjectStoreError
 
 OWNED_FOR: Final = timedelta(seconds=60)
 TABLES_A_WRITE: Final = 50
 """Tables between two writes of the position."""
+MOST_LISTINGS: Final = 5
+"""Of the catalog after the first in one pass: each but the last found tables that the ones before did not have."""
 _ABSENT: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _LASTING: Final = (
     PolarisForbidden,
     PolarisUnexpectedAnswer,
     CredentialVendingFailed,
-    ObjectStoreDenied,
-    FileTooLarge,
+    ObjectStoreError,
     CorruptMetadata,
     CorruptManifestError,
     ManifestMismatchError,
     ManifestMissing,
     GuardRefused,
 )
-"""Errors that another try would meet again, so that the entry records them."""
+"""Errors that another try would meet again unless they are retryable, so that the entry records them."""
 
 
 class ListedCatalog(Protocol):
@@ -106,22 +107,69 @@ class Refresher:
         listed: set[TableIdentifier] = set()
         held = _HeldPass(self, state)
         try:
-            for identifier in self._tables(state.catalog):
-                if state.position is None or _position(identifier) > state.position:
+            for identifier in self._tables(state.catalog, held.renew):
+                # A table without an entry was renamed to a name that the pass had left behind.
+                was_visited = state.position is not None and _position(identifier) <= state.position
+                if not was_visited or identifier not in known:
                     self.checkpoint()
                     if not self._visit(identifier, known.get(identifier)):
                         continue
                     held.visited(identifier)
                 listed.add(identifier)
+            listed |= self._visit_renamed(state.catalog, known, listed, held.renew)
             for identifier in known.keys() - listed:
                 self.store.remove(known[identifier])
             return held.complete(len(listed))
         finally:
             held.leave()
 
-    def _tables(self, catalog: str) -> Iterator[TableIdentifier]:
-        """Every table, in the order of `_position`, so that a position says which were visited."""
-        for namespace in sorted(self._namespaces(catalog, ())):
+    def _visit_renamed(
+        self,
+        catalog: str,
+        known: Mapping[TableIdentifier, TableEntry],
+        listed: Set[TableIdentifier],
+        renew: Callable[[], None],
+    ) -> set[TableIdentifier]:
+        """Visit the tables that were not listed before, until a new listing has none, and return them.
+
+        A table that is renamed during a pass, to a name that was listed already, is in no listing but the next. New
+        tables end that too: after MOST_LISTINGS those that are left were created after the pass began.
+        """
+        found: set[TableIdentifier] = set()
+        for _ in range(MOST_LISTINGS):
+            fresh = [one for one in self._tables(catalog, renew) if one not in listed and one not in found]
+            for identifier in fresh:
+                self.checkpoint()
+                renew()
+                if self._visit(identifier, known.get(identifier)):
+                    found.add(identifier)
+            if not fresh:
+                break
+        return found
+
+    def find_renamed(self, catalog: str, gone: Collection[TableIdentifier]) -> None:
+        """Enter the tables that have no entry, because one of those that are `gone` may have been renamed to them.
+
+        That takes one listing, and a load for each table that is not in the index. Entries of tables that are gone are
+        removed. Raises what `ensure_fresh` does.
+        """
+        known = {entry.identifier for entry in self.store.entries(catalog)}
+        listed = set(self._tables(catalog))
+        for identifier in sorted(listed - known, key=_position):
+            self.checkpoint()
+            self._visit(identifier, None)
+        for identifier in gone:
+            entry = None if identifier in listed else self.store.get(identifier)
+            if entry is not None:
+                self.store.remove(entry)
+
+    def _tables(self, catalog: str, renew: Callable[[], None] = lambda: None) -> Iterator[TableIdentifier]:
+        """Every table, in the order of `_position`, so that a position says which were visited.
+
+        `renew` is called before each request, because a catalog may have many namespaces without tables.
+        """
+        for namespace in sorted(self._namespaces(catalog, (), renew)):
+            renew()
             self.pace()
             try:
                 tables = sorted(self.catalog.list_tables(catalog, namespace), key=_position)
@@ -129,7 +177,10 @@ class Refresher:
                 continue
             yield from tables
 
-    def _namespaces(self, catalog: str, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    def _namespaces(
+        self, catalog: str, parent: tuple[str, ...], renew: Callable[[], None]
+    ) -> Iterator[tuple[str, ...]]:
+        renew()
         self.pace()
         try:
             children = list(self.catalog.list_namespaces(catalog, parent))
@@ -137,7 +188,7 @@ class Refresher:
             return
         for namespace in children:
             yield namespace
-            yield from self._namespaces(catalog, namespace)
+            yield from self._namespaces(catalog, namespace, renew)
 
     def _visit(self, identifier: TableIdentifier, known: TableEntry | None) -> bool:
         """Bring one table's entry up to date; False if there is no such table."""
@@ -155,6 +206,8 @@ class Refresher:
         except _ABSENT:
             return False
         except _LASTING as error:
+            if error.retryable:
+                raise
             self.store.put(_unreadable(identifier, known, f"{error.code}: {error}"))
         return True
 
@@ -172,9 +225,15 @@ class _HeldPass:
     def visited(self, identifier: TableIdentifier) -> None:
         self._unwritten += 1
         self._position = _position(identifier)
+        if self._unwritten >= TABLES_A_WRITE:
+            self._write(owned_until=self._refresher.clock() + OWNED_FOR)
+        self.renew()
+
+    def renew(self) -> None:
+        """Keep the pass for this process once half of its time has gone; raises PassLost."""
         now = self._refresher.clock()
         owned_until = self._state.owned_until
-        if self._unwritten >= TABLES_A_WRITE or owned_until is None or now > owned_until - OWNED_FOR / 2:
+        if owned_until is None or now > owned_until - OWNED_FOR / 2:
             self._write(owned_until=now + OWNED_FOR)
 
     def leave(self) -> None:

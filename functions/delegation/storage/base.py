@@ -76,12 +76,15 @@ class KeyFailure:
 class BatchResult:
     """The result of deleting a batch of keys: each key is either in `deleted` or in `failed`.
 
+    `absent` are those in `deleted` that the store said it did not have. S3 confirms the delete of an absent key like
+    any other, and names as absent only a key with an error that says so.
     `delete_markers` is true if a delete only wrote a delete marker, as in a versioned bucket; no space was freed.
     """
 
     deleted: tuple[str, ...]
     failed: tuple[KeyFailure, ...] = ()
     delete_markers: bool = False
+    absent: tuple[str, ...] = ()
 
 
 class Deletable(Protocol):

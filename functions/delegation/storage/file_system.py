@@ -53,14 +53,19 @@ class FileObjectStore:
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         deleted: list[str] = []
+        absent: list[str] = []
         failed: list[KeyFailure] = []
         for key in keys:
-            code = _unlink(bucket, key)
+            try:
+                code = _unlink(bucket, key)
+            except FileNotFoundError:
+                absent.append(key)
+                code = None
             if code is None:
                 deleted.append(key)
             else:
                 failed.append(KeyFailure(key, code))
-        return BatchResult(tuple(deleted), tuple(failed))
+        return BatchResult(tuple(deleted), tuple(failed), absent=tuple(absent))
 
     def probe_delete(self, prefix: str) -> str | None:
         """Check write access to the nearest existing directory: deleting an absent file would prove no permission."""
@@ -78,15 +83,15 @@ class FileObjectStore:
 
 
 def _unlink(bucket: str, key: str) -> str | None:
-    """Delete one file; return None, or the error code if it still exists."""
+    """Delete one file; return None, or the error code if it still exists. Raises FileNotFoundError if it is absent."""
     path = _path(bucket, key)
     if path is None:
-        return None
+        raise FileNotFoundError(key)
     try:
         path.unlink()
     except OSError as error:
         if error.errno in _ABSENT:
-            return None
+            raise FileNotFoundError(key) from error
         return "AccessDenied" if error.errno in _DENIED else errno.errorcode.get(error.errno or 0, "Unknown")
     return None
 

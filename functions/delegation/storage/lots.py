@@ -36,10 +36,15 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of deleting some files: how many files and bytes were deleted, and each failure."""
+    """The result of deleting some files: how many files and bytes were deleted, and each failure.
+
+    `files` includes those that the store said were `absent` already; `bytes` does not include their `absent_bytes`.
+    """
 
     files: int = 0
     bytes: int = 0
+    absent: int = 0
+    absent_bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
     delete_markers: bool = False
 
@@ -71,6 +76,12 @@ class Batch(Generic[T]):
         left = {} if whole else {key: size for key, size in self.sizes.items() if key not in deleted}
         outcome.files += len(deleted)
         outcome.bytes += sum(self.sizes.values()) - sum(left.values())
+        # A key that was sent before may be absent because of that.
+        if result.absent and not (self.tries or self.throttled):
+            sizes = [self.sizes[key] for key in set(result.absent) & deleted]
+            outcome.absent += len(sizes)
+            outcome.absent_bytes += sum(sizes)
+            outcome.bytes -= sum(sizes)
         self.lot.pending -= len(deleted)
         return left
 

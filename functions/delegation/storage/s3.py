@@ -94,16 +94,18 @@ class S3ObjectStore:
         if bucket == LOCAL:
             return BatchResult((), tuple(KeyFailure(key, UnsupportedLocation.code) for key in keys))
         deleted: list[str] = []
+        absent: list[str] = []
         failed: list[KeyFailure] = []
         markers = False
         for credential, group in self._by_credential(bucket, keys):
             result = delete_keys(self._client(credential, deleting=True), bucket, group)
             deleted.extend(result.deleted)
+            absent.extend(result.absent)
             failed.extend(result.failed)
             markers = markers or result.delete_markers
             if self._credentials and credential and any(failure.code == EXPIRED for failure in result.failed):
                 self._credentials.replace(f"s3://{bucket}/{group[0]}", credential)
-        return BatchResult(tuple(deleted), tuple(failed), markers)
+        return BatchResult(tuple(deleted), tuple(failed), markers, tuple(absent))
 
     def probe_delete(self, prefix: str) -> str | None:
         uri = f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}"

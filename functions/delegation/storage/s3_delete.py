@@ -54,12 +54,14 @@ def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
 def delete_keys(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
     """Delete up to 1,000 keys; those that XML cannot contain, and all if the store demands it, one by one."""
     plain, alone = _split_by_xml(keys)
-    deleted, codes, markers = _delete_many(client, bucket, plain) if plain else (set(), {}, False)
+    absent: set[str] = set()
+    deleted, codes, markers = _delete_many(client, bucket, plain, absent) if plain else (set(), {}, False)
     again = [key for key, code in codes.items() if code in _ONE_BY_ONE]
     for key, code, marker in _each(client, bucket, [*again, *alone]):
         codes.pop(key, None)
-        if code is None:
+        if code is None or code in ABSENT:
             deleted.add(key)
+            absent.update([key] if code else [])
             markers = markers or marker
         else:
             codes[key] = code
@@ -67,6 +69,7 @@ def delete_keys(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchRe
         tuple(key for key in keys if key in deleted),
         tuple(KeyFailure(key, codes[key]) for key in keys if key in codes),
         delete_markers=markers,
+        absent=tuple(key for key in keys if key in absent),
     )
 
 
@@ -76,8 +79,13 @@ def _split_by_xml(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return [key for key in keys if fits_xml(key)], [key for key in keys if not fits_xml(key)]
 
 
-def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> tuple[set[str], dict[str, str], bool]:
-    """Return the keys deleted, the error code of each other key, and whether delete markers were written."""
+def _delete_many(
+    client: "S3Client", bucket: str, keys: Sequence[str], absent: set[str]
+) -> tuple[set[str], dict[str, str], bool]:
+    """Return the keys deleted, the error code of each other key, and whether delete markers were written.
+
+    Those of the deleted keys whose error said that they are absent are added to `absent`.
+    """
     try:
         answer: Mapping[str, Any] = client.delete_objects(
             Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]}
@@ -95,6 +103,7 @@ def _delete_many(client: "S3Client", bucket: str, keys: Sequence[str]) -> tuple[
             # Some key was not deleted, and the store does not say which.
             return set(), dict.fromkeys(keys, _code(one)), False
     codes |= {key: NO_ANSWER for key in keys if key not in deleted and key not in codes}
+    absent |= deleted - confirmed.keys()
     return deleted, codes, any(confirmed[key].get("DeleteMarker") for key in deleted if key in confirmed)
 
 
@@ -120,7 +129,10 @@ def _judge(key: str, code: str, deleted: set[str], codes: dict[str, str], *, bot
 
 
 def _each(client: "S3Client", bucket: str, keys: Sequence[str]) -> Iterator[tuple[str, str | None, bool]]:
-    """Delete keys one by one; yield each with its error code, None if it is deleted, and whether it got a marker."""
+    """Delete keys one by one; yield each with its error code, None if it is deleted, and whether it got a marker.
+
+    A code in ABSENT says that there is no such key.
+    """
     ended: str | None = None
     for key in keys:
         code, marker = (ended, False) if ended else _delete_one(client, bucket, key)
@@ -133,8 +145,7 @@ def _delete_one(client: "S3Client", bucket: str, key: str) -> tuple[str | None, 
     try:
         answer = client.delete_object(Bucket=bucket, Key=key)
     except FAILED as error:
-        code = delete_code_of(error)
-        return (None if code in ABSENT else code), False
+        return delete_code_of(error), False
     # S3 confirms with 204; a proxy may answer 200 for a store that it does not reach.
     confirmed = answer["ResponseMetadata"]["HTTPStatusCode"] == 204
     return (None if confirmed else NO_ANSWER), bool(answer.get("DeleteMarker"))

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 
 class Answer(BaseModel):
@@ -46,6 +46,35 @@ class TaskSuccessResponse(Answer):
     execution_result: ExecutionResult | None = None
 
 
+ERROR_PAGE: Final = "/delegation-service/api/docs"
+"""The page that describes the error codes."""
+
+
+class Dependency(Answer):
+    """A part of the service that it depends on; `error_code` is the code of its failure."""
+
+    name: str
+    ok: bool
+    error_code: str | None = None
+
+
+class Health(Answer):
+    """Whether the service works; without a token only `status`."""
+
+    status: Literal["up", "down"]
+    version: str | None = None
+    realm: str | None = None
+    dependencies: tuple[Dependency, ...] = ()
+
+
+class Receipt(Answer):
+    """The receipt of a purge; its other members are as stored."""
+
+    format: int
+    task_id: str
+    status: str
+
+
 class ErrorResponse(BaseModel):
     """An error; `status` is set only when the task's failure is terminal.
 
@@ -62,6 +91,12 @@ class ErrorResponse(BaseModel):
     status: Literal["FAILED_TERMINAL"] | None = None
     retryable: bool | None = None
     partly_deleted: Literal[True] | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def type(self) -> str:
+        """The code's line on the page of errors (RFC 9457, Section 3.1.1), relative to the service's address."""
+        return f"{ERROR_PAGE}#{self.error_code}"
 
 
 def render(model: BaseModel) -> bytes:

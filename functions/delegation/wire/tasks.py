@@ -65,6 +65,7 @@ class TaskRecord(BaseModel):
     files_planned: int | None = None
     files_deleted: int = 0
     files_failed: int = 0
+    files_absent: int = 0
     bytes_deleted: int = 0
     files_kept: int = 0
     findings: tuple[KeptFiles, ...] = ()
@@ -111,6 +112,15 @@ class TaskRecord(BaseModel):
     def of(cls, record: Mapping[str, Any]) -> Self:
         """Validate a record as made by `shown`."""
         return cls.model_validate(record)
+
+
+class TaskVersions(BaseModel):
+    """A page of a task's versions, oldest first; `next_page_token` is None on the last one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    versions: tuple[TaskRecord, ...]
+    next_page_token: str | None = None
 
 
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:

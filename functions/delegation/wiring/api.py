@@ -3,22 +3,26 @@
 import time
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 
-from delegation.edge.app import ApiHandler, create_app
-from delegation.edge.routes import Dependencies
+from delegation.edge.api.app import ApiHandler, create_app
+from delegation.edge.api.routes import Dependencies
 from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
+from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import policies_of
+from delegation.tasks.life.model import Task
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, ApiSettings, PurgeEnvironment, RequestSettings
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
+
+_NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
 if TYPE_CHECKING:
     from delegation.polaris.client import PolarisClient
@@ -35,7 +39,34 @@ def api_dependencies() -> Dependencies:
         realm=RequestSettings.read().realm,
         idempotency_lifetime=IDEMPOTENCY_LIFETIME,
         clock=utc_now,
+        receipt=receipt,
+        checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
     )
+
+
+def receipt(task: Task) -> bytes | None:
+    """Return a task's receipt from the plan bucket, None without one."""
+    from delegation.operations.purge.receipt import key_beside  # noqa: PLC0415
+    from delegation.storage.base import ObjectNotFound  # noqa: PLC0415
+    from delegation.wiring.purge import plan_store  # noqa: PLC0415
+
+    segments = PurgeDetails.of(task).plan_segments
+    try:
+        return plan_store().get(key_beside(segments[-1].id)) if segments else None
+    except ObjectNotFound:
+        return None
+
+
+def _plan_bucket() -> None:
+    from delegation.wiring.purge import plan_store  # noqa: PLC0415
+
+    next(plan_store().keys(_NO_TASK), None)
+
+
+def _polaris() -> None:
+    from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
+
+    synchronous_polaris().sign_in()
 
 
 def api(logger: Logger) -> ApiHandler:

@@ -58,6 +58,11 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
     )
 
 
+def plan_store() -> S3PlanStore:
+    """Return the service's own bucket, with short time-outs for a caller that waits."""
+    return S3PlanStore(aws("s3", SYNCHRONOUS_TIMEOUTS.config()), PurgeEnvironment.read().plan_bucket)
+
+
 def reference_store() -> DynamoDbReferenceStore:
     """Return the reference index of the table that the environment names."""
     calls = ReferenceTable(aws("dynamodb", client_config()))

@@ -2,20 +2,39 @@
 
 Marks are never deleted. If the store turns out to have confirmed deletes that it did not make, `done/VOID-1` makes all
 marks of chunks so far void; later ones are below `done/1/`, until `done/VOID-2` makes these void, too.
+`done/ABSENT-{chunk}-{files}-{bytes}` says how many of a chunk's files the store said it did not have; without one it
+said so of none.
 """
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from delegation.storage.base import PlanStore
 from delegation.worksets.chunks import Chunk
-from delegation.worksets.index import INDEX
+from delegation.worksets.index import INDEX, PlanIndex
 
 _ROOT_NEXT = "ROOT-NEXT"
 _VOID = "VOID-"
+_ABSENT: Final = "ABSENT-"
 _VERSIONED = "VERSIONED"
 _ADOPTED = "taken"
+
+
+class Absent(NamedTuple):
+    """Number and bytes of files that the store did not have when they were to be deleted."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+class Deleted(NamedTuple):
+    """Files deleted, of which some were `absent` already, and their bytes without those of the absent ones."""
+
+    files: int = 0
+    bytes: int = 0
+    absent: int = 0
 
 
 class Marks:
@@ -37,15 +56,44 @@ class Marks:
 
     def done(self) -> frozenset[str]:
         """Return the names of the chunks that are done."""
-        return self._read() - {_ROOT_NEXT}
+        return _chunks_of(self._read())
+
+    def done_and_absent(self) -> tuple[frozenset[str], Mapping[str, Absent]]:
+        """Return the names of the chunks that are done, and for chunks with absent files how many."""
+        names = self._read()
+        return _chunks_of(names), _absents_of(names)
+
+    def deleted(self, chunks: Iterable[Chunk]) -> Deleted:
+        """Return the figures of those chunks that are done."""
+        done, absent = self.done_and_absent()
+        found = [(chunk, absent.get(chunk.name, Absent())) for chunk in chunks if chunk.name in done]
+        return Deleted(
+            sum(chunk.count for chunk, _ in found),
+            sum(chunk.bytes - one.bytes for chunk, one in found),
+            sum(one.files for _, one in found),
+        )
 
     def once_done(self) -> frozenset[str]:
         """Return the names of the chunks that are done or had a mark that became void."""
         names = (name.rpartition("/")[2] for name in self._names())
-        return frozenset(name for name in names if name != _ROOT_NEXT and not name.startswith(_VOID))
+        return frozenset(name for name in names if name != _ROOT_NEXT and not name.startswith((_VOID, _ABSENT)))
 
     def mark_done(self, chunk: Chunk) -> None:
         self._mark(chunk.name)
+
+    def absent_of(self, chunk: Chunk) -> Absent | None:
+        """Return what `mark_absent` recorded for a chunk, None if it did not."""
+        prefix = f"{self._plan_id}/done/{self._folder()}"
+        names = self._store.keys(f"{prefix}{_ABSENT}{chunk.name}-")
+        return _absents_of(name.removeprefix(prefix) for name in names).get(chunk.name)
+
+    def mark_absent(self, chunk: Chunk, absent: Absent) -> None:
+        """Record how many of a chunk's files the store did not have; the figures are in the name, to be listed."""
+        self._mark(f"{_ABSENT}{chunk.name}-{absent.files}-{absent.bytes}")
+
+    def has_result(self, chunk: Chunk) -> bool:
+        """Return whether a run over the chunk deleted it, or left files that it could not delete."""
+        return self._has(f"done/{self._folder()}{chunk.name}") or self._has(f"failed/{chunk.name}")
 
     def void(self) -> None:
         """Make all marks void: the store confirmed deletes that it did not make."""
@@ -66,8 +114,10 @@ class Marks:
         self._mark(_ROOT_NEXT)
 
     def _mark(self, name: str) -> None:
-        folder = f"{self.voided}/" if self.voided else ""
-        self._store.put(f"{self._plan_id}/done/{folder}{name}", b"{}\n")
+        self._store.put(f"{self._plan_id}/done/{self._folder()}{name}", b"{}\n")
+
+    def _folder(self) -> str:
+        return f"{self.voided}/" if self.voided else ""
 
     def _names(self) -> list[str]:
         prefix = f"{self._plan_id}/done/"
@@ -77,7 +127,7 @@ class Marks:
         """Return the names of the marks that are not void."""
         names = self._names()
         self._voided = sum(name.startswith(_VOID) for name in names)
-        folder = f"{self._voided}/" if self._voided else ""
+        folder = self._folder()
         valid = (name.removeprefix(folder) for name in names if name.startswith(folder))
         return frozenset(name for name in valid if "/" not in name and not name.startswith(_VOID))
 
@@ -96,6 +146,27 @@ class Marks:
         """Store the paths that were not deleted, as (path, code), in `failed/{chunk}`, for operators."""
         lines = "".join(json.dumps({"path": path, "code": code}, ensure_ascii=False) + "\n" for path, code in failures)
         self._store.put(f"{self._plan_id}/failed/{chunk.name}", gzip.compress(lines.encode(), mtime=0))
+
+
+def deleted_by_marks(store: PlanStore, indexes: Iterable[PlanIndex]) -> Deleted:
+    """Return the figures of all marked chunks of a plan's segments."""
+    found = [Marks(store, index.plan_id).deleted(index.chunks) for index in indexes]
+    return Deleted(*(sum(one[position] for one in found) for position in range(3)))
+
+
+def _chunks_of(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if name != _ROOT_NEXT and not name.startswith(_ABSENT))
+
+
+def _absents_of(names: Iterable[str]) -> dict[str, Absent]:
+    """Return the figures in the names of marks, by chunk; of two for one chunk the first run's, which has fewer."""
+    found: dict[str, Absent] = {}
+    for name in names:
+        if name.startswith(_ABSENT):
+            chunk, files, size = name.removeprefix(_ABSENT).rsplit("-", 2)
+            absent = Absent(int(files), int(size))
+            found[chunk] = min(absent, found.get(chunk, absent))
+    return found
 
 
 def record_adopted_plan(store: PlanStore, task_id: str, plan_id: str) -> None:

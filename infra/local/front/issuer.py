@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 SCOPE = "execute_tasks"
+OPERATOR_SCOPE = "manage_tasks"
 
 
 @dataclass(frozen=True, slots=True)

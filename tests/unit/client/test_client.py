@@ -160,7 +160,7 @@ def test_given_key_is_sent_even_without_support():
     [
         (refusal(400, "INVALID_REQUEST"), InvalidRequest),
         (refusal(403, "REALM_MISMATCH"), NotPermitted),
-        (refusal(404, "TABLE_NOT_FOUND"), NotFound),
+        (refusal(404, "NO_SUCH_TABLE"), NotFound),
         (refusal(409, "TASK_EXISTS"), Conflict),
         (refusal(409, "GC_DISABLED", status="FAILED_TERMINAL"), TaskFailed),
         (refusal(422, "idempotency_key_conflict"), IdempotencyKeyConflict),

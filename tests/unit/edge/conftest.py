@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 
-from delegation.edge.app import create_app
-from delegation.edge.routes import Dependencies
+from delegation.edge.api.app import create_app
+from delegation.edge.api.routes import Dependencies
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.tasks.errors import TaskNotFound
-from delegation.tasks.life.model import Task
+from delegation.tasks.life import decisions
+from delegation.tasks.life.model import Caller, Task
 from tests.unit.edge.gateway import Context, request
+from tests.unit.tasks.builders import resubmitted
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 TASK_ID = "0d4c6d3e-8f2a-5c67-9f0e-3f5f0e1d2c3b"
@@ -70,12 +72,33 @@ class FakeSubmissions:
 
 @dataclass
 class FakeTasks:
+    """Tasks by id, and the ids that were dispatched."""
+
     tasks: dict[str, Task] = field(default_factory=lambda: {TASK_ID: a_task()})
+    dispatched: list[str] = field(default_factory=list)
 
     def get(self, task_id: str) -> Task:
         if task_id not in self.tasks:
             raise TaskNotFound(task_id)
         return self.tasks[task_id]
+
+    def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        head = self.tasks.get(task_id)
+        return tuple(head.evolve(version=n) for n in range(after + 1, head.version + 1))[:limit] if head else ()
+
+    def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
+        task = self.get(task_id)
+        if not task.is_terminal:
+            self.tasks[task_id] = decisions.cancel(task, NOW, by)
+        return self.tasks[task_id]
+
+    def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
+        self.tasks[task_id] = resubmitted(self.get(task_id)).evolve(requested_by=by)
+        return self.tasks[task_id]
+
+    def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
+        self.dispatched.append(task_id)
+        return task or self.get(task_id)
 
 
 @dataclass
@@ -86,6 +109,9 @@ class Api:
     submissions: FakeSubmissions
     log: io.StringIO
     read_output: Callable[[], str]
+    tasks: FakeTasks = field(default_factory=FakeTasks)
+    receipts: dict[str, bytes] = field(default_factory=dict)
+    checks: dict[str, Callable[[], object]] = field(default_factory=dict)
     output: str = ""
 
     def send(self, event: dict[str, Any], context: Context | None = None) -> dict[str, Any]:
@@ -106,17 +132,22 @@ class Api:
 
 @pytest.fixture
 def api(capsys: pytest.CaptureFixture[str]) -> Api:
-    log, submissions = io.StringIO(), FakeSubmissions()
+    log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
+    receipts: dict[str, bytes] = {}
+    checks: dict[str, Callable[[], object]] = {"task table": lambda: None, "Polaris": lambda: None}
     deps = Dependencies(
         submissions=submissions,
-        tasks=FakeTasks(),
+        tasks=tasks,
         realm="POLARIS",
         idempotency_lifetime=timedelta(minutes=30),
         clock=lambda: NOW,
+        receipt=lambda task: receipts.get(task.task_id),
+        checks=checks,
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = Metrics(namespace="Delegation", service="delegation-api")
-    return Api(create_app(deps, logger=logger, metrics=metrics), submissions, log, lambda: capsys.readouterr().out)
+    handle = create_app(deps, logger=logger, metrics=metrics)
+    return Api(handle, submissions, log, lambda: capsys.readouterr().out, tasks, receipts, checks)
 
 
 def header(response: dict[str, Any], name: str) -> str | None:

@@ -39,8 +39,13 @@ def request(
     headers: dict[str, str] | None = None,
     client_id: str | None = "polaris",
     base: str = BASE,
+    query: dict[str, str] | None = None,
+    permissions: str | None = None,
 ) -> dict[str, Any]:
     """Return a REST proxy event; a `body` that is not text is sent as JSON."""
+    context = {"client_id": client_id, "principalId": client_id}
+    if permissions is not None:
+        context["permissions"] = permissions
     text = body if body is None or isinstance(body, str) else json.dumps(body)
     sent = {"Content-Type": "application/json", **(headers or {})}
     return {
@@ -49,8 +54,8 @@ def request(
         "httpMethod": method,
         "headers": sent,
         "multiValueHeaders": {name: [value] for name, value in sent.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
+        "queryStringParameters": query,
+        "multiValueQueryStringParameters": None if query is None else {name: [query[name]] for name in query},
         "pathParameters": {"proxy": path.removeprefix("/")},
         "stageVariables": None,
         "requestContext": {
@@ -59,7 +64,7 @@ def request(
             "path": base + path,
             "httpMethod": method,
             "identity": {"sourceIp": "192.0.2.1"},
-            **({} if client_id is None else {"authorizer": {"client_id": client_id, "principalId": client_id}}),
+            **({} if client_id is None else {"authorizer": context}),
         },
         "body": text,
         "isBase64Encoded": False,

@@ -3,16 +3,18 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from delegation.edge.answers import failure_status
 from delegation.edge.problems import Problem, problem_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
 from delegation.idempotency.errors import TaskConflict
 from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris import errors as polaris
-from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
+from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise
 from tests.unit.edge.world import LIFETIME, REALM, World
@@ -227,3 +229,75 @@ def test_a_request_with_other_properties_than_a_running_purge_is_answered_what_i
         f"task {accepted.task_id} is SUBMITTED with other properties (shared); "
         "wait until it ends, or send the same request"
     )
+
+
+@pytest.mark.parametrize("keys", [False, True], ids=["without a key", "a new key each time"])
+def test_a_request_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World, *, keys: bool) -> None:
+    world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
+    body, answers = world.body("orders"), []
+    for number in range(60):
+        answers.append(answer_of(partial(world.execute, body, key=f"k{number}" if keys else None)))
+        world.clock.advance(timedelta(milliseconds=130))
+    assert attempts(world) <= 4
+    early = [answer for answer in answers if answer.status == 503]
+    assert len(early) == len(answers) - attempts(world)
+    assert {json.loads(answer.body)["error_code"] for answer in early} == {"RESUBMITTED_TOO_SOON"}
+
+
+def test_a_request_in_the_background_that_is_repeated_in_a_loop_runs_its_task_a_few_times_only(world: World) -> None:
+    """A refusal by a guard too: the task loads the table and reads its manifest lists each time."""
+    world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
+    for _ in range(60):
+        answer_of(lambda: world.submit(world.identity("orders")))
+        world.drive()
+        world.clock.advance(timedelta(milliseconds=130))
+    assert attempts(world) <= 4
+
+
+def test_repeats_without_a_key_are_bounded_and_the_task_can_be_run_again_later(world: World) -> None:
+    world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
+    began = world.clock()
+    while world.clock() < began + timedelta(hours=1):
+        answer_of(lambda: world.execute(world.body("orders")))
+        world.clock.advance(timedelta(seconds=10))
+    assert attempts(world) <= 10
+    world.tables.trouble = None
+    refused = answer_of(lambda: world.execute(world.body("orders")))
+    assert (refused.status, json.loads(refused.body)["error_code"]) == (503, "RESUBMITTED_TOO_SOON")
+    world.clock.advance(timedelta(seconds=int(refused.headers["Retry-After"])))
+    assert answer_of(lambda: world.execute(world.body("orders"))).status == 200
+
+
+def test_an_operators_retry_begins_a_new_series_of_repeats(world: World) -> None:
+    world.tables.trouble = polaris.PolarisForbidden("no privilege", status=403)
+    for _ in range(4):
+        answer_of(lambda: world.execute(world.body("orders")))
+        world.clock.advance(timedelta(seconds=30))
+    world.tasks.cancel(world.tasks.retry(task_of(world)).task_id)
+    before = attempts(world)
+    answer_of(lambda: world.execute(world.body("orders")))
+    assert attempts(world) == before + 1
+
+
+@pytest.mark.parametrize("trouble", [polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.NoSuchCatalog])
+def test_both_endpoints_answer_an_unknown_table_with_one_code(
+    world: World, trouble: type[polaris.PolarisError]
+) -> None:
+    world.tables.trouble = trouble("unknown", status=404)
+    answers = [
+        answer_of(lambda: world.execute(world.body("orders"))),
+        answer_of(lambda: world.submit(world.identity("orders"))),
+    ]
+    assert [(answer.status, json.loads(answer.body)["error_code"]) for answer in answers] == [(404, trouble.code)] * 2
+
+
+def classes(kind: type[DelegationError]) -> list[type[DelegationError]]:
+    return [kind, *(one for below in kind.__subclasses__() for one in classes(below))]
+
+
+@pytest.mark.parametrize(
+    "kind", [*classes(polaris.PolarisError), *classes(ObjectStoreError)], ids=lambda kind: str(kind.__name__)
+)
+def test_a_request_and_a_task_that_meet_one_error_answer_it_alike(kind: type[DelegationError]) -> None:
+    problem = problem_of(kind("trouble"))
+    assert (problem.error, problem.status) == (kind.code, failure_status(kind.code))

@@ -119,7 +119,7 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (TaskConflict("t1", "is RUNNING with other properties; wait until it ends"), 409, "TASK_EXISTS", {}),
     (TaskNotFound("t1"), 404, "TASK_NOT_FOUND", {}),
     (StoreUnavailable("DynamoDB did not answer"), 503, "STORE_UNAVAILABLE", {"Retry-After": "2"}),
-    (NoSuchTable("no such table"), 404, "TABLE_NOT_FOUND", {}),
+    (NoSuchTable("no such table"), 404, "NO_SUCH_TABLE", {}),
     (PolarisForbidden("forbidden"), 502, "POLARIS_FORBIDDEN", {}),
     (PolarisForbidden("forbidden", retry_after=5.0), 502, "POLARIS_FORBIDDEN", {}),
     (PolarisUnavailable("no answer"), 502, "POLARIS_UNAVAILABLE", {}),

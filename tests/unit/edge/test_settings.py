@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from delegation.edge.trust.certificates import CertificateSource
 from delegation.edge.trust.jwks import JwksKeys
 from delegation.edge.trust.settings import AuthorizerSettings
-from delegation.edge.trust.tokens import StaticKey
+from delegation.edge.trust.tokens import StaticKeys
 from delegation.wiring.api import api
 from delegation.wiring.authorizer import authorizer
 from delegation.wiring.settings import ApiSettings
@@ -81,6 +81,10 @@ def test_a_missing_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch
         ("DELEGATION_TOKEN_JWKS_URL", "https://"),
         ("DELEGATION_TOKEN_PUBLIC_KEY", SECRET),
         ("DELEGATION_TOKEN_SCOPE", "two scopes"),
+        ("DELEGATION_OPERATOR_SCOPE", "two scopes"),
+        ("DELEGATION_OPERATOR_SUBJECTS", f"CN=a;{SECRET}"),
+        ("DELEGATION_CLIENT_NEXT_SUBJECT", SECRET),
+        ("DELEGATION_TOKEN_NEXT_PUBLIC_KEY", public_pem(ec_key())),
         ("DELEGATION_TOKEN_LEEWAY_SECONDS", "301"),
         ("DELEGATION_TOKEN_LEEWAY_SECONDS", "-1"),
         ("DELEGATION_TOKEN_JWKS_TIMEOUT_SECONDS", "0"),
@@ -98,7 +102,7 @@ def test_exactly_one_source_of_keys_is_required(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings.read()
     monkeypatch.delenv("DELEGATION_TOKEN_JWKS_URL")
-    assert isinstance(authorizer().tokens.keys, StaticKey)
+    assert isinstance(authorizer().tokens.keys, StaticKeys)
     monkeypatch.delenv("DELEGATION_TOKEN_PUBLIC_KEY")
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings.read()
@@ -110,17 +114,18 @@ def test_the_authorizer_is_built_from_its_settings(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
     monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority()))
     built = authorizer()
+    [[pin]] = [identity.pins for identity in built.identities]
     assert built.source is CertificateSource.ALB
-    assert built.pin.serials == {0x0A1B, 0x2C}
-    assert built.pin.subject.rfc4514_string() == SUBJECT
-    assert built.pin.revoked is not None
-    assert built.pin.authority is not None
-    built.pin.check(certificate(serial=0x2C), NOW)
+    assert pin.serials == {0x0A1B, 0x2C}
+    assert pin.subject.rfc4514_string() == SUBJECT
+    assert pin.revoked is not None
+    assert pin.authority is not None
+    pin.check(certificate(serial=0x2C), NOW)
     assert isinstance(built.tokens.keys, JwksKeys)
 
 
 def test_without_serials_any_certificate_of_the_identity_is_admitted() -> None:
-    assert authorizer().pin.serials is None
+    assert authorizer().identities[0].pins[0].serials is None
 
 
 def test_the_lambda_gets_the_variables_that_the_settings_read() -> None:

@@ -166,3 +166,35 @@ def test_the_metric_is_that_of_the_alarm_and_its_line_names_the_task(
     assert (directive["Namespace"], directive["Dimensions"]) == (METRICS_NAMESPACE, [["service"]])
     assert (line["service"], line[PARTLY_DELETED_METRIC]) == (SERVICE_NAME, [1.0])
     assert (line["task_id"], line["error_code"]) == (task.task_id, "FILES_NOT_DELETED")
+
+
+def test_a_repeated_complete_counts_a_half_deleted_table_once(world: World) -> None:
+    reported: list[Task] = []
+    step = half_deleted_by_a_job(world)
+    world.tasks._left_partly_done = reported.append
+    assert {world.steps.complete(step)["next"] for _ in range(3)} == {"failed"}
+    assert [task.task_id for task in reported] == [step.task_id]
+    assert world.tasks.get(step.task_id).public() == reported[0].public() | {"revision": reported[0].revision}
+
+
+def half_deleted_by_a_job(world: World) -> Step:
+    """Have a job leave the table half deleted and record that; return the input of the step that follows."""
+    task_id = asked(world, POLARIS, engine="spark")
+    (_, n) = world.queue.sent.pop()
+    step = Step.of(world.steps.acquire(Step(task_id, n), world.deadline()))
+    world.tasks.heartbeat(task_id, step.attempt, lambda now: Lease.lasting(timedelta(hours=1), now), engine="spark")
+    undeletable(world)
+    world.behavior.run_job(purge_table, task_id, step.attempt)
+    return step
+
+
+def test_a_table_that_a_second_run_leaves_half_deleted_is_counted_again(world: World) -> None:
+    reported: list[Task] = []
+    world.tasks._left_partly_done = reported.append
+    for _ in range(2):
+        step = half_deleted_by_a_job(world)
+        world.steps.complete(step)
+        world.steps.complete(step)
+        world.clock.advance(timedelta(minutes=1))
+    assert [task.version for task in reported] == sorted({task.version for task in reported})
+    assert len(reported) == 2

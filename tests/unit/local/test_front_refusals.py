@@ -85,7 +85,7 @@ def assert_one_refusal(answer: bytes) -> None:
     """Assert that the answer is one 400 with the body of API Gateway's refusals, and that nothing was invoked."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 "), head[:80]
-    assert set(json.loads(body)) == {"error_code", "message"}
+    assert set(json.loads(body)) == {"error_code", "message", "type"}
     assert API.seen == []
 
 

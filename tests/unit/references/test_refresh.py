@@ -13,6 +13,7 @@ from delegation.references.model import TableEntry
 from delegation.references.reading import read_references
 from delegation.references.refresh import OWNED_FOR, TABLES_A_WRITE, Refresher
 from delegation.references.store import MemoryReferenceStore
+from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import Faults, MemoryObjectStore
 from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, rows
 from tests.unit.references.catalogs import LakeListing
@@ -244,3 +245,69 @@ def test_an_entry_that_another_process_wrote_meanwhile_is_not_replaced_by_an_old
     with pytest.raises(PassLost):
         replace(slow, read=read).ensure_fresh("cat")
     assert scene.concerned("s3://lake/wh/t/") == {"ns.t", "ns.inner.taking"}
+
+
+def test_a_table_that_is_renamed_during_a_pass_is_found_under_its_new_name(scene):
+    for name in "bmz":
+        scene.one.create(name)
+
+    def rename() -> None:
+        if scene.listing.asked["conditional"] == 2 and "z" in scene.one.pointers:
+            scene.one.pointers["a"] = scene.one.pointers.pop("z")
+
+    state = scene.refresher(checkpoint=rename).ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+    assert state.tables == 3
+
+
+def test_a_pass_ends_although_tables_are_created_all_the_time(scene):
+    scene.one.create("t")
+
+    def create() -> None:
+        scene.one.create(f"new{scene.listing.asked['conditional']:03}")
+
+    assert scene.refresher(checkpoint=create).ensure_fresh("cat").complete_as_of == scene.now
+    assert 3 <= scene.listing.asked["conditional"] <= 50
+
+
+def test_a_table_whose_bucket_is_gone_is_recorded_and_the_others_are_visited(scene):
+    for name in "abc":
+        scene.one.create(name)
+
+    def read(table: LoadedTable, known: TableEntry | None) -> TableEntry:
+        if table.identifier.name == "b":
+            raise BucketNotFound("the object store has no bucket")
+        return scene._read(table, known)
+
+    assert replace(scene.refresher(), read=read).ensure_fresh("cat").tables == 3
+    (unreadable,) = scene.store.unreadable("cat")
+    assert unreadable.problem.startswith("BUCKET_NOT_FOUND")
+
+
+def test_a_table_renamed_to_a_name_that_a_stopped_pass_had_left_behind_is_found(scene):
+    for name in "bmz":
+        scene.one.create(name)
+
+    def stop() -> None:
+        if scene.listing.asked["conditional"] == 2:
+            raise PolarisUnavailable("overloaded", status=503)
+
+    with pytest.raises(PolarisUnavailable):
+        scene.refresher(checkpoint=stop).ensure_fresh("cat")
+    scene.one.pointers["a"] = scene.one.pointers.pop("z")
+    scene.now += timedelta(seconds=5)
+    state = scene.refresher("other").ensure_fresh("cat")
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.a"}
+    assert state.tables == 3
+
+
+def test_a_pass_is_kept_while_many_namespaces_without_tables_are_listed(scene):
+    scene.one.create("t")
+    scene.listing.lakes |= {(f"empty{number}",): Lake() for number in range(20)}
+
+    def slow() -> None:
+        scene.now += OWNED_FOR / 4
+        with pytest.raises(ReferencesNotKnown):
+            scene.refresher("other").ensure_fresh("cat")
+
+    assert scene.refresher(pace=slow).ensure_fresh("cat").tables == 1

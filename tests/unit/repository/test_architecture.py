@@ -27,6 +27,7 @@ QUESTIONS = [
     ("How is the state machine's next wait computed?", "orchestration/steps.py", "wait_seconds"),
     ("What does the sweeper do?", "orchestration/sweep.py", "sweep"),
     ("Which error is a 409?", "edge/problems.py", "rule_of"),
+    ("Who may call an operation?", "edge/api/callers.py", "admitted"),
     ("How is a bearer token verified?", "edge/trust/tokens.py", "TokenVerifier"),
     ("When is a request answered with a replay?", "idempotency/record.py", "judge"),
     ("What does a caller send to have a table purged?", "wire/requests.py", "PurgeTableOperationParameters"),

@@ -18,7 +18,7 @@ BUDGETS = {
     "make_due": 58,
     "start_job": 58,
     "sweeper": 68,
-    "api": 84,
+    "api": 92,
     "prepare": 148,
     "run_inline": 148,
 }

@@ -151,3 +151,21 @@ def test_each_key_sent_is_either_deleted_or_failed(pieces: list[str]) -> None:
     assert sorted([*found.deleted, *(failure.key for failure in found.failed)]) == ["a", "b"]
     if "<Error>" not in pieces:
         assert all(f"<Key>{key}</Key>" in pieces for key in found.deleted)
+
+
+def test_only_a_key_whose_error_says_so_is_absent() -> None:
+    answer = result(
+        "<Deleted><Key>a</Key></Deleted>"
+        "<Error><Key>b</Key><Code>NoSuchKey</Code></Error>"
+        "<Error><Key>c</Key><Code>NoSuchBucket</Code></Error>"
+    )
+    found = delete_keys(client(answer)[0], "bucket", ["a", "b", "c"])
+    assert (found.deleted, found.absent) == (("a", "b"), ("b",))
+    assert found.failed == (KeyFailure("c", "NoSuchBucket"),)
+
+
+def test_a_single_delete_that_finds_no_key_says_so_and_a_whole_call_that_does_confirms_nothing() -> None:
+    answer = b"<Error><Code>NoSuchKey</Code></Error>"
+    assert delete_keys(client(answer, 404)[0], "bucket", ["a\nb"]).absent == ("a\nb",)
+    whole = delete_keys(client(answer, 404)[0], "bucket", ["a"])
+    assert (whole.deleted, whole.absent, len(whole.failed)) == ((), (), 1)

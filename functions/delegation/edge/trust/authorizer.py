@@ -1,4 +1,4 @@
-"""The decision of the Lambda REQUEST authorizer: the pinned client certificate, then a token with the required scope.
+"""The decision of the Lambda REQUEST authorizer: a pinned client certificate, then a token with the required scope.
 
 Policies must not be cached: API Gateway's cache key is the token alone, so a cached policy would admit the token with
 any other certificate of the CA.
@@ -14,9 +14,23 @@ from cryptography import x509
 from delegation.edge import headers
 from delegation.edge.errors import Forbidden
 from delegation.edge.trust.certificates import CertificatePin, CertificateSource, presented_certificate
-from delegation.edge.trust.tokens import Principal, TokenVerifier
+from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
+from delegation.edge.trust.tokens import Principal, TokenVerifier, require_scope
 
 _REFUSED_PRINCIPAL: Final = "refused"
+_ANONYMOUS: Final = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An admitted identity: a certificate that one of `pins` accepts, and a token with `scope`.
+
+    Two pins admit the former and the next certificate while it is renewed.
+    """
+
+    pins: tuple[CertificatePin, ...]
+    scope: str
+    permissions: frozenset[Permission] = ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +43,45 @@ class AuthorizerDecision:
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Decides on authorizer events; `clock` returns aware UTC datetimes."""
+    """Decides on authorizer events; `clock` returns aware UTC datetimes.
 
-    pin: CertificatePin
+    The first of `identities` is Polaris; operators may follow (Delegation Service proposal, Authentication and
+    Authorization). A certificate belongs to the first identity that accepts it.
+    """
+
+    identities: tuple[Identity, ...]
     source: CertificateSource
     tokens: TokenVerifier
     clock: Callable[[], datetime]
 
     def decide(self, event: Mapping[str, Any]) -> AuthorizerDecision:
         """Return Allow or Deny (403); raises Unauthorized, answered with 401, and KeysUnavailable, with 500."""
+        method_arn = event["methodArn"]
+        if method_of(method_arn) in OPEN_METHODS and not headers.values(event, "Authorization"):
+            return AuthorizerDecision(_policy("Allow", method_arn, _ANONYMOUS, {"permissions": ""}))
         try:
             certificate = presented_certificate(event, self.source)
-            self.pin.check(certificate, self.clock())
+            identity = self._identity_of(certificate)
             principal = self.tokens.verify(headers.single(event, "Authorization"))
+            require_scope(principal, identity.scope)
         except Forbidden as refusal:
-            return AuthorizerDecision(
-                _policy("Deny", event["methodArn"], _REFUSED_PRINCIPAL, {"error_code": refusal.code}), refusal
-            )
-        context = _context(principal, certificate)
-        return AuthorizerDecision(_policy("Allow", stage_arn(event["methodArn"]), principal.client_id, context))
+            denied = _policy("Deny", method_arn, _REFUSED_PRINCIPAL, {"error_code": refusal.code})
+            return AuthorizerDecision(denied, refusal)
+        context = _context(principal, certificate, identity)
+        return AuthorizerDecision(_policy("Allow", stage_arn(method_arn), principal.client_id, context))
+
+    def _identity_of(self, certificate: x509.Certificate) -> Identity:
+        """Return the identity that accepts a certificate; raises the refusal of the pin that names its subject."""
+        now, refusals = self.clock(), []
+        for identity in self.identities:
+            for pin in identity.pins:
+                try:
+                    pin.check(certificate, now)
+                except Forbidden as refusal:
+                    refusals.append((pin.names(certificate), refusal))
+                else:
+                    return identity
+        raise next((refusal for named, refusal in refusals if named), refusals[0][1])
 
 
 def stage_arn(method_arn: str) -> str:
@@ -56,12 +90,18 @@ def stage_arn(method_arn: str) -> str:
     return f"{api}/{stage}/*"
 
 
-def _context(principal: Principal, certificate: x509.Certificate) -> dict[str, str]:
+def method_of(method_arn: str) -> str:
+    """Return the verb and the path of a method's ARN (`arn:…:api-id/stage/GET/v1/health` → `GET/v1/health`)."""
+    return method_arn.split("/", 2)[2]
+
+
+def _context(principal: Principal, certificate: x509.Certificate, identity: Identity) -> dict[str, str]:
     # Only strings and no secrets: API Gateway passes this to the API's Lambda and may log it.
     return {
         "client_id": principal.client_id,
         "subject": principal.subject,
         "scope": " ".join(sorted(principal.scopes)),
+        "permissions": " ".join(sorted(identity.permissions)),
         "certificate_subject": certificate.subject.rfc4514_string(),
         "certificate_serial": f"{certificate.serial_number:x}",
     }

@@ -83,13 +83,16 @@ class CertificatePin:
     revoked: x509.CertificateRevocationList | None = None
     authority: x509.Certificate | None = None
 
-    def check(self, certificate: x509.Certificate, now: datetime) -> None:
-        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked."""
+    def names(self, certificate: x509.Certificate) -> bool:
+        """Return whether subject and issuer are the pinned ones; raises CertificateRefused if they cannot be read."""
         try:
-            subject, issuer = certificate.subject, certificate.issuer
+            return (certificate.subject, certificate.issuer) == (self.subject, self.issuer)
         except ValueError:
             raise CertificateRefused("the client certificate's names cannot be read") from None
-        if subject != self.subject or issuer != self.issuer:
+
+    def check(self, certificate: x509.Certificate, now: datetime) -> None:
+        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked."""
+        if not self.names(certificate):
             raise CertificateRefused("the client certificate is not the pinned one")
         if self.serials is not None and certificate.serial_number not in self.serials:
             raise CertificateRefused("the client certificate's serial number is not a pinned one")

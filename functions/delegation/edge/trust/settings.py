@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from delegation.edge.trust.certificates import (
     CertificateSource,
@@ -17,6 +17,7 @@ from delegation.edge.trust.tokens import public_key
 from delegation.environment import EnvironmentSettings
 
 _URL: Final = r"^https?://[^/\s]+\S*$"
+_SCOPE: Final = r"^[\x21-\x7e]+$"
 
 
 def _readable_by(parse: Callable[[str], object]) -> AfterValidator:
@@ -36,8 +37,10 @@ class AuthorizerSettings(EnvironmentSettings):
     """Which client certificate and which tokens the authorizer admits.
 
     Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. `client_ca` is
-    the certificate of `client_issuer`, which must have signed `client_crl`. Exactly one of `token_jwks_url` and
-    `token_public_key` (PEM) is set.
+    the certificate of `client_issuer`, which must have signed `client_crl`. `client_next_*` name a second certificate
+    of Polaris, admitted beside the first while it is replaced. `operator_subjects` (separated by semicolons) admit
+    operators, whose tokens have `operator_scope`. Exactly one of `token_jwks_url` and `token_public_key` (PEM) is set;
+    `token_next_public_key` is admitted beside the latter while the issuer replaces its key.
     """
 
     client_subject: _Name = Field(alias="DELEGATION_CLIENT_SUBJECT")
@@ -50,13 +53,36 @@ class AuthorizerSettings(EnvironmentSettings):
         None, alias="DELEGATION_CLIENT_CRL"
     )
     client_ca: Annotated[str, _readable_by(load_authority)] | None = Field(None, alias="DELEGATION_CLIENT_CA")
+    client_next_subject: _Name | None = Field(None, alias="DELEGATION_CLIENT_NEXT_SUBJECT")
+    client_next_issuer: _Name | None = Field(None, alias="DELEGATION_CLIENT_NEXT_ISSUER")
+    operator_subjects: tuple[_Name, ...] = Field((), alias="DELEGATION_OPERATOR_SUBJECTS")
+    operator_issuer: _Name | None = Field(None, alias="DELEGATION_OPERATOR_ISSUER")
+    operator_scope: str = Field("manage_tasks", alias="DELEGATION_OPERATOR_SCOPE", pattern=_SCOPE)
+    operators_may_submit: bool = Field(False, alias="DELEGATION_OPERATORS_MAY_SUBMIT")
     token_issuer: str = Field(alias="DELEGATION_TOKEN_ISSUER", min_length=1)
     token_jwks_url: str | None = Field(None, alias="DELEGATION_TOKEN_JWKS_URL", pattern=_URL)
     token_public_key: Annotated[str, _readable_by(public_key)] | None = Field(None, alias="DELEGATION_TOKEN_PUBLIC_KEY")
+    token_next_public_key: Annotated[str, _readable_by(public_key)] | None = Field(
+        None, alias="DELEGATION_TOKEN_NEXT_PUBLIC_KEY"
+    )
     token_audience: str | None = Field(None, alias="DELEGATION_TOKEN_AUDIENCE")
-    token_scope: str = Field("execute_tasks", alias="DELEGATION_TOKEN_SCOPE", pattern=r"^[\x21-\x7e]+$")
+    token_scope: str = Field("execute_tasks", alias="DELEGATION_TOKEN_SCOPE", pattern=_SCOPE)
     token_leeway_seconds: int = Field(30, alias="DELEGATION_TOKEN_LEEWAY_SECONDS", ge=0, le=300)
     jwks_timeout_seconds: float = Field(3.0, alias="DELEGATION_TOKEN_JWKS_TIMEOUT_SECONDS", gt=0, le=8)
+
+    @field_validator("operator_subjects", mode="before")
+    @classmethod
+    def _separated(cls, value: object) -> object:
+        # Not commas: they separate the parts of a name.
+        return tuple(part.strip() for part in value.split(";") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _next_key_follows_a_key(self) -> Self:
+        if self.token_next_public_key is not None and self.token_public_key is None:
+            raise ValueError(
+                "DELEGATION_TOKEN_NEXT_PUBLIC_KEY needs DELEGATION_TOKEN_PUBLIC_KEY, which it will replace"
+            )
+        return self
 
     @model_validator(mode="after")
     def _list_is_signed(self) -> Self:

@@ -1,4 +1,4 @@
-"""Verification of OAuth2 bearer tokens (RFC 6750): JWTs with type, signature, issuer, audience, times and scope.
+"""Verification of OAuth2 bearer tokens (RFC 6750): JWTs with type, signature, issuer, audience and times.
 
 The key comes from the issuer's JWKS, or from a setting if the issuer publishes none, as Polaris' own token broker.
 Algorithms are asymmetric and follow from the key, not from the token (RFC 8725, Sections 2.1 and 3.1).
@@ -63,13 +63,13 @@ class KeySource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StaticKey:
-    """A KeySource of one configured key, used whatever a token's key id."""
+class StaticKeys:
+    """A KeySource of configured keys, tried whatever a token's key id; two while the issuer replaces its key."""
 
-    key: VerificationKey
+    configured: tuple[VerificationKey, ...]
 
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:  # noqa: ARG002 - part of the protocol
-        return (self.key,)
+        return self.configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,13 @@ class TokenVerifier:
     _: KW_ONLY
     issuer: str
     audience: str | None
-    scope: str
     clock: Callable[[], datetime]
     leeway: timedelta = timedelta(seconds=30)
 
     def verify(self, authorization: str | None) -> Principal:
         """Return the caller that an Authorization header proves.
 
-        Raises Unauthorized, ScopeMissing (RFC 6750, Section 3.1: invalid_token, insufficient_scope), KeysUnavailable.
+        Raises Unauthorized (RFC 6750, Section 3.1: invalid_token) and KeysUnavailable.
         """
         claims = self._signed(bearer_token(authorization))
         if claims.get("iss") != self.issuer:
@@ -113,10 +112,7 @@ class TokenVerifier:
             raise Unauthorized("the token is for another audience")
         self._check_time(claims)
         scopes = frozenset(_words(claims.get("scope"))) | frozenset(_words(claims.get("scp")))
-        principal = Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes)
-        if self.scope not in scopes:
-            raise ScopeMissing(f"the token lacks the scope {self.scope}")
-        return principal
+        return Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes)
 
     def _signed(self, token: str) -> Mapping[str, Any]:
         try:
@@ -147,6 +143,12 @@ class TokenVerifier:
             raise Unauthorized("the token is not yet valid")
         if math.isnan(_seconds(claims.get("iat", 0))):
             raise Unauthorized("the token's time of issue is not a time")
+
+
+def require_scope(principal: Principal, scope: str) -> None:
+    """Raise ScopeMissing unless the token has the scope (RFC 6750, Section 3.1: insufficient_scope)."""
+    if scope not in principal.scopes:
+        raise ScopeMissing(f"the token lacks the scope {scope}")
 
 
 def bearer_token(authorization: str | None) -> str:

@@ -144,8 +144,9 @@ class PurgeContext:
 class PurgeResult:
     """What a purge deleted, or with `status` PLANNED what it would delete and a `forecast` of that.
 
-    `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. `bytes_freed` is None
-    for a versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
+    `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. Of the files that were
+    deleted the store said that it did not have `files_absent`; their bytes are not counted. `bytes_freed` is None for a
+    versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
     the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
     history. INCOMPLETE means that some keys could not be deleted; the receipt lists them.
     """
@@ -167,4 +168,5 @@ class PurgeResult:
     seconds: float
     root_kept: bool = False
     metadata_files: tuple[str, ...] = ()
+    files_absent: int = 0
     forecast: "Forecast | None" = None

@@ -36,7 +36,7 @@ from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
 from delegation.worksets.engines.resources import no_checkpoint
 from delegation.worksets.errors import PlanTampered
 from delegation.worksets.index import load_index
-from delegation.worksets.marks import Marks
+from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
 
 HEAD = "head.json"
 FORMAT = 1
@@ -251,19 +251,14 @@ class DirectRun:
                 "purge that one instead"
             )
 
-    def marked(self) -> tuple[int, int, int]:
-        """Return the files planned, and the files and bytes deleted by every run at this place, by the chunks' marks.
+    def marked(self) -> tuple[int, Deleted]:
+        """Return the files planned, and what every run at this place deleted, by the chunks' marks.
 
         Raises PlanTampered and the errors of the plan's store.
         """
         plans = self.resources.plans()
-        planned = files = size = 0
-        for index in (load_index(plans, segment) for segment in DirectHead(plans).read()):
-            done = Marks(plans, index.plan_id).done()
-            planned += index.files_planned
-            files += sum(chunk.count for chunk in index.chunks if chunk.name in done)
-            size += sum(chunk.bytes for chunk in index.chunks if chunk.name in done)
-        return planned, files, size
+        indexes = [load_index(plans, segment) for segment in DirectHead(plans).read()]
+        return sum(index.files_planned for index in indexes), deleted_by_marks(plans, indexes)
 
     def _check_options(self, head: DirectHead, plans: PlanStore) -> None:
         """Raise PlanNotAllowed if the place's plan was made under other options.

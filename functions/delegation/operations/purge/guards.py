@@ -36,7 +36,7 @@ VERSIONED_BUCKET = "VERSIONED_BUCKET"
 _ANOTHER = "make a new plan, with a dry run that has the same options"
 GuardVerdict = Literal[
     "", "outside", "uncovered", "shared", "foreign", "at-another-table", "unsupported", "ambiguous",
-    "missing", "corrupt", "mismatch", "too-large", "encrypted",
+    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable",
 ]  # fmt: skip
 _CODES: Final[Mapping[GuardVerdict, str]] = {
     "outside": OUTSIDE,
@@ -51,6 +51,7 @@ _CODES: Final[Mapping[GuardVerdict, str]] = {
     "mismatch": ManifestMismatchError.code,
     "too-large": FileTooLarge.code,
     "encrypted": EncryptedMetadataFile.code,
+    "former-unreadable": FORMER_UNREADABLE,
 }
 # Errors in a manifest list or manifest for which a setting of the operator keeps it: the setting, and the verdict.
 _KEPT_FOR: Final[Mapping[type[DelegationError], tuple[str, GuardVerdict]]] = {
@@ -174,7 +175,8 @@ class PathGuard:
     `own` is the table's present location and `others` are those of neighbour tables. A file at another table's location
     that is not at `own` is kept: a write path or a former location, which anyone who writes metadata can choose, claims
     nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's.
-    `damaged` has the verdict on each manifest list and manifest that cannot be read. `storage` is how every canonical
+    `damaged` has the verdict on each manifest list and manifest that cannot be read, and on former metadata in a bucket
+    that does not exist: there is nothing to delete, and to try would fail for ever. `storage` is how every canonical
     path of the table's kind of storage begins.
     """
 

@@ -30,7 +30,7 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.inline import Tally, Work, delete_here
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
 from delegation.worksets.index import PlanIndex, load_index
-from delegation.worksets.marks import Marks, record_adopted_plan
+from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 _PHASES = (Phase.DATA, Phase.META, Phase.ROOT)
 # The namespace may have been dropped with the table.
@@ -84,7 +84,7 @@ class Execution:
         self._deleting = False
         self._planned_here = False
         self._extensions = 0
-        self._reported = (0, 0)  # files and bytes deleted by all attempts
+        self._reported = Deleted()  # by all attempts
 
     def run(self) -> PurgeResult:
         """Make a plan if there is none and execute it; a call after an error resumes."""
@@ -208,7 +208,8 @@ class Execution:
 
     def _check_before_the_first_delete(self, table: LoadedTable) -> None:
         if not self._planned_here or self._ctx.references is not None:
-            check_still_not_shared(self._ctx, self._indexes)
+            own = guards.own_root(self._metadata_of(table), self._ctx.options)
+            check_still_not_shared(self._ctx, self._indexes, own)
         if self._ctx.options.probe:
             guards.check_can_delete(self._ctx.store, guards.covered_roots(table, self._ctx.options).uris)
 
@@ -232,14 +233,14 @@ class Execution:
         work = self._chunks(phase)
         if not work:
             return
-        files_before, bytes_before = self._deleted_before()
+        before = self._deleted_before()
         run = Tally()
 
         def report(tally: Tally) -> None:
             run.add(tally)
-            self._reported = (files_before + run.files, bytes_before + run.bytes)
-            files, size = self._reported
-            self._ctx.attempt.progress(files_deleted=files, files_failed=run.failed, bytes_deleted=size)
+            now = Deleted(before.files + run.files, before.bytes + run.bytes, before.absent + run.absent)
+            self._reported = now
+            self._ctx.attempt.progress(files_deleted=now.files, files_failed=run.failed, bytes_deleted=now.bytes)
 
         if phase is Phase.ROOT:
             delete_in_this_process(self._ctx, work, report)
@@ -287,7 +288,7 @@ class Execution:
             return True
         for index in self._indexes:
             self._marks(index).void()
-        self._reported = (0, 0)
+        self._reported = Deleted()
         if self._deleting:
             raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
         return False
@@ -305,16 +306,15 @@ class Execution:
             found.extend(Work(index, chunk, marks.voided) for chunk in chunks if (chunk.name in marked) == done)
         return found
 
-    def _deleted_before(self) -> tuple[int, int]:
-        """Return the files and bytes of all marked chunks."""
-        done = [one.chunk for one in self._chunks(*_PHASES, done=True)]
-        return sum(chunk.count for chunk in done), sum(chunk.bytes for chunk in done)
+    def _deleted_before(self) -> Deleted:
+        """Return the figures of all marked chunks."""
+        return deleted_by_marks(self._ctx.plans, self._indexes)
 
     def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
         ctx, indexes = self._ctx, self._indexes
         if status == "PURGED":
             self._reported = self._deleted_before()
-        deleted, deleted_bytes = self._reported
+        deleted = self._reported
         findings = merge_findings(indexes)
         versioned = any(finding.code == guards.VERSIONED_BUCKET for finding in findings) or any(
             self._marks(index).versioned() for index in indexes
@@ -328,10 +328,11 @@ class Execution:
             metadata_location=indexes[-1].metadata_location,
             plan_ids=tuple(index.plan_id for index in indexes),
             files_planned=sum(index.files_planned for index in indexes),
-            files_deleted=deleted,
+            files_deleted=deleted.files,
+            files_absent=deleted.absent,
             bytes_planned=sum(index.bytes_planned for index in indexes),
-            bytes_deleted=deleted_bytes,
-            bytes_freed=None if versioned else deleted_bytes,
+            bytes_deleted=deleted.bytes,
+            bytes_freed=None if versioned else deleted.bytes,
             files_kept=sum(index.files_kept for index in indexes),
             findings=findings,
             receipt=None if status == "PLANNED" else receipt_key(indexes),

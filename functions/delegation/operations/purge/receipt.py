@@ -17,7 +17,12 @@ from delegation.worksets.marks import Marks
 
 def receipt_key(indexes: Sequence[PlanIndex]) -> str:
     """Return the receipt's key in the plan bucket, beside the last segment of the plan."""
-    return f"{indexes[-1].plan_id}/receipt.json"
+    return key_beside(indexes[-1].plan_id)
+
+
+def key_beside(plan_id: str) -> str:
+    """Return the key of the receipt beside a plan's segment."""
+    return f"{plan_id}/receipt.json"
 
 
 def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
@@ -92,6 +97,7 @@ def _outcome(ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex
         "seconds_since_planned": round((now - datetime.fromisoformat(indexes[0].created_at)).total_seconds(), 3),
         "files_planned": result.files_planned,
         "files_deleted": result.files_deleted,
+        **({"files_absent": result.files_absent} if result.files_absent else {}),
         "bytes_deleted": result.bytes_deleted,
         "bytes_freed": result.bytes_freed,
         "files_kept": result.files_kept,

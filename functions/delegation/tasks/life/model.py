@@ -46,7 +46,9 @@ class Task(BaseModel):
     "Tasks and their life", explains the others. `attempt_count` only grows and is the fencing token. `revision` grows
     with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
     only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
+    on. `repeats` counts how often requests ran a terminal task again, None if they did not or a retry began anew.
+    `reported_version` is the version whose half done work was reported, so that nothing reports it again.
+    `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored.
@@ -91,6 +93,8 @@ class Task(BaseModel):
     pending_result: str | None = None
     requested_by: Caller | None = None
     cancelled_by: Caller | None = None
+    repeats: int | None = Field(default=None, ge=1)
+    reported_version: int | None = Field(default=None, ge=1)
 
     due_at: Timestamp | None = None
     details: Mapping[str, Any] = Field(default_factory=dict, repr=False)
@@ -152,7 +156,7 @@ class Task(BaseModel):
         return {STORED_NAMES.get(name, name): jsonable(value) for name, value in shown.items()}
 
 
-INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base"})
+INTERNAL: Final = frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"})
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts"}
 """Fields whose name differs in format 1, in the store and in the public record."""

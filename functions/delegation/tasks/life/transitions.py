@@ -157,11 +157,13 @@ def resubmit(
     restarted: Mapping[str, Any] | None,
     at: datetime | None = None,
     requested_by: Caller | None = None,
+    repeats: int | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
 
     `restarted` are the details of a task that starts from the beginning; with None it resumes with the details it
     has. `at` is when it is to run, now if None. `requested_by` is None where nobody asks anew.
+    `repeats` is the number of this repeat, None for what is no repeated request.
     """
     begun = {} if restarted is None else {"details": restarted, "effects_began_ts": None, "progress_ts": None}
     return transition(
@@ -179,6 +181,7 @@ def resubmit(
         cancel_requested=False,
         requested_by=requested_by or task.requested_by,
         cancelled_by=None,
+        repeats=repeats,
         error_code=None,
         result_summary=None,
         result_extended=None,

@@ -156,6 +156,9 @@ class TaskChanges:
             if decisions.recurs(path[-1]):
                 # In the same write: after a crash in between the task would never recur again.
                 path = (*path, *self._next_run(path[-1], now))
+            reports = self._reports(current, path[-1])
+            if reports:
+                path = (*path[:-1], path[-1].evolve(reported_version=path[-1].version))
             try:
                 written = Written(current, self._store.apply(self._write(current, *path)))
             except (StaleTask, RevisionConflict) as refused:
@@ -163,15 +166,31 @@ class TaskChanges:
                     raise TaskNotFound(task_id) from None
                 current = refused.stored
                 continue
-            if not current.is_left_partly_done:
-                self.report_partly_done(written.after)
+            if reports:
+                self._left_partly_done(written.after)
             return written
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
     def report_partly_done(self, task: Task) -> None:
-        """Report a FAILURE whose work had effects; of other tasks nothing. Its own writes are reported without this."""
-        if task.is_left_partly_done:
-            self._left_partly_done(task)
+        """Report a FAILURE whose work had effects unless that was done; the call whose write notes it reports.
+
+        It is for a FAILURE that a process recorded which cannot report. Of other tasks nothing is reported.
+        """
+
+        def noted(current: Task, _now: datetime) -> Task:
+            due = current.version == task.version and self._reports(None, current)
+            return current.evolve(reported_version=current.version) if due else current
+
+        if self._reports(None, task):
+            written = self._change(task.task_id, noted, task)
+            if written.after is not written.before:
+                self._left_partly_done(written.after)
+
+    def _reports(self, before: Task | None, after: Task) -> bool:
+        """Return whether this process has to report that `after` leaves half done what `before` did not, or ever."""
+        if self._left_partly_done is ignored or not after.is_left_partly_done:
+            return False
+        return after.reported_version != after.version and not (before and before.is_left_partly_done)
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""

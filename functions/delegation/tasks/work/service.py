@@ -16,6 +16,7 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.repeats import is_repeat, repeats_so_far
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.changes import RACES, TaskChanges, Written
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
@@ -68,6 +69,7 @@ class TaskService(TaskChanges):
             grace=self._policies.dispatch.grace,
             restarted=self._restarted(task, resumes=resumes),
             requested_by=requested_by,
+            repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
         )
         return self._to_be_dispatched(again, now)
 
@@ -176,14 +178,22 @@ class TaskService(TaskChanges):
         """Fail a waiting task (`CANCELLED`); request a held one or a parent, which cancels its children, to stop."""
         return self.change(task_id, lambda task, now: decisions.cancel(task, now, by))
 
-    def retry(self, task_id: str) -> Task:
-        """Retry a failed task with a fresh attempt budget, due at once; a purge resumes where it stopped."""
+    def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
+        """Retry a failed task for `by` with a fresh attempt budget, due at once; a purge resumes where it stopped."""
 
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
                 return task
             restarted, payload = self._restarted(task), task.task_payload
-            return t.resubmit(task, now, payload=payload, synchronous=False, grace=timedelta(0), restarted=restarted)
+            return t.resubmit(
+                task,
+                now,
+                payload=payload,
+                synchronous=False,
+                grace=timedelta(0),
+                restarted=restarted,
+                requested_by=by,
+            )
 
         return self.change(task_id, decide)
 

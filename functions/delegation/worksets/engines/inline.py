@@ -11,7 +11,7 @@ from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.chunks import Chunk, Phase, read_chunk
 from delegation.worksets.index import SAMPLE, PlanIndex
 from delegation.worksets.limits import PlanGuard
-from delegation.worksets.marks import Marks
+from delegation.worksets.marks import Absent, Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,10 @@ class Work:
 
 @dataclass(slots=True)
 class Tally:
-    """The result of deleting chunks: files and bytes deleted, files failed (permanently, by throttling), a sample."""
+    """The result of deleting chunks: files and bytes deleted, files failed (permanently, by throttling), a sample.
+
+    `files` includes those that were `absent` already, `bytes` does not include theirs.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -34,6 +37,7 @@ class Tally:
     throttled: int = 0
     sample: tuple[tuple[str, str], ...] = ()
     delete_markers: bool = False
+    absent: int = 0
 
     def add(self, other: "Tally") -> None:
         self.files += other.files
@@ -43,6 +47,7 @@ class Tally:
         self.throttled += other.throttled
         self.sample = (*self.sample, *other.sample)[:SAMPLE]
         self.delete_markers = self.delete_markers or other.delete_markers
+        self.absent += other.absent
 
 
 def delete_chunks(
@@ -67,19 +72,36 @@ def _recorded(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
     if outcome.delete_markers:
         marks.mark_versioned()
     refused = [(failure.path, failure.code) for failure in outcome.failures]
+    absent = _absent(marks, chunk, outcome)
     if refused:
         marks.keep_failures(chunk, refused)
     else:
         marks.mark_done(chunk)
     return Tally(
         files=outcome.files,
-        bytes=outcome.bytes,
+        bytes=outcome.bytes + outcome.absent_bytes - absent.bytes,
         failed=len(refused),
         permanent=sum(not failure.transient for failure in outcome.failures),
         throttled=sum(code in THROTTLED for _, code in refused),
         sample=tuple(refused[:SAMPLE]),
         delete_markers=outcome.delete_markers,
+        absent=absent.files,
     )
+
+
+def _absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:
+    """Return which files of the chunk the purge did not find, and record that with the chunk's first result.
+
+    What a later run over the same chunk does not find was deleted by the one before it. A run that was interrupted
+    before it recorded anything is not known: what it deleted counts as absent.
+    """
+    if not outcome.absent:
+        return Absent()
+    known = marks.absent_of(chunk)
+    if known is None and not marks.has_result(chunk):
+        known = Absent(outcome.absent, outcome.absent_bytes)
+        marks.mark_absent(chunk, known)
+    return known or Absent()
 
 
 def delete_here(

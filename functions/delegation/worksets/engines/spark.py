@@ -24,7 +24,7 @@ from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import pack
 from delegation.worksets.engines.spark_tasks import RESULTS, DeleteChunks, decode_error
 from delegation.worksets.errors import EngineFailed
-from delegation.worksets.marks import Marks
+from delegation.worksets.marks import Absent, Marks
 
 T = TypeVar("T")
 
@@ -54,12 +54,14 @@ class SparkJobs:
         reported: set[tuple[str, str]] = set()
 
         def poll() -> int:
-            done = {plan_id: Marks(plans, plan_id).done() for plan_id in deleting.plans}
+            found = {plan_id: Marks(plans, plan_id).done_and_absent() for plan_id in deleting.plans}
             for one in work:
                 name = (one.index.plan_id, one.chunk.name)
-                if one.chunk.name in done[one.index.plan_id] and name not in reported:
+                done, absent = found[one.index.plan_id]
+                if one.chunk.name in done and name not in reported:
                     reported.add(name)
-                    report(Tally(files=one.chunk.count, bytes=one.chunk.bytes))
+                    less = absent.get(one.chunk.name, Absent())
+                    report(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
             return len(reported)
 
         for result in self.run(attempt, self.numbered(len(deleting.shares)).mapInArrow(deleting, RESULTS), poll):

@@ -11,8 +11,6 @@ import pytest
 from delegation.storage.file_system import FileObjectStore
 from tests.unit.cli.test_purge_files import Disk
 
-LINE = "issue 12, line 21: "
-
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
@@ -63,7 +61,6 @@ def test_the_figures_of_a_refused_rerun_have_what_earlier_runs_deleted(
     assert (report["files_deleted"], report["bytes_deleted"]) == marked(disk)
 
 
-@pytest.mark.xfail(strict=True, reason=LINE + "the bytes of absent files count as deleted")
 @pytest.mark.parametrize("dry", [False, True])
 def test_the_bytes_of_a_file_that_was_absent_are_not_counted(disk: Disk, *, dry: bool) -> None:
     location = disk.table("doomed").metadata_location

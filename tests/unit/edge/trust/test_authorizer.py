@@ -4,15 +4,17 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from delegation.edge.errors import KeysUnavailable, Unauthorized
-from delegation.edge.trust.authorizer import Authorizer, stage_arn
+from delegation.edge.trust.authorizer import Authorizer, Identity, stage_arn
 from delegation.edge.trust.certificates import LEAF_HEADER, CertificatePin, CertificateSource, parse_name
-from delegation.edge.trust.tokens import StaticKey, TokenVerifier, public_key
+from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
+from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, public_key
 from delegation.handlers import authorizer as handler_module
 from delegation.wiring import authorizer as wiring
 from tests.unit.edge.gateway import Context, sample
@@ -35,15 +37,14 @@ STAGE = "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/live"
 POST = f"{STAGE}/POST/v1/tasks"
 
 
-def make(source: CertificateSource = CertificateSource.APIGATEWAY) -> Authorizer:
+def make(source: CertificateSource = CertificateSource.APIGATEWAY, *others: Identity) -> Authorizer:
     return Authorizer(
-        pin=CertificatePin(parse_name(SUBJECT), parse_name(ISSUER)),
+        identities=(Identity((CertificatePin(parse_name(SUBJECT), parse_name(ISSUER)),), "execute_tasks"), *others),
         source=source,
         tokens=TokenVerifier(
-            StaticKey(public_key(public_pem(rsa_key()))),
+            StaticKeys((public_key(public_pem(rsa_key())),)),
             issuer="https://issuer.test",
             audience="delegation",
-            scope="execute_tasks",
             clock=lambda: NOW,
         ),
         clock=lambda: NOW,
@@ -79,6 +80,7 @@ def test_the_pinned_client_with_a_valid_token_is_allowed_the_whole_stage() -> No
         "client_id": "polaris",
         "subject": "service-account-polaris",
         "scope": "execute_tasks openid",
+        "permissions": "manage read submit",
         "certificate_subject": SUBJECT,
         "certificate_serial": f"{SERIAL:x}",
     }
@@ -135,6 +137,91 @@ def test_the_headers_name_is_case_insensitive() -> None:
 @pytest.mark.parametrize("path", ["GET/", "POST/v1/tasks/execute/synchronous", "GET/v1/tasks/a/b/c"])
 def test_the_stage_arn_covers_all_methods_of_the_stage(path: str) -> None:
     assert stage_arn(f"{STAGE}/{path}") == f"{STAGE}/*"
+
+
+OPERATOR = "CN=operator,O=Example"
+OPERATORS = Identity(
+    (CertificatePin(parse_name(OPERATOR), parse_name(ISSUER)),), "manage_tasks", ALL - {Permission.SUBMIT}
+)
+
+
+def operators() -> Authorizer:
+    return make(CertificateSource.APIGATEWAY, OPERATORS)
+
+
+def test_an_operator_needs_a_certificate_and_a_scope_of_its_own() -> None:
+    token = MAKER.bearer(client_id="ops", scope="manage_tasks")
+    verdict = operators().decide(event(token, certificate(subject=OPERATOR)))
+    assert effect(verdict.policy) == ("Allow", f"{STAGE}/*")
+    assert verdict.policy["context"]["permissions"] == "manage read"
+    assert verdict.policy["context"]["client_id"] == "ops"
+
+
+@pytest.mark.parametrize(
+    ("scope", "subject"), [("execute_tasks", OPERATOR), ("manage_tasks", SUBJECT)], ids=["operator", "polaris"]
+)
+def test_neither_identity_is_admitted_with_the_scope_of_the_other(scope: str, subject: str) -> None:
+    verdict = operators().decide(event(MAKER.bearer(scope=scope), certificate(subject=subject)))
+    assert verdict.policy["context"] == {"error_code": "INSUFFICIENT_SCOPE"}
+
+
+def test_the_refusal_is_that_of_the_identity_which_the_certificate_names() -> None:
+    expired = certificate(subject=OPERATOR, ends=NOW - timedelta(seconds=1))
+    assert "expired" in str(operators().decide(event(presented=expired)).refusal)
+    assert "not the pinned one" in str(operators().decide(event(presented=certificate(subject="CN=x"))).refusal)
+
+
+@pytest.mark.parametrize("method", sorted(OPEN_METHODS))
+def test_an_open_method_alone_is_allowed_without_a_token(method: str) -> None:
+    verdict = make().decide(event("", certificate(subject="CN=anyone of the CA"), arn=f"{STAGE}/{method}"))
+    assert effect(verdict.policy) == ("Allow", f"{STAGE}/{method}")
+    assert verdict.policy["context"] == {"permissions": ""}
+
+
+@pytest.mark.parametrize("method", ["GET/v1/healthy", "POST/v1/health", "GET/v1/tasks", "GET/docs/x", "GET/v1/config"])
+def test_no_other_method_is_open(method: str) -> None:
+    with pytest.raises(Unauthorized):
+        make().decide(event("", arn=f"{STAGE}/{method}"))
+
+
+def test_a_wrong_token_is_refused_at_an_open_method_too() -> None:
+    with pytest.raises(Unauthorized):
+        make().decide(event("Bearer nonsense", arn=f"{STAGE}/GET/v1/health"))
+
+
+def test_the_next_certificate_and_the_next_key_are_admitted_beside_the_present_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    following = rsa_key("next")
+    for name, value in {
+        **ENVIRONMENT,
+        "DELEGATION_CLIENT_NEXT_ISSUER": "CN=Next CA",
+        "DELEGATION_TOKEN_NEXT_PUBLIC_KEY": public_pem(following),
+    }.items():
+        monkeypatch.setenv(name, value)
+    built = replace(wiring.authorizer(), clock=lambda: NOW)
+    built = replace(built, tokens=replace(built.tokens, clock=lambda: NOW))
+    for presented in (certificate(), certificate(issuer="CN=Next CA")):
+        for token in (MAKER.bearer(), TokenMaker(following).bearer()):
+            assert effect(built.decide(event(token, presented)).policy)[0] == "Allow"
+    refused = built.decide(event(presented=certificate(issuer="CN=Other CA")))
+    assert effect(refused.policy)[0] == "Deny"
+
+
+@pytest.mark.parametrize(
+    ("may", "permissions"), [("false", {"read", "manage"}), ("true", {"read", "manage", "submit"})]
+)
+def test_operators_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, may: str, permissions: set[str]) -> None:
+    for name, value in {
+        **ENVIRONMENT,
+        "DELEGATION_OPERATOR_SUBJECTS": f"{OPERATOR}; CN=night shift",
+        "DELEGATION_OPERATORS_MAY_SUBMIT": may,
+    }.items():
+        monkeypatch.setenv(name, value)
+    polaris, found = wiring.authorizer().identities
+    assert polaris.permissions == ALL
+    assert [pin.subject.rfc4514_string() for pin in found.pins] == [OPERATOR, "CN=night shift"]
+    assert (found.scope, found.permissions) == ("manage_tasks", permissions)
 
 
 ENVIRONMENT = {

@@ -14,11 +14,12 @@ from delegation.edge.errors import ScopeMissing, Unauthorized
 from delegation.edge.trust.tokens import (
     KeySource,
     Principal,
-    StaticKey,
+    StaticKeys,
     TokenVerifier,
     bearer_token,
     client_text,
     public_key,
+    require_scope,
 )
 from tests.unit.edge.trust.pki import NOW, TokenMaker, ec_key, ed_key, public_pem, rsa_key, unsigned
 
@@ -27,10 +28,9 @@ KEYS = {"RS256": rsa_key, "RS512": rsa_key, "PS384": rsa_key, "ES256": ec_key, "
 
 def verifier(keys: KeySource | None = None, *, audience: str | None = "delegation", **options: Any) -> TokenVerifier:
     return TokenVerifier(
-        keys or StaticKey(public_key(public_pem(rsa_key()))),
+        keys or StaticKeys((public_key(public_pem(rsa_key())),)),
         issuer="https://issuer.test",
         audience=audience,
-        scope="execute_tasks",
         clock=lambda: NOW,
         **options,
     )
@@ -43,7 +43,7 @@ MAKER = TokenMaker(rsa_key())
 def test_each_asymmetric_algorithm_is_accepted_with_its_key(algorithm: str) -> None:
     key = KEYS[algorithm]()
     maker = TokenMaker(key, algorithm)
-    found = verifier(StaticKey(public_key(public_pem(key)))).verify(maker.bearer())
+    found = verifier(StaticKeys((public_key(public_pem(key)),))).verify(maker.bearer())
     assert found == Principal("polaris", "service-account-polaris", frozenset({"openid", "execute_tasks"}))
 
 
@@ -99,8 +99,9 @@ def test_scopes_are_read_from_every_usual_claim(claims: dict[str, Any]) -> None:
     ],
 )
 def test_a_valid_token_without_the_scope_is_forbidden(claims: dict[str, Any]) -> None:
+    principal = verifier().verify(MAKER.bearer(**claims))
     with pytest.raises(ScopeMissing, match="execute_tasks"):
-        verifier().verify(MAKER.bearer(**claims))
+        require_scope(principal, "execute_tasks")
 
 
 SECONDS = timedelta(seconds=1)
@@ -192,7 +193,7 @@ def test_a_signature_of_a_short_rsa_key_is_refused() -> None:
     with pytest.warns(jwt.InsecureKeyLengthWarning):
         token = TokenMaker(weak).bearer()
     with pytest.raises(Unauthorized):
-        verifier(StaticKey(public_key(public_pem(weak)))).verify(token)
+        verifier(StaticKeys((public_key(public_pem(weak)),))).verify(token)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ class FindingCount(BaseModel):
 class PurgeDetails(BaseModel):
     """The published plan, its progress, and which table and metadata a finished purge deleted.
 
-    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. `purged_states`
+    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. Of the files
+    deleted the store said that it did not have `files_absent`, whose bytes do not count. `purged_states`
     are digests of the purged metadata files: a request that states one of them asks for what is done.
     """
 
@@ -39,6 +40,7 @@ class PurgeDetails(BaseModel):
     files_planned: int | None = None
     files_deleted: int = Field(default=0, ge=0)
     files_failed: int = Field(default=0, ge=0)
+    files_absent: int = Field(default=0, ge=0)
     bytes_deleted: int = Field(default=0, ge=0)
     files_kept: int = Field(default=0, ge=0)
     findings: tuple[FindingCount, ...] = ()

@@ -35,13 +35,14 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
             fields["result_extended"] = _without_samples(result.forecast)
         return summary, changed(files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
+    absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
-    summary = (
-        f"deleted {result.files_deleted} files, {result.bytes_deleted} bytes{kept} in {result.seconds:.1f} s{freed}"
-    )
+    deleted = f"deleted {result.files_deleted} files{absent}, {result.bytes_deleted} bytes"
+    summary = f"{deleted}{kept} in {result.seconds:.1f} s{freed}"
     details = changed(
         files_planned=result.files_planned,
         files_deleted=result.files_deleted,
+        files_absent=result.files_absent,
         files_failed=0,
         bytes_deleted=result.bytes_deleted,
         **_kept(result),

@@ -123,11 +123,17 @@ def loaded_neighbour(
     store_of: Callable[[TableIdentifier], ObjectStore],
     *,
     certain: bool = False,
+    gone: Callable[[TableIdentifier], None] = lambda _identifier: None,
 ) -> Iterator[Neighbour | NeighbourUnreadable]:
-    """Load a table without credentials and yield it, or why it cannot be read; nothing if it was dropped."""
+    """Load a table without credentials and yield it, or why it cannot be read.
+
+    Yields nothing for a table without its metadata file, nor for one that was dropped or renamed, which calls `gone`.
+    """
     try:
         table = catalog.load_table(identifier, vend=False)
-    except (polaris.NoSuchTable, polaris.NoSuchNamespace, polaris.TableMetadataMissing):
+    except (polaris.NoSuchTable, polaris.NoSuchNamespace):
+        gone(identifier)
+    except polaris.TableMetadataMissing:
         return
     except (polaris.PolarisForbidden, polaris.PolarisUnexpectedAnswer, polaris.CredentialVendingFailed) as error:
         yield NeighbourUnreadable(str(identifier), error)

@@ -13,16 +13,17 @@ from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
 from delegation.operations.purge.context import Neighbour, PurgeContext
-from delegation.operations.purge.errors import FilesShared, NeighbourChanged, NeighbourUnreadable
+from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared, NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.guards import covered_roots
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import CredentialVendingFailed, PolarisForbidden
-from delegation.storage.base import FileTooLarge, ObjectStoreDenied
+from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
-from delegation.worksets.chunks import Phase
+from delegation.worksets.chunks import Phase, paths_of
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, planned_paths
 from delegation.worksets.sorting import Sorter, common
 
+_DELETED: Final = (Phase.DATA, Phase.META, Phase.ROOT)
 LENIENT: Final = PurgeOptions(unsupported="keep", ambiguous="keep")
 
 # Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
@@ -30,6 +31,7 @@ _UNREADABLE = (
     PolarisForbidden,
     CredentialVendingFailed,
     ObjectStoreDenied,
+    BucketNotFound,
     FileTooLarge,
     CorruptMetadata,
     CorruptManifestError,
@@ -41,13 +43,15 @@ _UNREADABLE = (
 class UnreadNeighbours:
     """What cannot be read of neighbour tables: it refuses the purge, or with `neighbour=report` it is a finding.
 
-    What can be read of such a table still protects its files.
+    What can be read of such a table still protects its files. `former` are former metadata files that cannot be read:
+    no reader of the table reads them, so they are only a finding.
     """
 
     def __init__(self, ctx: PurgeContext) -> None:
         self._ctx = ctx
         self._found: dict[str, None] = {}
         self._current: dict[str, bool] = {}
+        self.former: tuple[str, ...] = ()
 
     @property
     def reported(self) -> bool:
@@ -59,6 +63,11 @@ class UnreadNeighbours:
         if not self.reported:
             raise error
         self._found[f"{error.who}: {error.why}"] = None
+
+    def note_former(self, path: str) -> None:
+        """Record a neighbour's former metadata file that cannot be read."""
+        if path not in self.former:
+            self.former = (*self.former, path)
 
     def of(self, neighbour: Neighbour) -> reach.Unreadable:
         """Return a function for errors in a neighbour's files; it raises those that a repeat may change."""
@@ -165,15 +174,17 @@ def _contains(roots: Roots, path: str) -> bool:
         return False
 
 
-def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> None:
-    """Check the neighbours again before an earlier plan is executed; raise FilesShared.
+def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own: Roots) -> None:
+    """Check the neighbours again before an earlier plan is executed; raise FilesShared or FilesAtAnotherTable.
 
     A table with the same metadata as when it was checked is not read again. The plan is not altered: a table that
-    shares files since then (a registered clone) ends the purge, and the operator decides.
+    shares files since then (a registered clone), or that has its location around planned files that are not at `own`,
+    the purged table's, ends the purge, and the operator decides.
     """
     roots = Roots(root for index in indexes for root in index.roots)
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
+    near: list[Neighbour] = []
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
         unread = UnreadNeighbours(ctx)
         for neighbour in ctx.neighbours(None if outside else roots):
@@ -184,17 +195,45 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex]) -> N
             if _is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in checked:
                 continue
             if outside or _overlaps(roots, neighbour):
+                near.append(neighbour)
                 shared_files.extend(reach_of_neighbour(ctx, neighbour, unread))
-        if shared_files.empty:
-            return
-        planned = planned_paths(ctx.plans, indexes, (Phase.DATA, Phase.META, Phase.ROOT))
-        count = 0
-        sample: list[str] = []
-        for _, both in common(shared_files.batches(), planned):
-            count += len(both)
-            sample.extend(sorted(both)[: SAMPLE - len(sample)])
+        _check_not_referenced(ctx, indexes, shared_files)
+    _check_not_at(ctx, indexes, locations_of(near), own)
+
+
+def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files: Sorter) -> None:
+    """Raise FilesShared if any of these files of live tables is planned to be deleted."""
+    if files.empty:
+        return
+    count = 0
+    sample: list[str] = []
+    for _, both in common(files.batches(), planned_paths(ctx.plans, indexes, _DELETED)):
+        count += len(both)
+        sample.extend(sorted(both)[: SAMPLE - len(sample)])
     if count:
         raise FilesShared(count, sample)
+
+
+def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots, own: Roots) -> None:
+    """Raise FilesAtAnotherTable if a planned file is at one of these locations and not at `own`.
+
+    Only chunks whose range of paths meets such a location are read.
+    """
+    count = 0
+    sample: list[str] = []
+    for index in indexes:
+        chunks = (chunk for chunk in index.chunks if chunk.kind in _DELETED)
+        disputed = [
+            chunk
+            for chunk in chunks
+            if others.meet_range(chunk.first, chunk.last) and not own.contain_range(chunk.first, chunk.last)
+        ]
+        for path in paths_of(ctx.plans, index.plan_id, disputed):
+            if others.contains(path) and not own.contains(path):
+                count += 1
+                sample.extend([path] if len(sample) < SAMPLE else [])
+    if count:
+        raise FilesAtAnotherTable(count, sample)
 
 
 def survey_neighbour(
@@ -221,7 +260,7 @@ def survey_neighbour(
             metadata,
             fetcher,
             lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
-            replace(tolerance, unreadable=_but_not_former_metadata(tolerance.unreadable)),
+            replace(tolerance, unreadable=_of_former_metadata(unread, tolerance.unreadable)),
         )
     manifests = {path: one for path, one in found.manifests.items() if not is_marked(path)}
     return small_files(metadata, history, found, tolerance.spelling), manifests
@@ -233,11 +272,13 @@ def tolerance_of(unreadable: reach.Unreadable, *, reported: bool) -> reach.Toler
     return reach.Tolerance(unreadable, spelling)
 
 
-def _but_not_former_metadata(unreadable: reach.Unreadable) -> reach.Unreadable:
-    """Return the function without the errors of damaged former metadata, which no reader of the table reads."""
+def _of_former_metadata(unread: UnreadNeighbours, unreadable: reach.Unreadable) -> reach.Unreadable:
+    """Return the function for errors in former metadata: it only notes what is damaged, or whose bucket is gone."""
 
     def accepted(path: str, error: DelegationError) -> None:
-        if not isinstance(error, (CorruptMetadata, FileTooLarge)):
+        if isinstance(error, (CorruptMetadata, FileTooLarge, BucketNotFound)):
+            unread.note_former(path)
+        else:
             unreadable(path, error)
 
     return accepted

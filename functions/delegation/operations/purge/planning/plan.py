@@ -31,7 +31,7 @@ from delegation.operations.purge.planning.neighbours import (
 )
 from delegation.operations.purge.planning.succession import check_not_replaced
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import PlanStore
+from delegation.storage.base import BucketNotFound, PlanStore
 from delegation.storage.locations import uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, phase_of, read_chunk
@@ -93,11 +93,13 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     readable = reads(metadata, covered)
     spelling = Spelling(guards.kept_spellings(ctx.options))
-    unread: list[str] = []
-    history = read_history(metadata, fetcher, readable, Tolerance(lambda path, _error: unread.append(path), spelling))
+    former: dict[str, DelegationError] = {}
+    history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling))
     former_roots = [root for index in earlier for root in index.roots]
     roots = guards.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
     guard = PathGuard(roots, covered, ctx.options, own=guards.own_root(metadata, ctx.options))
+    gone = (path for path, error in former.items() if isinstance(error, BucketNotFound))
+    guard.damaged.update(dict.fromkeys(gone, "former-unreadable"))
     damage = TableDamage(ctx, guard.damaged)
     tolerance = Tolerance(damage.keep, spelling, whole=ctx.options.damaged == "keep")
     reached = read_manifest_lists(
@@ -118,7 +120,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         known=known,
         tolerance=tolerance,
         unread=UnreadNeighbours(ctx),
-        former_unreadable=tuple(path for path in unread if path not in known),
+        former_unreadable=tuple(path for path in former if path not in known),
     )
 
 
@@ -268,8 +270,9 @@ def finish_plan(
 
 
 def _findings(ctx: PurgeContext, found: Survey) -> tuple[Finding, ...]:
-    findings = [*(finding for _, finding in found.guard.counted()), *found.unread.findings()]
-    former = found.former_unreadable
+    kept = (finding for _, finding in found.guard.counted() if finding.code != guards.FORMER_UNREADABLE)
+    findings = [*kept, *found.unread.findings()]
+    former = (*found.former_unreadable, *found.unread.former)
     if former:
         findings.append(Finding(code=guards.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
     buckets = sorted({root.bucket for root in found.guard.roots.roots})

@@ -39,16 +39,33 @@ class ReferencingTables:
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
 
-        Raises what `ensure_known` does.
+        One that the catalog does not have any more was dropped or renamed: then tables without an entry are looked for,
+        and those with such an area are yielded too. Raises what `ensure_known` does.
         """
         self.ensure_known()
         for catalog in self.catalogs:
-            for entry in self.index.unreadable(catalog):
-                if entry.identifier != self.identifier:
-                    yield NeighbourUnreadable(str(entry.identifier), RecordedProblem(str(entry.problem)))
-            for identifier in sorted(self._candidates(catalog, roots), key=str):
-                self.checkpoint()
-                yield from loaded_neighbour(self.catalog, identifier, self.store_of, certain=True)
+            yielded: set[TableIdentifier] = {self.identifier}
+            gone: list[TableIdentifier] = []
+            yield from self._overlapping(catalog, roots, yielded, gone.append)
+            if gone:
+                self.refresher.find_renamed(catalog, gone)
+                yield from self._overlapping(catalog, roots, yielded, gone.append)
+
+    def _overlapping(
+        self,
+        catalog: str,
+        roots: Roots | None,
+        yielded: set[TableIdentifier],
+        gone: Callable[[TableIdentifier], None],
+    ) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield the tables of one catalog that are not yet `yielded`, and add them to these."""
+        for entry in self.index.unreadable(catalog):
+            if entry.identifier not in yielded:
+                yield NeighbourUnreadable(str(entry.identifier), RecordedProblem(str(entry.problem)))
+        for identifier in sorted(self._candidates(catalog, roots) - yielded, key=str):
+            self.checkpoint()
+            yielded.add(identifier)
+            yield from loaded_neighbour(self.catalog, identifier, self.store_of, certain=True, gone=gone)
 
     def summary(self) -> list[dict[str, Any]]:
         """See ReferenceCheck.summary."""
@@ -61,7 +78,5 @@ class ReferencingTables:
 
     def _candidates(self, catalog: str, roots: Roots | None) -> set[TableIdentifier]:
         if roots is None:
-            found = {entry.identifier for entry in self.index.entries(catalog)}
-        else:
-            found = set(self.index.overlapping(catalog, roots.uris))
-        return found - {self.identifier}
+            return {entry.identifier for entry in self.index.entries(catalog)}
+        return set(self.index.overlapping(catalog, roots.uris))

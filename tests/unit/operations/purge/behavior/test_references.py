@@ -239,3 +239,51 @@ def test_the_namespace_mode_does_not_find_a_clone_elsewhere(world: IndexedWorld)
     world.become(replace(world.behavior, limits=limits))
     world.purge("t")
     assert not world.other.io.new_input(world.other.pointers["clone"]).exists()
+
+
+def test_a_clone_that_was_renamed_since_the_index_was_refreshed_keeps_its_files(world: IndexedWorld) -> None:
+    busy_table(world.lake, "before")
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    world.purge("before")
+    world.other.pointers["renamed"] = world.other.pointers.pop("clone")
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.readable("renamed")
+
+
+def test_a_table_that_took_files_and_was_renamed_after_the_plan_keeps_them(world: IndexedWorld) -> None:
+    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
+    world.other.create("near", location="s3://lake/wh/t/near").append(rows(1))
+
+    def take_and_rename(key: str) -> None:
+        if key.endswith("index.json"):
+            world.other.table("near").add_files(files[:1], check_duplicate_files=False)
+            world.other.pointers["renamed"] = world.other.pointers.pop("near")
+
+    put = world.plans.put
+    world.plans.put = lambda key, data: (put(key, data), take_and_rename(key))[0]
+    assert world.purge("t").error_code == "FILES_SHARED"
+    assert world.readable("renamed")
+
+
+def test_a_neighbour_that_was_dropped_costs_no_load_of_the_others(world: IndexedWorld) -> None:
+    for number in range(20):
+        world.other.create(f"far{number:02}", location=f"s3://other/far{number:02}")
+    world.other.create("near", location="s3://lake/wh/t/near")
+    busy_table(world.lake, "before")
+    world.purge("before")
+    del world.other.pointers["near"]
+    world.listing.asked.clear()
+    assert world.purge("t").status is Status.SUCCESS
+    assert world.listing.asked["conditional"] == 0
+
+
+def test_an_approved_plan_executed_hours_later_deletes_nothing_at_a_table_created_meanwhile(
+    world: IndexedWorld,
+) -> None:
+    world.lake.create("pooled", **{"write.data.path": "s3://lake/pool"}).append(rows(1))
+    plan = world.purge("pooled", **{"dry-run": "true"}).details["plan_segments"][0]["id"]
+    world.clock.advance(timedelta(hours=5))
+    world.other.create("later", location="s3://lake/pool")
+    before = set(world.lake.uris())
+    assert world.purge("pooled", plan=plan).error_code == "FILES_AT_ANOTHER_TABLE"
+    assert before <= set(world.lake.uris())

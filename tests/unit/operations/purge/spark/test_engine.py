@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.operations.purge.context import PurgeContext, PurgeSettings
-from delegation.operations.purge.direct import DirectResources
+from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import TableMetadataMissing
@@ -24,6 +24,7 @@ from delegation.worksets.attempt import AttemptCancelled, MemoryAttempt
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import read_index
 from tests.spark_sessions import spark_session
+from tests.unit.cli.test_purge_files import Disk
 from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, identifier, rows
 
 pytestmark = [
@@ -231,10 +232,24 @@ def test_a_job_whose_executors_hang_makes_no_progress(
     assert 1 <= ctx.attempt.signs_of_life <= 4
 
 
+def test_executors_count_no_bytes_of_files_that_were_absent(spark: Any, tmp_path: Path) -> None:
+    from delegation.operations.purge.spark import purge_with_spark
+
+    disk = Disk(tmp_path)
+    location = disk.table("doomed").metadata_location
+    absent = Path(next(name for name in sorted(disk.files()) if name.endswith(".parquet")))
+    planned = sum(Path(name).stat().st_size for name in disk.files())
+    size = absent.stat().st_size
+    absent.unlink()
+    run = DirectRun(DirectPurge(location, "spark"), DirectResources(str(disk.plan)))
+    result = purge_with_spark(spark, run.context(), run.resources)
+    assert (result.files_absent, result.bytes_planned - result.bytes_deleted) == (1, size)
+    assert result.bytes_deleted <= planned - size
+    assert run.marked()[1] == (result.files_deleted, result.bytes_deleted, 1)
+
+
 def test_a_purge_without_the_service_uses_spark_and_a_plan_in_a_directory(s3: Any, spark: Any, tmp_path: Path) -> None:
     """It must be the last test of this module, because the command stops the session."""
-    from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
-
     bench = S3Bench()
     busy_table(bench.lake, "direct")
     bench.on_s3(s3, "direct", "unused")

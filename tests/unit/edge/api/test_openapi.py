@@ -13,10 +13,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
 from delegation.edge import answers
+from delegation.edge.api.routes import ENDPOINTS, Dependencies
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import TABLE
 from delegation.edge.requests import read_payload
-from delegation.edge.routes import ENDPOINTS, Dependencies
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
 from delegation.handlers import api as handler_module
@@ -99,9 +99,12 @@ MODELS: list[type[BaseModel]] = [
 def test_a_schema_has_the_members_of_its_model(model: type[BaseModel]) -> None:
     described = SCHEMAS[model.__name__]
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    assert described["properties"].keys() == fields.keys()
+    computed = model.model_computed_fields.keys()
+    assert described["properties"].keys() == fields.keys() | computed
     # A constant of a response has a default in the model and is always sent.
-    always = {name for name, field in fields.items() if field.is_required() or isinstance(field.default, str)}
+    always = {
+        name for name, field in fields.items() if field.is_required() or isinstance(field.default, str)
+    } | computed
     assert set(described.get("required", [])) == always
 
 
@@ -253,7 +256,9 @@ def test_the_lambda_answers_its_sample_events(
 
     def dependencies() -> Dependencies:
         built.append(1)
-        return Dependencies(submissions, FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW)
+        return Dependencies(
+            submissions, FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+        )
 
     monkeypatch.setattr(wiring, "api_dependencies", dependencies)
     handler_module._api.cache_clear()
@@ -275,7 +280,9 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Delegation")
     monkeypatch.setenv("DELEGATION_TRACING", "true")
     monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
-    deps = Dependencies(FakeSubmissions(), FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW)
+    deps = Dependencies(
+        FakeSubmissions(), FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+    )
     monkeypatch.setattr(wiring, "api_dependencies", lambda: deps)
     asked: list[dict[str, Any]] = []
 

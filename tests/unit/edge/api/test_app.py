@@ -129,7 +129,14 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
             "POST /v1/tasks/execute/synchronous",
             "POST /v1/tasks",
             "GET /v1/tasks/{taskId}",
+            "GET /v1/tasks/{taskId}/versions",
+            "GET /v1/tasks/{taskId}/receipt",
+            "POST /v1/tasks/{taskId}/cancel",
+            "POST /v1/tasks/{taskId}/retry",
             "GET /v1/config",
+            "GET /v1/health",
+            "GET /openapi.json",
+            "GET /docs",
         ],
     }
 

@@ -9,18 +9,16 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge import headers
-from delegation.edge.document import read_body
-from delegation.edge.errors import (
-    BadRequest,
-    CallerUnknown,
-    RealmMismatch,
-    UnsupportedContentEncoding,
-    UnsupportedMediaType,
-)
+from delegation.edge.api.callers import admitted
+from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
+from delegation.edge.document import Document, read_body
+from delegation.edge.errors import BadRequest, RealmMismatch, UnsupportedContentEncoding, UnsupportedMediaType
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
-from delegation.edge.telemetry import REQUEST_ID, Telemetry, is_request_id
-from delegation.tasks.life.model import Task
+from delegation.edge.telemetry import Telemetry
+from delegation.operations.purge.behavior.parameters import DRY_RUN
+from delegation.tasks.life.model import Caller, Task
+from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
@@ -39,22 +37,40 @@ class Submitter(Protocol):
         """Accept a task and answer with its outcome."""
 
 
-class TaskReader(Protocol):
-    """Reads tasks; implemented by TaskService."""
+class TaskOperations(Protocol):
+    """Reads and changes tasks; implemented by TaskService."""
 
     def get(self, task_id: str) -> Task:
         """Return the task's current version; raises TaskNotFound."""
 
+    def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """Return versions after `after`, oldest first; none if there is no such task."""
+
+    def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
+        """Cancel a waiting task, or ask a running one to stop."""
+
+    def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
+        """Retry a FAILURE; return any other task unchanged."""
+
+    def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
+        """Send a waiting task to the state machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients."""
+    """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
+
+    `receipt` returns the JSON of a task's receipt, None without one. `checks` are the parts of the service that it
+    depends on; each call returns, or raises a DelegationError.
+    """
 
     submissions: Submitter
-    tasks: TaskReader
+    tasks: TaskOperations
     realm: str
     idempotency_lifetime: timedelta
     clock: Callable[[], datetime]
+    receipt: Callable[[Task], bytes | None]
+    checks: Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +82,13 @@ class Served:
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An operation of docs/openapi.yaml with its method and path."""
-
-    operation: str
-    method: str
-    path: str
-
-
-EXECUTE: Final = Endpoint("executeSynchronousTask", "POST", "/v1/tasks/execute/synchronous")
-SUBMIT: Final = Endpoint("submitTask", "POST", "/v1/tasks")
-STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
-CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 GATEWAY_WAITS_SECONDS: Final = 29
 """Amazon API Gateway's integration timeout; a later answer reaches no caller."""
-ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, CONFIG)
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The four operations; the DelegationErrors that they raise are answered by `problems`."""
+    """Submitting tasks, reading one, and the configuration; their DelegationErrors are answered by `problems`."""
 
     deps: Dependencies
     telemetry: Telemetry
@@ -105,19 +107,19 @@ class Routes:
 
     def submit(self, event: Event, _context: LambdaContext) -> Served:
         """Accept a task (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
-        submission = self._submission(event, SUBMIT, identity_only=True)
+        submission = self._submission(event, SUBMIT, identity_only=True, dry_run=_asks_for_dry_run(event))
         return self._answered(SUBMIT, self.deps.submissions.submit(submission))
 
     def status(self, event: Event, task_id: str) -> Served:
         """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
-        _admitted(event)
-        task = self.deps.tasks.get(_task_id_of(task_id))
+        admitted(event, STATUS)
+        task = self.deps.tasks.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         return Served(200, render_json(shown(task.public())), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
-        _admitted(event)
+        admitted(event, CONFIG)
         lifetime = _iso_8601(self.deps.idempotency_lifetime)
         body = {
             "defaults": {},
@@ -129,47 +131,33 @@ class Routes:
         self.telemetry.served(CONFIG.operation, 200)
         return Served(200, render_json(body), {})
 
-    def _submission(self, event: Event, endpoint: Endpoint, *, identity_only: bool) -> Submission:
-        caller, subject = _admitted(event)
+    def _submission(
+        self, event: Event, endpoint: Endpoint, *, identity_only: bool, dry_run: bool = False
+    ) -> Submission:
+        caller = admitted(event, endpoint)
         _require_json(event)
         _require_identity_encoding(event)
         key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
         payload = read_payload(document, identity_only=identity_only)
+        if dry_run:
+            document, payload = _as_dry_run(document, identity_only=identity_only)
         self.telemetry.correlate(payload.common_payload.polaris_correlation_id)
         if payload.common_payload.realm_identifier != self.deps.realm:
             raise RealmMismatch
         return Submission(
-            caller=caller,
+            caller=caller.client_id,
             method=endpoint.method,
             path=endpoint.path,
             key=key,
             document=document,
             payload=payload,
-            subject=subject,
+            subject=caller.subject,
         )
 
     def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
         self.telemetry.answered(endpoint.operation, answer)
         return Served(answer.status, answer.body, answer.headers)
-
-
-def _admitted(event: Event) -> tuple[str, str]:
-    """Return the caller; raises CallerUnknown, or BadRequest for a request id that cannot be logged."""
-    caller = _caller_of(event)
-    if not all(map(is_request_id, headers.values(event, REQUEST_ID))):
-        raise BadRequest(REQUEST_ID, "must be at most 128 characters of printable ASCII")
-    return caller
-
-
-def _caller_of(event: Event) -> tuple[str, str]:
-    """Return the client and the subject that the authorizer admitted; raises CallerUnknown without its context."""
-    context = (event.get("requestContext") or {}).get("authorizer") or {}
-    client = context.get("client_id")
-    if not isinstance(client, str) or not client:
-        raise CallerUnknown
-    subject = context.get("subject")
-    return client, subject if isinstance(subject, str) else ""
 
 
 def _received_at(event: Event, now: datetime) -> datetime:
@@ -202,7 +190,23 @@ def _require_identity_encoding(event: Event) -> None:
         raise UnsupportedContentEncoding
 
 
-def _task_id_of(text: str) -> str:
+def _asks_for_dry_run(event: Event) -> bool:
+    """Return whether the query has `dry-run=true`; raises BadRequest for another value than true or false."""
+    given = (event.get("queryStringParameters") or {}).get(DRY_RUN)
+    if given not in {None, "true", "false"}:
+        raise BadRequest(f"query {DRY_RUN}", "must be true or false")
+    return given == "true"
+
+
+def _as_dry_run(document: Document, *, identity_only: bool) -> tuple[Document, TaskPayload]:
+    """Return a validated body with the property `dry-run`, as if the caller had written it there."""
+    parameters = document["operation_parameters"]
+    properties = {**(parameters.get("properties") or {}), DRY_RUN: "true"}
+    asked = Document({**document, "operation_parameters": {**parameters, "properties": properties}})
+    return asked, read_payload(asked, identity_only=identity_only)
+
+
+def task_id_of(text: str) -> str:
     """Return a path's task id in lower case; raises BadRequest unless it is a UUID of 36 characters."""
     try:
         found = str(UUID(text))

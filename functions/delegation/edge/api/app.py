@@ -1,6 +1,6 @@
 """The API: Powertools' event handler over `routes`, with every error answered as an ErrorResponse."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Never
 
 from aws_lambda_powertools import Logger, Metrics
@@ -9,9 +9,27 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.answers import BASE_PATH
+from delegation.edge.api.description import Description
+from delegation.edge.api.endpoints import (
+    CANCEL,
+    CONFIG,
+    DESCRIPTION,
+    ENDPOINTS,
+    EXECUTE,
+    HEALTH,
+    PAGE,
+    RECEIPT,
+    RETRY,
+    STATUS,
+    SUBMIT,
+    VERSIONS,
+    Endpoint,
+)
+from delegation.edge.api.health import HealthCheck
+from delegation.edge.api.management import Management
+from delegation.edge.api.routes import Dependencies, Event, Routes, Served
 from delegation.edge.errors import MethodNotAllowed, RouteNotFound
 from delegation.edge.problems import problem_of
-from delegation.edge.routes import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Dependencies, Endpoint, Routes, Served
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.errors import DelegationError
 
@@ -25,7 +43,7 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHa
     telemetry = Telemetry(logger, metrics)
     # Debug mode prints whole events, which carry credentials; no environment variable may switch it on.
     app = APIGatewayRestResolver(strip_prefixes=[BASE_PATH], debug=False)
-    _add_routes(app, Routes(deps, telemetry))
+    _add_routes(app, deps, telemetry)
     _add_error_handlers(app, telemetry)
 
     def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -35,30 +53,52 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHa
     return handle
 
 
-def _add_routes(app: APIGatewayRestResolver, routes: Routes) -> None:
-    def answer(endpoint: Endpoint, run: Callable[[], Served]) -> Response[str]:
+def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Telemetry) -> None:
+    routes, management, health = Routes(deps, telemetry), Management(deps, telemetry), HealthCheck(deps, telemetry)
+    description = Description(telemetry)
+    in_context: Mapping[Endpoint, Callable[[Event, LambdaContext], Served]] = {
+        EXECUTE: routes.execute,
+        SUBMIT: routes.submit,
+        CONFIG: lambda event, _context: routes.config(event),
+        HEALTH: lambda event, _context: health.health(event),
+        DESCRIPTION: lambda event, _context: description.openapi(event),
+        PAGE: lambda event, _context: description.page(event),
+    }
+    of_task: Mapping[Endpoint, Callable[[Event, str], Served]] = {
+        STATUS: routes.status,
+        VERSIONS: management.versions,
+        RECEIPT: management.receipt,
+        CANCEL: management.cancel,
+        RETRY: management.retry,
+    }
+    for endpoint, run in in_context.items():
+        app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))
+    for endpoint, read in of_task.items():
+        app.route(_rule(endpoint), method=endpoint.method)(_answering_for_task(app, endpoint, read))
+    for path in {_rule(endpoint) for endpoint in ENDPOINTS}:
+        allowed = [endpoint.method for endpoint in ENDPOINTS if _rule(endpoint) == path]
+        others = [method for method in _METHODS if method not in allowed]
+        app.route(path, method=others)(_refusing(allowed))
+
+
+def _answering(
+    app: APIGatewayRestResolver, endpoint: Endpoint, run: Callable[[Event, LambdaContext], Served]
+) -> Callable[[], Response[str]]:
+    def answer() -> Response[str]:
         app.context["operation"] = endpoint.operation
-        return _response(app, run())
+        return _response(app, run(app.current_event.raw_event, app.lambda_context))
 
-    @app.post(EXECUTE.path)
-    def execute() -> Response[str]:
-        return answer(EXECUTE, lambda: routes.execute(app.current_event.raw_event, app.lambda_context))
+    return answer
 
-    @app.post(SUBMIT.path)
-    def submit() -> Response[str]:
-        return answer(SUBMIT, lambda: routes.submit(app.current_event.raw_event, app.lambda_context))
 
-    @app.get(_rule(STATUS))
-    def status(task_id: str) -> Response[str]:
-        return answer(STATUS, lambda: routes.status(app.current_event.raw_event, task_id))
+def _answering_for_task(
+    app: APIGatewayRestResolver, endpoint: Endpoint, run: Callable[[Event, str], Served]
+) -> Callable[[str], Response[str]]:
+    def answer(task_id: str) -> Response[str]:
+        app.context["operation"] = endpoint.operation
+        return _response(app, run(app.current_event.raw_event, task_id))
 
-    @app.get(CONFIG.path)
-    def config() -> Response[str]:
-        return answer(CONFIG, lambda: routes.config(app.current_event.raw_event))
-
-    for endpoint in ENDPOINTS:
-        others = [method for method in _METHODS if method != endpoint.method]
-        app.route(_rule(endpoint), method=others)(_refusing(endpoint))
+    return answer
 
 
 def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> None:
@@ -88,14 +128,15 @@ def _rule(endpoint: Endpoint) -> str:
     return endpoint.path.replace("{taskId}", "<task_id>")
 
 
-def _refusing(endpoint: Endpoint) -> Callable[..., Never]:
+def _refusing(allowed: Sequence[str]) -> Callable[..., Never]:
     def refuse(**_parameters: str) -> Never:
-        raise MethodNotAllowed([endpoint.method])
+        raise MethodNotAllowed(allowed)
 
     return refuse
 
 
 def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
+    content_type = served.headers.get("Content-Type", "application/json")
     headers = {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
@@ -103,4 +144,4 @@ def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
         **served.headers,
     }
     # Powertools sends bytes as base64, which a REST API without binary media types does not decode; so text.
-    return Response(served.status, "application/json", served.body.decode(), headers=headers)
+    return Response(served.status, content_type, served.body.decode(), headers=headers)

@@ -1,0 +1,57 @@
+"""Who called, as the authorizer admitted the caller, and whether the caller may use an operation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from delegation.edge import headers
+from delegation.edge.api.endpoints import Endpoint
+from delegation.edge.errors import BadRequest, CallerUnknown, PermissionMissing
+from delegation.edge.telemetry import REQUEST_ID, is_request_id
+from delegation.edge.trust.permissions import ALL, Permission
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The token's client and subject, and what the identity of its certificate may do."""
+
+    client_id: str
+    subject: str
+    permissions: frozenset[Permission]
+
+
+def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
+    """Return the caller of an operation.
+
+    Raises CallerUnknown without the authorizer's context, PermissionMissing, and BadRequest for a request id that
+    cannot be logged.
+    """
+    caller = caller_of(event)
+    if caller is None:
+        raise CallerUnknown
+    if endpoint.permission is not None and endpoint.permission not in caller.permissions:
+        raise PermissionMissing(endpoint.permission)
+    check_request_id(event)
+    return caller
+
+
+def caller_of(event: Mapping[str, Any]) -> Admitted | None:
+    """Return who called, None for a caller without a token."""
+    context = (event.get("requestContext") or {}).get("authorizer") or {}
+    client = context.get("client_id")
+    if not isinstance(client, str) or not client:
+        return None
+    subject = context.get("subject")
+    return Admitted(client, subject if isinstance(subject, str) else "", _permissions(context.get("permissions")))
+
+
+def check_request_id(event: Mapping[str, Any]) -> None:
+    """Raise BadRequest for a request id that cannot be logged."""
+    if not all(map(is_request_id, headers.values(event, REQUEST_ID))):
+        raise BadRequest(REQUEST_ID, "must be at most 128 characters of printable ASCII")
+
+
+def _permissions(text: object) -> frozenset[Permission]:
+    # During a deployment the authorizer may be of the former release, which admitted only Polaris and named none.
+    words = text.split() if isinstance(text, str) else ALL
+    return frozenset(permission for permission in Permission if permission in words)

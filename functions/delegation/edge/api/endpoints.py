@@ -1,0 +1,30 @@
+"""The operations of docs/openapi.yaml: their methods, their paths, and who may call them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.edge.trust.permissions import Permission
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An operation with its method and path; `permission` is what it needs, None for an open method."""
+
+    operation: str
+    method: str
+    path: str
+    permission: Permission | None = Permission.READ
+
+
+EXECUTE: Final = Endpoint("executeSynchronousTask", "POST", "/v1/tasks/execute/synchronous", Permission.SUBMIT)
+SUBMIT: Final = Endpoint("submitTask", "POST", "/v1/tasks", Permission.SUBMIT)
+STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
+VERSIONS: Final = Endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versions")
+RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
+CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
+RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
+CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
+HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
+DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
+PAGE: Final = Endpoint("getDocumentation", "GET", "/docs", None)
+ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, VERSIONS, RECEIPT, CANCEL, RETRY, CONFIG, HEALTH, DESCRIPTION, PAGE)

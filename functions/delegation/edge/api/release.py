@@ -1,0 +1,5 @@
+"""The release that runs; the installed package's version, which a bundle of a Lambda does not have."""
+
+from typing import Final
+
+VERSION: Final = "0.1.0"

@@ -1,0 +1,18 @@
+"""What an identity may do, and the methods that need none; shared by the authorizer and the API."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Permission(StrEnum):
+    """What an identity may do with tasks."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    MANAGE = "manage"
+    """Cancel and retry tasks."""
+
+
+ALL: Final = frozenset(Permission)
+OPEN_METHODS: Final = frozenset({"GET/v1/health", "GET/openapi.json", "GET/docs"})
+"""Methods that need no token: whether the service is up, and the description of the API."""

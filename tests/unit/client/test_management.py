@@ -1,0 +1,66 @@
+"""The client reads a task's versions and receipt, cancels it and retries it."""
+
+import pytest
+
+from delegation.client.errors import Conflict, NotFound, ServiceFailed
+from tests.unit.client.service import ROOT, TASK_ID, TASKS, Service, json_answer, record, refusal
+
+TASK = f"{TASKS}/{TASK_ID}"
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+def test_versions_are_read_page_by_page(service):
+    first = {"versions": [record(version=1), record(version=2)], "next_page_token": "t/2"}
+    last = {"versions": [record(version=3)]}
+    service.answer("GET", f"{TASK}/versions", json_answer(200, first), json_answer(200, last))
+    assert [each.version for each in service.client.versions(TASK_ID, page_size=2)] == [1, 2, 3]
+    asked = [dict(request.url.params) for request in service.asked("GET", f"{TASK}/versions")]
+    assert asked == [{"page_size": "2"}, {"page_size": "2", "page_token": "t/2"}]
+
+
+def test_a_receipt_keeps_members_that_this_release_does_not_know(service):
+    found = {"format": 1, "task_id": TASK_ID, "status": "PURGED", "files_deleted": 9}
+    service.answer("GET", f"{TASK}/receipt", json_answer(200, found))
+    assert service.client.receipt(TASK_ID).model_dump() == found
+
+
+def test_a_task_without_receipt_is_not_found(service):
+    service.answer("GET", f"{TASK}/receipt", refusal(404, "RECEIPT_NOT_FOUND"))
+    with pytest.raises(NotFound, match="RECEIPT_NOT_FOUND"):
+        service.client.receipt(TASK_ID)
+
+
+def test_a_cancellation_is_repeated_after_a_failure_that_may_pass(service):
+    refused = refusal(503, "STORE_UNAVAILABLE", retry_after="1")
+    service.answer("POST", f"{TASK}/cancel", refused, json_answer(200, record(cancel_requested=True)))
+    assert service.client.cancel(TASK_ID).cancel_requested
+    assert service.slept == [1.0]
+
+
+def test_a_retry_whose_answer_was_lost_is_not_a_conflict(service):
+    lost = refusal(504, "TIMEOUT", retry_after="2")
+    service.answer("POST", f"{TASK}/retry", lost, refusal(409, "TASK_NOT_FAILED"))
+    service.answer("GET", TASK, json_answer(200, record(status="SUBMITTED")))
+    assert service.client.retry(TASK_ID).status == "SUBMITTED"
+
+
+def test_a_retry_of_a_task_that_did_not_fail_is_a_conflict(service):
+    service.answer("POST", f"{TASK}/retry", refusal(409, "TASK_NOT_FAILED"))
+    with pytest.raises(Conflict, match="TASK_NOT_FAILED"):
+        service.client.retry(TASK_ID)
+
+
+def test_health(service):
+    service.answer("GET", f"{ROOT}/v1/health", json_answer(200, {"status": "up", "version": "0.1.0", "new": 1}))
+    assert service.client.health().status == "up"
+
+
+def test_a_service_that_is_down_is_asked_a_few_times(service):
+    service.answer("GET", f"{ROOT}/v1/health", *[json_answer(503, {"status": "down"}, Retry_After="5")] * 4)
+    with pytest.raises(ServiceFailed):
+        service.client.health()
+    assert service.slept == [5.0, 5.0, 5.0]

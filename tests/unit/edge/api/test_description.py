@@ -1,0 +1,53 @@
+"""The API's description is served as OpenAPI and as a page."""
+
+import json
+import re
+
+from delegation.edge.api.endpoints import ENDPOINTS
+from delegation.edge.codes import codes
+from delegation.wire.responses import ERROR_PAGE, ErrorResponse
+from infra import api_page
+from tests.unit.edge.conftest import Api, header
+
+
+def test_the_served_document_is_the_documented_one(api: Api) -> None:
+    response = api.call("GET", "/openapi.json", client_id=None)
+    assert response["statusCode"] == 200
+    assert header(response, "Content-Type") == "application/json"
+    assert json.loads(response["body"]) == api_page.document()
+
+
+def test_both_files_are_made_from_the_documented_one() -> None:
+    """`python -m infra.api_page` writes them."""
+    assert (api_page.FOLDER / "openapi.json").read_text(encoding="utf-8") == api_page.openapi_json()
+    assert (api_page.FOLDER / "docs.html").read_text(encoding="utf-8") == api_page.page()
+
+
+def test_the_page_is_html_that_loads_nothing(api: Api) -> None:
+    response = api.call("GET", "/docs", client_id=None)
+    assert response["statusCode"] == 200
+    assert header(response, "Content-Type") == "text/html; charset=utf-8"
+    assert header(response, "Content-Security-Policy") == "default-src 'none'; style-src 'unsafe-inline'"
+    assert not re.search(r"<script|<link|<img|src=|@import|url\(", response["body"])
+
+
+def test_every_operation_and_every_code_has_an_anchor() -> None:
+    anchors = set(re.findall(r'id="([^"]+)"', api_page.page()))
+    assert {endpoint.operation for endpoint in ENDPOINTS} <= anchors
+    assert {name for chapter in codes().values() for name in chapter} <= anchors
+
+
+def test_every_link_of_the_page_has_its_target() -> None:
+    page = api_page.page()
+    anchors = set(re.findall(r'id="([^"]+)"', page))
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= anchors
+
+
+def test_the_type_of_an_error_is_its_line_on_the_page() -> None:
+    error = ErrorResponse(error_code="TASK_NOT_FOUND", message="x")
+    assert error.type == f"{ERROR_PAGE}#TASK_NOT_FOUND"
+    assert ERROR_PAGE.endswith("/delegation-service/api/docs")
+
+
+def test_text_of_the_document_is_escaped() -> None:
+    assert api_page._text("a <b> `c&d`") == "a &lt;b&gt; <code>c&amp;d</code>"

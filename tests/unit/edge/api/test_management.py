@@ -1,0 +1,168 @@
+"""Operators read a task's versions and its receipt, cancel it and retry it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from delegation.edge.api.endpoints import ENDPOINTS, SUBMIT, Endpoint
+from delegation.edge.trust.permissions import OPEN_METHODS, Permission
+from delegation.tasks.life.model import Caller, Status
+from delegation.tasks.life.transitions import CANCELLED
+from tests.unit.edge.api.test_app import assert_problem, body_of
+from tests.unit.edge.conftest import TASK_ID, Api
+from tests.unit.edge.requests import loaded
+from tests.unit.tasks.builders import acquired, failed, retried, started, submitted, succeeded
+
+TASK = f"/v1/tasks/{TASK_ID}"
+UNKNOWN = "/v1/tasks/00000000-0000-0000-0000-000000000000"
+
+
+def become(api: Api, status: Status) -> None:
+    """Let the task get this status in the usual way."""
+    first = submitted(TASK_ID)
+    held = acquired(first)
+    ways = {
+        Status.SUBMITTED: first,
+        Status.ACQUIRING_RESOURCES: held,
+        Status.RUNNING: started(held),
+        Status.RETRY_SCHEDULED: retried(held),
+        Status.SUCCESS: succeeded(started(held)),
+        Status.FAILURE: failed(held),
+    }
+    api.tasks.tasks[TASK_ID] = ways[status]
+
+
+def test_versions_come_in_pages_oldest_first(api: Api) -> None:
+    first = body_of(api.call("GET", f"{TASK}/versions", query={"page_size": "2"}))
+    assert [row["version"] for row in first["versions"]] == [1, 2]
+    rest = body_of(api.call("GET", f"{TASK}/versions", query={"page_token": first["next_page_token"]}))
+    assert [row["version"] for row in rest["versions"]] == [3]
+    assert rest["next_page_token"] is None
+
+
+def test_a_page_that_ends_with_the_last_version_has_no_token(api: Api) -> None:
+    assert body_of(api.call("GET", f"{TASK}/versions", query={"page_size": "3"}))["next_page_token"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ({"page_size": "0"}, "page_size"),
+        ({"page_size": "101"}, "page_size"),
+        ({"page_size": "x"}, "page_size"),
+        ({"page_size": "²"}, "page_size"),
+        ({"page_size": "9" * 5000}, "page_size"),
+        ({"page_token": "x"}, "page_token"),
+        ({"page_token": "WyJ2ZXJzaW9ucyBvdGhlciIsIjEiXQ"}, "page_token"),
+        ({"page_token": "[" * 3000}, "page_token"),
+    ],
+)
+def test_an_invalid_page_is_a_bad_request(api: Api, query: dict[str, str], name: str) -> None:
+    body = assert_problem(api.call("GET", f"{TASK}/versions", query=query), 400, "INVALID_REQUEST")
+    assert body["message"].startswith(f"query {name}: ")
+
+
+@pytest.mark.parametrize(
+    ("method", "action"), [("GET", "versions"), ("GET", "receipt"), ("POST", "cancel"), ("POST", "retry")]
+)
+def test_every_operation_names_an_unknown_task(api: Api, method: str, action: str) -> None:
+    assert_problem(api.call(method, f"{UNKNOWN}/{action}"), 404, "TASK_NOT_FOUND")
+    assert_problem(api.call(method, f"/v1/tasks/x/{action}"), 400, "INVALID_REQUEST")
+
+
+def test_a_receipt_is_sent_byte_for_byte(api: Api) -> None:
+    api.receipts[TASK_ID] = '{"é": 1}\n'.encode()
+    response = api.call("GET", f"{TASK}/receipt")
+    assert (response["statusCode"], response["body"].encode()) == (200, api.receipts[TASK_ID])
+
+
+def test_a_task_without_receipt_is_said_to_have_none(api: Api) -> None:
+    body = assert_problem(api.call("GET", f"{TASK}/receipt"), 404, "RECEIPT_NOT_FOUND")
+    assert body["delegation_task_id"] == TASK_ID
+
+
+def test_a_cancellation_names_who_asked_and_can_be_repeated(api: Api) -> None:
+    for _ in range(2):
+        body = body_of(api.call("POST", f"{TASK}/cancel", client_id="ops"))
+        assert (body["status"], body["error_code"]) == ("FAILURE", CANCELLED)
+        assert body["cancelled_by"] == {"client_id": "ops", "subject": ""}
+
+
+def test_a_task_that_ended_cannot_be_cancelled(api: Api) -> None:
+    become(api, Status.SUCCESS)
+    body = assert_problem(api.call("POST", f"{TASK}/cancel"), 409, "TASK_ENDED")
+    assert "SUCCESS" in body["message"]
+
+
+def test_a_failure_is_retried_dispatched_and_names_who_asked(api: Api) -> None:
+    become(api, Status.FAILURE)
+    body = body_of(api.call("POST", f"{TASK}/retry", client_id="ops"))
+    assert (body["status"], body["error_code"]) == ("SUBMITTED", None)
+    assert api.tasks.tasks[TASK_ID].requested_by == Caller(client_id="ops", subject="")
+    assert api.tasks.dispatched == [TASK_ID]
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.FAILURE])
+def test_only_a_failure_is_retried(api: Api, status: Status) -> None:
+    become(api, status)
+    body = assert_problem(api.call("POST", f"{TASK}/retry"), 409, "TASK_NOT_FAILED")
+    assert status in body["message"]
+    assert api.tasks.dispatched == []
+
+
+OF_TASK = [endpoint for endpoint in ENDPOINTS if "{taskId}" in endpoint.path]
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.operation)
+def test_each_operation_needs_its_permission(api: Api, endpoint: Endpoint) -> None:
+    """Without it the answer is 403 before anything is read or written."""
+    path = endpoint.path.replace("{taskId}", TASK_ID)
+    others = " ".join(sorted(set(Permission) - {endpoint.permission}))
+    response = api.call(endpoint.method, path, loaded() if endpoint.method == "POST" else None, permissions=others)
+    if endpoint.permission is None:
+        assert response["statusCode"] == 200
+        return
+    body = assert_problem(response, 403, "PERMISSION_MISSING")
+    assert str(endpoint.permission) in body["message"]
+    assert ("operators-may-submit" in body["message"]) is (endpoint.permission is Permission.SUBMIT)
+    assert (api.submissions.calls, api.tasks.dispatched) == (0, [])
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.operation)
+def test_only_the_open_operations_answer_without_a_token(api: Api, endpoint: Endpoint) -> None:
+    path = endpoint.path.replace("{taskId}", TASK_ID)
+    response = api.call(endpoint.method, path, loaded() if endpoint.method == "POST" else None, client_id=None)
+    assert (response["statusCode"] == 401) is (f"{endpoint.method}{endpoint.path}" not in OPEN_METHODS)
+
+
+def test_the_authorizer_of_the_former_release_admits_only_polaris(api: Api) -> None:
+    """It names no permissions; during a deployment its callers keep theirs."""
+    assert api.call("POST", SUBMIT.path, loaded())["statusCode"] == 202
+
+
+DRY = "/v1/tasks"
+
+
+def test_the_query_dry_run_is_the_property_dry_run(api: Api) -> None:
+    assert api.call("POST", DRY, loaded(), query={"dry-run": "true"})["statusCode"] == 202
+    assert api.call("POST", DRY, with_property("true"))["statusCode"] == 202
+    [by_query, by_property] = api.submissions.submitted
+    assert by_query.document == by_property.document
+    assert by_query.payload == by_property.payload
+
+
+def test_the_query_dry_run_must_be_true_or_false(api: Api) -> None:
+    assert api.call("POST", DRY, loaded(), query={"dry-run": "false"})["statusCode"] == 202
+    assert api.submissions.submitted[0].document == loaded()
+    body = assert_problem(api.call("POST", DRY, loaded(), query={"dry-run": "yes"}), 400, "INVALID_REQUEST")
+    assert body["message"] == "query dry-run: must be true or false"
+
+
+def with_property(value: str) -> dict[str, Any]:
+    body = json.loads(json.dumps(loaded()))
+    body["operation_parameters"]["properties"] = {
+        **(body["operation_parameters"].get("properties") or {}),
+        "dry-run": value,
+    }
+    return body
