@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pydantic import ValidationError
@@ -10,7 +11,7 @@ from delegation.operations.purge.context import PurgeSettings
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.operations.purge.size import Size
 from delegation.orchestration.steps import HAND_OVER_BEFORE
-from delegation.wiring.settings import PurgeEnvironment
+from delegation.wiring.purge import purge_behavior
 from infra.environment import FUNCTIONS, Resources, default_context
 from infra.settings import Settings
 from tests.paths import DOCS
@@ -82,11 +83,17 @@ def test_context_keys_without_the_prefix_are_ignored() -> None:
     assert Settings.from_context({**ALONE, "aws:cdk:bundling-stacks": ["**"]})
 
 
-def test_the_limit_of_the_inline_engine_is_set_in_one_place() -> None:
+def test_the_limit_of_the_inline_engine_is_set_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "delegation:inline-max-files" not in default_context()
     assert Settings.from_context(ALONE).inline_max_files == INLINE_MAX_FILES
     assert Resources().inline_max_files == PurgeSettings().inline_max_files == INLINE_MAX_FILES
-    assert PurgeEnvironment.model_fields["inline_max_files"].default == INLINE_MAX_FILES
+    variables = ("AWS_DEFAULT_REGION", "DELEGATION_PLAN_BUCKET", "DELEGATION_REFERENCES_TABLE")
+    for name in variables:
+        monkeypatch.setenv(name, "us-east-1")
+    monkeypatch.delenv("DELEGATION_INLINE_MAX_FILES", raising=False)
+    assert purge_behavior(Mock(), Mock()).settings.inline_max_files == INLINE_MAX_FILES
+    monkeypatch.setenv("DELEGATION_INLINE_MAX_FILES", "0")
+    assert purge_behavior(Mock(), Mock()).settings.inline_max_files == 0
 
 
 @pytest.mark.parametrize("page", ["costs.md", "workers.md"])
