@@ -58,7 +58,7 @@ bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=s
 crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
 
-hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints a table
+hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
 # make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on

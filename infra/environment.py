@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from delegation.operations.purge.options import INLINE_MAX_FILES
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 """The repository: the directory of cdk.json, functions/ and spark/."""
 PROPERTIES_KEY: Final = "delegation:properties"
@@ -34,7 +36,7 @@ class Function:
     """One Lambda function.
 
     `variables` names the fields of `Resources` that it gets. `reserved_concurrency` limits the instances that run at
-    once; None uses the account's unreserved concurrency.
+    once; None uses the account's unreserved concurrency. `disk_mb` is its space in /tmp.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Function:
     timeout_seconds: int
     variables: tuple[str, ...]
     memory_mb: int = 512
+    disk_mb: int = 512
     reserved_concurrency: int | None = None
 
     @property
@@ -112,10 +115,11 @@ FUNCTIONS: Final[dict[str, Function]] = {
         ),
         Function(
             "run_inline",
-            "Purges a small table, or maintains the task and idempotency tables",
+            "Purges a table that needs no Spark, or maintains the task and idempotency tables",
             900,
             (*_PURGE, "behaviors", "idempotency_table"),
             memory_mb=1769,
+            disk_mb=2048,  # the sorted runs of a plan with as many files as are purged inline
         ),
         Function(
             "start_job",
@@ -252,7 +256,7 @@ class Resources:
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     properties: Mapping[str, str] = field(default_factory=dict)
     behaviors: str | None = None
-    inline_max_files: int = 1000
+    inline_max_files: int = INLINE_MAX_FILES
     synchronous_budget_seconds: int = 25
     tracing: bool = False
 

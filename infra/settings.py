@@ -15,6 +15,7 @@ from delegation.edge.trust.certificates import (
 )
 from delegation.edge.trust.tokens import public_key
 from delegation.operations.purge.behavior.limits import policies_of
+from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
 
@@ -56,6 +57,7 @@ class Settings(BaseModel):
     - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none, and the next one while
       the issuer replaces it.
     - `polaris_*`: the catalog, and the scope of the service's principal.
+    - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
     - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
       (`python -m infra.package --module`).
@@ -95,7 +97,7 @@ class Settings(BaseModel):
     polaris_url: str = Field(pattern=r"^https://")
     polaris_scope: str = "PRINCIPAL_ROLE:ALL"
     polaris_token_url: str | None = Field(None, pattern=r"^https://")
-    inline_max_files: int = Field(1000, ge=0)
+    inline_max_files: int = Field(INLINE_MAX_FILES, ge=0)
     synchronous_budget_seconds: int = Field(25, ge=1, le=28)
     log_retention_days: int = Field(90, ge=1)
     plan_retention_days: int = Field(365, ge=30)

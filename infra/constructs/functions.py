@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -54,6 +54,7 @@ class Functions(Construct):
             handler=function.handler,
             timeout=Duration.seconds(function.timeout_seconds),
             memory_size=function.memory_mb,
+            ephemeral_storage_size=Size.mebibytes(function.disk_mb),
             environment=variables,
             role=role.without_policy_updates(),
             log_group=log,

@@ -1,5 +1,6 @@
 """Measured processes: each is started anew, watched with all its children, and prints its figures at the end."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -26,16 +27,20 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
     """Run one contender on the complete table, check that it deleted the table, and return its figures.
 
     `tree_mb` is the peak memory of the process and all its descendants, with shared pages counted once (PSS), `java_mb`
-    the part of Java; `tree_cpu` is their CPU time in seconds.
+    the part of Java; `tree_cpu` is their CPU time in seconds. `disk_mb` is the peak of the temporary files of Python.
     """
     server.reset()
     script = Path(__file__).with_name("contenders.py")
     command = [sys.executable, str(script), name, server.url, table.metadata_location, *options]
     path = os.pathsep.join([str(ROOT / "functions"), str(ROOT)])
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": scratch}
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
-        watch = _Watch(process.pid)
+        watch = _Watch(process.pid, Path(scratch))
         watch.start()
         code = process.wait()
         seen = watch.finish()
@@ -53,11 +58,12 @@ def run(name: str, server: S3Server, table: BigTable, *options: str, whole: bool
 class _Watch(threading.Thread):
     """Measures a process and all its descendants until `finish` is called."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, scratch: Path) -> None:
         super().__init__(daemon=True)
-        self._pid = pid
+        self._pid, self._scratch = pid, scratch
         self._finished = threading.Event()
         self._peak = (0.0, 0.0)
+        self._disk = 0.0
         self._cpu: dict[int, float] = {}
 
     def run(self) -> None:
@@ -71,12 +77,23 @@ class _Watch(threading.Thread):
                 else:
                     python += _megabytes(pid)
             self._peak = max(self._peak, (java, python), key=sum)
+            self._disk = max(self._disk, _space(self._scratch))
 
     def finish(self) -> dict[str, float]:
         self._finished.set()
         self.join()
         java, python = self._peak
-        return {"tree_mb": java + python, "java_mb": java, "tree_cpu": sum(self._cpu.values())}
+        return {"tree_mb": java + python, "java_mb": java, "tree_cpu": sum(self._cpu.values()), "disk_mb": self._disk}
+
+
+def _space(folder: Path) -> float:
+    """Return the megabytes of all files below a folder, while others write and delete there."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(path, name).stat().st_size
+    return total / 2**20
 
 
 def _tree(pid: int) -> Iterator[int]:

@@ -79,6 +79,7 @@ def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, 
     properties = function(service, name)
     assert properties["Timeout"] == FUNCTIONS[name].timeout_seconds
     assert properties["MemorySize"] == FUNCTIONS[name].memory_mb
+    assert properties["EphemeralStorage"] == {"Size": FUNCTIONS[name].disk_mb}
     expected = deployment.service.resolve(environment(name, deployment.service.resources))
     assert properties["Environment"]["Variables"] == expected
 

@@ -1,12 +1,20 @@
 """The `delegation:*` context: missing, invalid and unknown settings are named before synthesis."""
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pydantic import ValidationError
 
-from infra.environment import default_context
+from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.options import INLINE_MAX_FILES
+from delegation.operations.purge.size import Size
+from delegation.orchestration.steps import HAND_OVER_BEFORE
+from delegation.wiring.purge import purge_behavior
+from infra.environment import FUNCTIONS, Resources, default_context
 from infra.settings import Settings
+from tests.paths import DOCS
 
 REAL = {
     "delegation:domain-name": "delegation.acme.io",
@@ -73,3 +81,41 @@ def test_settings_from_the_command_line_are_text() -> None:
 
 def test_context_keys_without_the_prefix_are_ignored() -> None:
     assert Settings.from_context({**ALONE, "aws:cdk:bundling-stacks": ["**"]})
+
+
+def test_the_limit_of_the_inline_engine_is_set_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "delegation:inline-max-files" not in default_context()
+    assert Settings.from_context(ALONE).inline_max_files == INLINE_MAX_FILES
+    assert Resources().inline_max_files == PurgeSettings().inline_max_files == INLINE_MAX_FILES
+    variables = ("AWS_DEFAULT_REGION", "DELEGATION_PLAN_BUCKET", "DELEGATION_REFERENCES_TABLE")
+    for name in variables:
+        monkeypatch.setenv(name, "us-east-1")
+    monkeypatch.delenv("DELEGATION_INLINE_MAX_FILES", raising=False)
+    assert purge_behavior(Mock(), Mock()).settings.inline_max_files == INLINE_MAX_FILES
+    monkeypatch.setenv("DELEGATION_INLINE_MAX_FILES", "0")
+    assert purge_behavior(Mock(), Mock()).settings.inline_max_files == 0
+
+
+@pytest.mark.parametrize("page", ["costs.md", "workers.md"])
+def test_the_limit_is_the_one_that_the_measured_curve_explains(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert f"{INLINE_MAX_FILES:,}" in text
+    assert "| 1,000,000 | inline |" in text or page != "costs.md"
+
+
+def test_the_largest_inline_purge_fits_a_lambda_at_half_the_rate_of_s3() -> None:
+    function, settings = FUNCTIONS["run_inline"], PurgeSettings()
+    usual = Size(files=settings.inline_max_files, objects=1_000, bytes=settings.inline_max_files * 200)
+    slow = replace(settings, store_keys_per_second=settings.store_keys_per_second / 2)
+    assert usual.seconds(slow) < function.timeout_seconds - HAND_OVER_BEFORE.total_seconds()
+    assert settings.longest_planning_seconds < (function.timeout_seconds - HAND_OVER_BEFORE.total_seconds()) / 2
+
+
+def test_the_disk_of_a_lambda_has_room_for_the_longest_paths() -> None:
+    """S3's user guide, "Creating object key names": a key has at most 1,024 bytes."""
+    longest_row = 1_024 + 100
+    assert PurgeSettings().inline_max_files * longest_row < FUNCTIONS["run_inline"].disk_mb * 2**20
+
+
+def test_counting_ends_long_before_the_function_that_counts() -> None:
+    assert PurgeSettings().counting_seconds <= FUNCTIONS["prepare"].timeout_seconds / 3

@@ -12,6 +12,7 @@ from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.context import PurgeSettings
+from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.operations.purge.planning.catalog import Catalog
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
@@ -43,14 +44,14 @@ def synchronous_polaris() -> PolarisClient:
 def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeouts | None = None) -> PurgeBehavior:
     """Return the behavior; `timeouts` bounds the calls to S3, by default for a background run."""
     settings = PurgeEnvironment.read()
-    limits = policies_of(settings.properties)[1]
+    limits, most = policies_of(settings.properties)[1], settings.inline_max_files
     return PurgeBehavior(
         tasks=tasks,
         catalog=tables,
         store_of=lambda identifier: vended_store(tables, identifier, clock=utc_now, timeouts=timeouts),
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now, timeouts=timeouts),
         plans=S3PlanStore(aws("s3", timeouts.config() if timeouts else PATIENT), settings.plan_bucket),
-        settings=PurgeSettings(inline_max_files=settings.inline_max_files),
+        settings=PurgeSettings(inline_max_files=INLINE_MAX_FILES if most is None else most),
         limits=limits,
         store_with=lambda table: vended_store(tables, table.identifier, clock=utc_now, timeouts=timeouts, loaded=table),
         references=reference_store() if limits.base.references == "index" else None,

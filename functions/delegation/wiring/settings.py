@@ -80,10 +80,10 @@ class ReferenceEnvironment(EnvironmentSettings):
 
 
 class PurgeEnvironment(_Properties):
-    """The settings of purges; up to `inline_max_files` files the inline engine deletes them."""
+    """The settings of purges; without `inline_max_files` the limit of the inline engine is INLINE_MAX_FILES."""
 
     plan_bucket: str = Field(alias="DELEGATION_PLAN_BUCKET", min_length=3)
-    inline_max_files: int = Field(1_000, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
+    inline_max_files: int | None = Field(None, alias="DELEGATION_INLINE_MAX_FILES", ge=0)
 
 
 class ResultSettings(EnvironmentSettings):

@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
+from tests.bench.servers.tokens import Tokens
+
 LATENCY = 0.02
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -57,7 +59,7 @@ class Store:
     def reset(self, rules: Rules) -> None:
         self.rules, self.counts = rules, Counts()
         self._deleted_keys: set[bytes] = set()
-        self._tokens, self._at = 0.0, time.monotonic()
+        self._tokens = Tokens(rules.limit, rules.burst)
         self._cpu = time.process_time()
 
     def read(self) -> Counts:
@@ -66,23 +68,13 @@ class Store:
 
     def delete(self, keys: list[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Return (deleted, refused)."""
-        granted = self._take(len(keys))
+        granted = self._tokens.take(len(keys), part=self.rules.per_key)
         deleted, refused = keys[:granted], keys[granted:]
         self._deleted_keys.update(deleted)
         self.counts.calls += 1
         self.counts.refused_calls += bool(refused)
         self.counts.refused_keys += len(refused)
         return deleted, refused
-
-    def _take(self, wanted: int) -> int:
-        rules = self.rules
-        if not rules.limit:
-            return wanted
-        now = time.monotonic()
-        self._tokens, self._at = min(rules.burst, self._tokens + (now - self._at) * rules.limit), now
-        granted = min(wanted, int(self._tokens)) if rules.per_key else wanted * (self._tokens >= wanted)
-        self._tokens -= granted
-        return granted
 
 
 class Connection(asyncio.Protocol):

@@ -1,7 +1,8 @@
 """The S3 operations that a purge needs, over HTTP and fast enough for a million deletes of 20 ms a call.
 
 It runs as a separate process: `with S3Server(table) as server: server.url`. Objects are the files of the table's folder
-and what is put; data files are only keys. Deletes are only recorded, so `reset` restores everything.
+and what is put; data files are only keys. Deletes are only recorded, so `reset` restores everything. With a `limit` of
+keys per second, a call that asks for more is answered with 503 SlowDown, as S3 does for each partition of a prefix.
 """
 
 import argparse
@@ -17,18 +18,22 @@ from types import TracebackType
 from xml.sax.saxutils import escape, unescape
 
 from tests.bench.big_table import BUCKET, TABLE, BigTable
+from tests.bench.servers.tokens import Tokens
 
 LATENCY = 0.02
+BURST = 1_000.0  # keys that a store with a limit saves up
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _NAMESPACE = b'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 _OK = b"HTTP/1.1 200 OK\r\n"
+_SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
 class Bucket:
     """The state: the table's objects, and the keys that were put and deleted."""
 
-    def __init__(self, table: BigTable) -> None:
+    def __init__(self, table: BigTable, limit: float) -> None:
+        self.tokens = Tokens(limit, BURST)
         self.folder = table.folder
         small = {path.relative_to(table.folder).as_posix() for path in table.folder.rglob("*") if path.is_file()}
         self.small = frozenset(f"{BUCKET}/{key}".encode() for key in small)
@@ -120,6 +125,9 @@ class Connection:
     async def _delete_many(self, bucket: bytes, body: bytes) -> bytes:
         started = time.monotonic()
         keys = _KEY.findall(body)
+        if not self.bucket.tokens.take(len(keys)):
+            await asyncio.sleep(LATENCY)
+            return _with_body(_SLOW_DOWN, b"HTTP/1.1 503 Slow Down\r\n")
         plain = [unescape(key.decode()).encode() for key in keys] if b"&" in body else keys
         self.bucket.delete([bucket + b"/" + key for key in plain])
         quiet = b"<Quiet>true</Quiet>" in body
@@ -177,13 +185,14 @@ def _unchunked(body: bytes) -> bytes:
 class S3Server:
     """The server's process; a context manager."""
 
-    def __init__(self, table: BigTable) -> None:
-        self._table = table
+    def __init__(self, table: BigTable, limit: float = 0.0) -> None:
+        self._table, self._limit = table, limit
         self.url = ""
 
     def __enter__(self) -> "S3Server":
         table = self._table
-        command = [sys.executable, __file__, str(table.folder), str(table.entries), str(table.manifests)]
+        numbers = (table.entries, table.manifests, self._limit)
+        command = [sys.executable, __file__, str(table.folder), *map(str, numbers)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self._process.stdout.readline() if self._process.stdout else ""
         self.url = f"http://127.0.0.1:{int(line)}"
@@ -213,8 +222,8 @@ class S3Server:
         return int(left), int(others), int(calls)
 
 
-async def serve(table: BigTable) -> None:
-    bucket = Bucket(table)
+async def serve(table: BigTable, limit: float) -> None:
+    bucket = Bucket(table, limit)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await Connection(bucket, reader, writer).serve()
@@ -230,5 +239,6 @@ if __name__ == "__main__":
     options.add_argument("folder", type=Path)
     options.add_argument("entries", type=int)
     options.add_argument("manifests", type=int)
+    options.add_argument("limit", type=float)
     given = options.parse_args()
-    asyncio.run(serve(BigTable(given.folder, given.entries, given.manifests)))
+    asyncio.run(serve(BigTable(given.folder, given.entries, given.manifests), given.limit))

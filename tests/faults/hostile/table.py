@@ -1,37 +1,48 @@
 """Purge tables from a store that is wrong in every way, then from a sound one, and print what came of it.
 
-    PYTHONPATH=functions:. python -m tests.faults.hostile.table [--engine inline|spark] [--way NAME]
+    PYTHONPATH=functions:. python -m tests.faults.hostile.table [--engine inline|spark] [--size NAME] [--way NAME]
 
-The inline engine purges a small, a large and a resumed table in each way; the Spark engine a small one, all in one
-session. The exit status is 1 unless every run happened, no run is PURGED with a file left or deletes an object that is
-not the table's, and every purge from the store that is sound again leaves nothing.
+Each engine purges a small, a large and a resumed table in each way, Spark all of them in one session. One table has a
+row for each way, and totals for each engine and size. The exit status is 1 unless every run happened, no run is PURGED
+with a file left or deletes an object that is not the table's, and every purge from the store that is sound again leaves
+nothing.
 """
 
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from unittest import mock
 
-from tests.faults.hostile.runs import AWS, SIZES, SMALL_SIZE, Purge, Resources, Row, Run, Worlds, inline
+from tests.faults.hostile.runs import AWS, SIZES, Purge, Resources, Row, Run, Worlds, inline
 from tests.faults.hostile.ways import WAYS
 
-_RUNS = 2  # in each way: one that is wrong, one that is sound
+ENGINES = ("inline", "spark")
+_RUNS = 2  # for each way, engine and size: one that is wrong, one that is sound
 
 
-def play(names: Iterable[str], sizes: Sequence[str], purge: Purge) -> list[Row]:
-    """Return a row for each way."""
-    worlds, rows = Worlds(), []
+@dataclass(frozen=True)
+class Cell:
+    """What came of the purges by one engine of a table of one size, in one way."""
+
+    engine: str
+    size: str
+    row: Row
+
+
+def play(names: Iterable[str], sizes: Sequence[str], engine: str, purge: Purge) -> list[Cell]:
+    """Purge in each way and size; the ways that are done are named on standard error."""
+    worlds, cells = Worlds(), []
     for name in names:
-        row = Row(name)
-        for size in sizes:
-            row.add(Run(worlds, size, purge).play(name, WAYS[name]))
-        rows.append(row)
-    return rows
+        cells += [Cell(engine, size, Run(worlds, size, purge).play(name, WAYS[name])) for size in sizes]
+        sys.stderr.write(f"{engine}: {name}\n")
+    return cells
 
 
-def play_spark(names: Iterable[str]) -> list[Row]:
-    """Return a row for each way, purged with one Spark session."""
+def play_spark(names: Iterable[str], sizes: Sequence[str]) -> list[Cell]:
+    """Purge in each way and size with one Spark session."""
     from delegation.operations.purge import spark as spark_engine
     from delegation.operations.purge.context import PurgeContext, PurgeResult
     from delegation.worksets.engines import spark as spark_jobs
@@ -46,51 +57,60 @@ def play_spark(names: Iterable[str]) -> list[Row]:
         def purge(ctx: PurgeContext, resources: Resources) -> PurgeResult:
             return spark_engine.purge_with_spark(spark, ctx, resources)
 
-        return play(names, [SMALL_SIZE], purge)
+        return play(names, sizes, "spark", purge)
 
 
-def failures(rows: Iterable[Row], *, runs: int, ways: int) -> list[str]:
-    """Return what is wrong with the rows, each of which needs so many runs."""
-    listed = list(rows)
-    found = [problem for row in listed for problem in row.problems]
-    found += [f"{row.way}: {row.runs} of {runs} runs happened" for row in listed if row.runs != runs]
-    found += [f"{row.way}: {row.left} left, {row.foreign} foreign" for row in listed if row.left or row.foreign]
-    return found if len(listed) == ways else [*found, f"{len(listed)} of {ways} ways happened"]
+def failures(cells: Iterable[Cell], *, names: Sequence[str], engines: Sequence[str], sizes: Sequence[str]) -> list[str]:
+    """Return what is wrong, first the runs of these ways, engines and sizes that did not happen."""
+    listed = list(cells)
+    runs = Counter[tuple[str, str, str]]()
+    for one in listed:
+        runs[one.row.way, one.engine, one.size] += one.row.runs
+    wanted = [(way, engine, size) for way in names for engine in engines for size in sizes]
+    found = [f"{', '.join(one)}: {runs[one]} of {_RUNS} runs happened" for one in wanted if runs[one] != _RUNS]
+    found += [f"{', '.join(one)}: was not asked for" for one in runs if one not in set(wanted)]
+    for one in listed:
+        found += [f"{one.engine}: {problem}" for problem in one.row.problems]
+        if one.row.left or one.row.foreign:
+            found.append(
+                f"{one.row.way}, {one.engine}, {one.size}: {one.row.left} left, {one.row.foreign} foreign deleted"
+            )
+    return found
 
 
-def lines(title: str, rows: Sequence[Row]) -> list[str]:
-    total = Row("all ways")
-    for row in rows:
-        total.add(row)
-    width = max(len(row.way) for row in (*rows, total))
-    head = f"{title:<{width}}  runs  PURGED  left  foreign"
-    return [
-        head,
-        *(f"{row.way:<{width}}  {row.runs:4}  {row.purged:6}  {row.left:4}  {row.foreign:7}" for row in (*rows, total)),
-    ]
+def lines(cells: Sequence[Cell]) -> list[str]:
+    """Return one table: a row for each way, then totals for each engine and size, and of all."""
+    by_way, totals, everything = {}, {}, Row("all")
+    for one in cells:
+        by_way.setdefault(one.row.way, Row(one.row.way)).add(one.row)
+        totals.setdefault((one.engine, one.size), Row(f"all ways, {one.engine}, {one.size}")).add(one.row)
+        everything.add(one.row)
+    rows = [*by_way.values(), *totals.values(), everything]
+    width = max(len(row.way) for row in rows)
+    head = f"{'way':<{width}}  runs  PURGED  left  foreign"
+    return [head, *(f"{row.way:<{width}}  {row.runs:4}  {row.purged:6}  {row.left:4}  {row.foreign:7}" for row in rows)]
 
 
 def main(print_line: Callable[[str], object] = lambda line: sys.stdout.write(f"{line}\n")) -> int:
     parser = argparse.ArgumentParser(description="Purge from a store that is wrong in every way.")
-    parser.add_argument("--engine", choices=("inline", "spark"), help="one engine only")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="one engine only")
+    parser.add_argument("--size", choices=SIZES, action="append", help="one size only; may be repeated")
     parser.add_argument("--way", choices=WAYS, action="append", help="one way only; may be repeated")
     options = parser.parse_args()
-    names = options.way or list(WAYS)
-    found: list[str] = []
+    names, sizes, engines = options.way or list(WAYS), options.size or SIZES, options.engine or ENGINES
+    cells: list[Cell] = []
     with mock.patch.dict(os.environ, AWS):
-        if options.engine != "spark":
-            rows = play(names, SIZES, inline)
-            found += failures(rows, runs=_RUNS * len(SIZES), ways=len(names))
-            for line in lines("inline", rows):
-                print_line(line)
-        if options.engine != "inline":
-            rows = play_spark(names)
-            found += [f"spark: {one}" for one in failures(rows, runs=_RUNS, ways=len(names))]
-            for line in lines("spark", rows):
-                print_line(line)
-    for one in found:
-        print_line(one)
-    print_line(f"hostile: {len(names)} ways, {len(found)} problems")
+        if "inline" in engines:
+            cells += play(names, sizes, "inline", inline)
+        if "spark" in engines:
+            cells += play_spark(names, sizes)
+    found = failures(cells, names=names, engines=engines, sizes=sizes)
+    for line in (*lines(cells), *found):
+        print_line(line)
+    runs = sum(one.row.runs for one in cells)
+    print_line(
+        f"hostile: {len(names)} ways, {len(sizes)} sizes, {len(engines)} engines: {runs} runs, {len(found)} problems"
+    )
     return 1 if found else 0
 
 

@@ -14,9 +14,13 @@ from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris.errors import NoSuchTable, PolarisUnavailable
 from delegation.storage.locations import ObjectLocation
 from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.transitions import HANDED_OVER
 from tests.unit.edge.world import LIFETIME, REALM, World
 from tests.unit.operations.purge.lake import busy_table, rows
+from tests.unit.operations.purge.sizes import state
 
 STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
@@ -141,6 +145,44 @@ def test_a_purge_too_large_for_the_request_is_handed_over_and_answered_in_progre
     with pytest.raises(RequestInProgress):
         world.execute(body, key="k1")
     assert world.queue.sent == [(task.task_id, 1)]
+
+
+@pytest.mark.parametrize("properties", [{}, {"engine": "inline"}])
+def test_a_purge_that_cannot_end_within_the_request_is_handed_over_at_once(properties: dict[str, str]) -> None:
+    """A million files take S3 five minutes, which a Lambda has and a request has not."""
+    world = World(inline_max_files=10_000_000)
+    busy_table(world.lake, "orders")
+    state(world.lake, "orders", added_files_count=1_000_000)
+    asked = world.clock()
+    with pytest.raises(RequestInProgress) as waiting:
+        world.execute(world.body("orders", **properties))
+    handed_over = next(one for one in world.history(waiting.value.task_id) if one.error_code == "HANDED_OVER")
+    assert (handed_over.status, handed_over.last_status_change_ts) == (Status.RETRY_SCHEDULED, asked)
+    assert world.queue.sent == [(handed_over.task_id, 1)]
+    held = world.tasks.acquire(handed_over.task_id, "background", lambda now: Lease.until(world.deadline(), now))
+    assert world.behavior.prepare(held) == "inline"
+
+
+@pytest.mark.parametrize("files", [20, 20_000])
+def test_a_purge_that_ends_within_the_request_is_run_in_it(files: int) -> None:
+    world = World(inline_max_files=10_000_000)
+    busy_table(world.lake, "orders")
+    state(world.lake, "orders", added_files_count=files // 7)
+    world.execute(world.body("orders"))
+    assert world.queue.sent == []
+
+
+def test_a_plan_that_two_attempts_could_not_make_in_their_time_is_made_with_spark(world: World) -> None:
+    task_id = world.submit(world.body("orders")).task_id
+
+    def next_engine() -> str | None:
+        held = world.tasks.acquire(task_id, "background", lambda now: Lease.until(world.deadline(), now))
+        engine = world.behavior.prepare(held)
+        error = AttemptError(HANDED_OVER, "the Lambda function ends", ErrorClass.HANDED_OVER)
+        world.tasks.end_attempt(task_id, held.attempt_count, error)
+        return engine
+
+    assert [next_engine() for _ in range(3)] == ["inline", "inline", "spark"]
 
 
 def test_a_request_with_another_key_attaches_to_the_running_task_and_gets_its_outcome(world: World) -> None:

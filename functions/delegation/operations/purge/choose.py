@@ -1,5 +1,6 @@
 """Choosing the engine by the size of a purge, which is read from manifest lists before any manifest."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from delegation.errors import DelegationError
@@ -12,6 +13,7 @@ from delegation.operations.purge.errors import PlanOutdated, TooLargeForInline
 from delegation.operations.purge.guards import check_table, covered_roots, kept_for, kept_spellings, reads
 from delegation.operations.purge.options import EngineChoice
 from delegation.operations.purge.planning.succession import check_stated
+from delegation.operations.purge.size import Size
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
 from delegation.worksets.attempt import PlanSegment
@@ -19,15 +21,12 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.index import load_index
 from delegation.worksets.marks import Marks
 
-# Assumed for a manifest without counts, which are optional in version 1 (Iceberg Table Spec, Manifest Lists).
-UNCOUNTED_ENTRIES = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The number of files to delete and of distinct manifests, and the engine.
+    """The number of files to delete and of distinct manifests, the engine, and the seconds that inline would take.
 
-    `files` is a lower bound, because counting stops once the engine is known. With `planned` it is exactly what is
+    Numbers are lower bounds, because counting stops once the engine is known. With `planned` they are exactly what is
     left of the plan; without it `table` is what was loaded to count them.
     """
 
@@ -36,17 +35,18 @@ class Estimate:
     engine: EngineChoice
     planned: bool
     table: LoadedTable | None = None
+    seconds: float = 0.0
 
 
-def estimate(ctx: PurgeContext) -> Estimate:
-    """Choose the engine: the requested one, else inline up to `inline_max_files` files, else Spark.
+def estimate(ctx: PurgeContext, *, within: float | None = None) -> Estimate:
+    """Choose the engine: the requested one, else inline for what a Lambda function can purge, else Spark.
 
     With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
-    entries (added + existing + deleted). Raises TooLargeForInline, PlanOutdated and the errors of guards and of corrupt
-    metadata, so that no job is started for a table that must not be purged.
+    entries (added + existing + deleted). `within` is the seconds that this process has, where it has less than a
+    function: counting stops once the purge takes longer. Raises TooLargeForInline, PlanOutdated and the errors of
+    guards and of corrupt metadata, so that no job is started for a table that must not be purged.
     """
     segments = ctx.attempt.plan() or _requested_plan(ctx)
-    most = ctx.settings.inline_max_files
     if segments:
         left = 0
         manifests = 0
@@ -54,11 +54,46 @@ def estimate(ctx: PurgeContext) -> Estimate:
             done = Marks(ctx.plans, index.plan_id).done()
             left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
-        return Estimate(left, manifests, _engine(ctx, left), planned=True)
+        deleting = left / ctx.settings.store_keys_per_second
+        small = left <= ctx.settings.inline_max_files
+        return Estimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
     table = ctx.tables.load()
-    found = _manifests(ctx, table, most)
-    files = _entries(found)
-    return Estimate(files, len(found.manifests), _engine(ctx, files), planned=False, table=table)
+    count = _Count(ctx, within)
+    found = _manifests(ctx, table, count.is_enough)
+    size = count.size(found)
+    engine = _engine(ctx, size.files, small=size.fits_a_function(ctx.settings) and not count.ran_out)
+    return Estimate(
+        size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
+    )
+
+
+class _Count:
+    """Decides after each manifest list whether enough is known; `ran_out` once counting itself took too long.
+
+    All is counted again whenever there are a tenth more manifests, so that many lists take no quadratic time.
+    """
+
+    def __init__(self, ctx: PurgeContext, within: float | None) -> None:
+        self._settings = ctx.settings
+        self._within = within
+        self._now = ctx.now
+        counting = ctx.settings.counting_seconds
+        self._until = ctx.now() + (counting if within is None else min(counting, within / 2))
+        self._again_at = 0.0
+        self.ran_out = False
+
+    def is_enough(self, found: Manifests) -> bool:
+        if len(found.manifests) >= self._again_at:
+            self._again_at = len(found.manifests) * 1.1
+            size = self.size(found)
+            late = self._within is not None and size.seconds(self._settings) > self._within
+            if late or not size.fits_a_function(self._settings):
+                return True
+        self.ran_out = self._now() > self._until
+        return self.ran_out
+
+    def size(self, found: Manifests) -> Size:
+        return Size.of(found.manifests.values(), len(found.lists), threads=self._settings.read_threads)
 
 
 def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
@@ -78,15 +113,14 @@ def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
     return parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
 
 
-def _engine(ctx: PurgeContext, files: int) -> EngineChoice:
-    small = files <= ctx.settings.inline_max_files
-    if ctx.options.engine == "inline" and not small:
+def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
+    if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
         raise TooLargeForInline(files, ctx.settings.inline_max_files)
     return ctx.options.engine or ("inline" if small else "spark")
 
 
-def _manifests(ctx: PurgeContext, table: LoadedTable, most: int) -> Manifests:
-    """Return the table's distinct manifests, or enough of them to have more than `most` entries."""
+def _manifests(ctx: PurgeContext, table: LoadedTable, enough: Callable[[Manifests], bool]) -> Manifests:
+    """Return the table's distinct manifests, or `enough` of them."""
     metadata = _metadata_of(ctx, table)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_stated(ctx.stated, metadata)
@@ -103,9 +137,5 @@ def _manifests(ctx: PurgeContext, table: LoadedTable, most: int) -> Manifests:
         limit=ctx.settings.max_file_bytes,
         readable=reads(metadata, covered),
         tolerance=Tolerance(unreadable, Spelling(kept_spellings(ctx.options))),
-        enough=lambda found: _entries(found) > most,
+        enough=enough,
     )
-
-
-def _entries(found: Manifests) -> int:
-    return sum(UNCOUNTED_ENTRIES if one.entries is None else one.entries for one in found.manifests.values())

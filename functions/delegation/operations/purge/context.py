@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.errors import NeighbourUnreadable
-from delegation.operations.purge.options import EngineChoice, PurgeOptions
+from delegation.operations.purge.options import INLINE_MAX_FILES, EngineChoice, PurgeOptions
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy
@@ -59,11 +59,20 @@ def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
 class PurgeSettings:
     """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file.
 
-    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition). A plan is
-    extended by at most `most_extensions` segments per attempt, each for the commits since the look before.
+    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition), `read_seconds`
+    the time of one read. A plan is extended by at most `most_extensions` segments per attempt, each for the commits
+    since the look before.
+
+    Larger purges than `inline_max_files` need Spark, and so do those that one process would plan for more than
+    `longest_planning_seconds`, because an attempt that is handed over before its plan is made begins anew, or whose
+    manifests would take `most_read_ahead_bytes` of memory at a time. Counting ends after `counting_seconds`.
     """
 
-    inline_max_files: int = 1_000
+    inline_max_files: int = INLINE_MAX_FILES
+    longest_planning_seconds: float = 300.0
+    most_read_ahead_bytes: int = 768 * 1024 * 1024
+    counting_seconds: float = 20.0
+    read_seconds: float = 0.05
     chunk_paths: int = 10_000
     run_records: int = RUN_RECORDS
     read_threads: int = 8

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.reach import read_limit
-from delegation.operations.purge.choose import UNCOUNTED_ENTRIES
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.guards import GuardVerdict
 from delegation.operations.purge.options import EngineChoice
@@ -23,6 +22,7 @@ from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.neighbours import survey_neighbour
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
 from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
+from delegation.operations.purge.size import UNCOUNTED_ENTRIES
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Total, add_totals

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
@@ -18,7 +18,7 @@ from delegation.operations.purge.behavior.outcome import attempt_error, success
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
-from delegation.operations.purge.choose import estimate
+from delegation.operations.purge.choose import Estimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
@@ -33,14 +33,19 @@ from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import LeaseLost, StoreRefused, TaskError, TaskNotFound
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.transitions import held_by
+from delegation.tasks.life.transitions import HANDED_OVER, held_by
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.worksets.attempt import AttemptLost, PlanSegment
+from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, PlanSegment
 from delegation.worksets.errors import PlanTampered
 
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until a purge is tried again that another process's refresh of the index keeps waiting."""
+
+_USED_OF_A_REQUEST: Final = 0.5
+"""The part of a request's time that a purge in it is expected to take at most: stores and catalogs may be slow."""
+_UNPLANNED_ATTEMPTS: Final = 2
+"""Attempts that may be handed over without a plan, one of them within a request, before Spark makes it."""
 
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
@@ -154,12 +159,13 @@ class PurgeBehavior:
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         """See TaskBehavior.prepare: the engine is chosen by the counts in manifest lists; no manifest is read.
 
-        At `hand_over_at` no further list is read, and the attempt is handed over.
+        At `hand_over_at` no further list is read, and the attempt is handed over; so is at once a purge that would
+        take longer. A plan that one process could not make in its time, twice, is made with Spark.
         """
         try:
             ctx = self.context(task, hand_over_at=hand_over_at)
             self._ensure_indexed(ctx)
-            found = estimate(ctx)
+            found = self._estimate(ctx, task, hand_over_at)
         except (LeaseLost, AttemptLost):
             return None
         except TaskError:
@@ -170,6 +176,21 @@ class PurgeBehavior:
         if found.engine == "inline":
             self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
         return found.engine
+
+    def _estimate(self, ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> Estimate:
+        """Choose the engine; raise AttemptHandedOver if inline would take longer than half of the time until then."""
+        if hand_over_at is None:
+            found = estimate(ctx)
+            again = task.error_code == HANDED_OVER and task.attempt_count > _UNPLANNED_ATTEMPTS
+            return replace(found, engine=ctx.options.engine or "spark") if again and not found.planned else found
+        within = (hand_over_at - self.tasks.clock()).total_seconds() * _USED_OF_A_REQUEST
+        found = estimate(ctx, within=within)
+        if found.engine == "inline" and found.seconds > within:
+            raise AttemptHandedOver(
+                f"{found.files} files or more take {found.seconds:.0f} s or more, and this request has {within:.0f} s "
+                "for that; the purge continues in the background"
+            )
+        return found
 
     def _ensure_indexed(self, ctx: PurgeContext) -> None:
         """Have the index of each checked catalog refreshed, now and from time to time; see Refresher.ensure_fresh."""

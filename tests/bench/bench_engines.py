@@ -1,0 +1,56 @@
+"""The inline engine and the Spark engine by the number of files, against a store that deletes as fast as S3.
+
+    PYTHONPATH=functions:. python tests/bench/bench_engines.py [--entries N …] [--engines inline spark] [--limit N]
+
+Each row is one whole purge, planned and deleted, in a new process: CPU seconds and the peak memory (PSS) of it and of
+all its children, the peak of Python's temporary files, and the seconds that the purge took. The inline engine is bound
+to one core, as in a Lambda function of 1,769 MB; Spark is local[2], its time without the start of the session. The
+store is a server in its own process that answers a delete call after 20 ms, and 503 SlowDown beyond `--limit` keys a
+second, by default 3,500 (Amazon S3 user guide, "Best practices design patterns": so many deletes a second per prefix).
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.bench.big_table import BigTable
+from tests.bench.children import run
+from tests.bench.servers.s3_server import S3Server
+
+ENGINES = {"inline": "inline", "spark": "ours"}
+ENTRIES_OF_A_MANIFEST = 5_000
+
+
+def show(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def measure(entries: int, engines: list[str], limit: float) -> None:
+    """Print a row for each engine that purges a table of so many data files."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = BigTable(Path(folder), entries, max(entries // ENTRIES_OF_A_MANIFEST, 1)).write()
+        with S3Server(table, limit) as server:
+            for engine in engines:
+                seen = run(ENGINES[engine], server, table)
+                figures = f"{seen['tree_cpu']:.1f} | {seen['tree_mb']:,.0f} | {seen['disk_mb']:.0f}"
+                show(f"| {entries:,} | {engine} | {figures} | {seen['seconds']:.1f} |")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options.add_argument("--entries", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
+    options.add_argument("--engines", nargs="+", choices=sorted(ENGINES), default=sorted(ENGINES))
+    options.add_argument("--limit", type=float, default=3_500.0, help="keys per second, 0 for none")
+    given = options.parse_args()
+    show("| files | engine | CPU s | memory MB | disk MB | seconds |\n|---|---|---|---|---|---|")
+    for entries in given.entries:
+        measure(entries, given.engines, given.limit)
+    show(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main()
