@@ -1,6 +1,7 @@
 """Tasks in memory on a clock that a test moves, with processes that crash, lose their lease or hand over on demand."""
 
 from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar, Unpack, overload
@@ -138,7 +139,7 @@ class TaskHarness:
     def _run_one(self) -> bool:
         self._workers += 1
         settings = WorkerSettings(owner=f"process {self._workers}")
-        worker = Worker(self.service, self._behaviors, settings, monotonic=self._seconds)
+        worker = Worker(self.service, self._behaviors, settings, monotonic=self._seconds, waits=_until_done)
         try:
             return worker.run_once() is not None
         except Crash:
@@ -173,6 +174,12 @@ class TaskHarness:
             return result
 
         return FunctionBehavior(self.service, replace(behavior, work=work), monotonic=self._seconds, attempt=attempt)
+
+
+def _until_done(work: "Future[Any]", _seconds: float) -> bool:
+    """Wait for the work, however far it moves the clock meanwhile: what it may still write, its lease decides."""
+    wait([work])
+    return True
 
 
 class _Interrupted(AttemptContext):
