@@ -3,7 +3,7 @@
 import pytest
 
 from delegation.tasks.errors import TaskError
-from tests.contract.tasks.broken_stores import BROKEN, Broken
+from tests.contract.tasks.broken.stores import BROKEN, Broken
 from tests.contract.tasks.checks import CONCURRENT, SEQUENTIAL
 from tests.contract.tasks.checks_support import Check
 
