@@ -28,13 +28,10 @@ RACES: Final = (
     Mutant(
         "a child is stored before it is noted",
         f"{TASKS}work/submit.py",
-        """        if parent is not None:
-            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=behavior.identify is None)
-        task, is_new = self._service.create(first)
+        """            nameless = behavior.identify is None and key is None
 """,
-        """        task, is_new = self._service.create(first)
-        if parent is not None:
-            first = self._service.adopt(parent.task_id, parent.attempt, first, nameless=behavior.identify is None)
+        """            nameless = behavior.identify is None and key is None
+            self._service.create(first)
 """,
         (f"{ADOPTING}::test_a_child_is_noted_before_it_is_stored",),
     ),
@@ -113,15 +110,15 @@ RACES: Final = (
     Mutant(
         "a task that is submitted again is not to run at once",
         f"{TASKS}life/transitions.py",
-        "        next_scheduled_run_ts=at or now,\n        due_at=(at or now) + grace,",
-        "        next_scheduled_run_ts=(at or now) + timedelta(minutes=1),\n        due_at=(at or now) + grace,",
+        "        next_scheduled_run_ts=at or now,\n",
+        "        next_scheduled_run_ts=(at or now) + timedelta(minutes=1),\n",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
     ),
     Mutant(
         "a task that a poller finds waits for the dispatch grace",
         f"{TASKS}work/service.py",
-        "            return task.evolve(due_at=now)\n",
-        "            return task\n",
+        "            return task.evolve(due_at=now) if polled else",
+        "            return task if polled else",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
     ),
     Mutant(
@@ -319,10 +316,10 @@ SIZED: Final = (
     Mutant(
         "work whose write is refused permanently is done again",
         f"{TASKS}work/behaviors.py",
-        "        except StoreRefused as error:\n"
-        "            return self._end(task, AttemptError(error.code, str(error), ErrorClass.PERMANENT))\n",
-        "        except StoreRefused as error:\n"
-        "            return self._end(task, AttemptError(error.code, str(error), ErrorClass.TRANSIENT))\n",
+        "        except (AwaitedTaskFailed, StoreRefused) as error:\n"
+        "            return self._end(task, failed_work(error, ErrorClass.PERMANENT))\n",
+        "        except (AwaitedTaskFailed, StoreRefused) as error:\n"
+        "            return self._end(task, failed_work(error, ErrorClass.TRANSIENT))\n",
         (f"{SIZES}::test_work_whose_write_the_table_refuses_permanently_is_done_once",),
     ),
     Mutant(

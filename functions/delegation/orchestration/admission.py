@@ -14,9 +14,9 @@ from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.orchestration.dispatch import Dispatcher, parse
-from delegation.tasks.life.admission import Queued, Running, admitted, room
-from delegation.tasks.life.lanes import part
-from delegation.tasks.life.limits import Caps
+from delegation.tasks.life.admission.choice import Queued, Running, admitted, room
+from delegation.tasks.life.admission.lanes import part
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import AdmissionStore, Recent, Register
 from delegation.tasks.work.service import TaskService

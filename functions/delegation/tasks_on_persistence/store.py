@@ -34,7 +34,7 @@ from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType, installed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
-from delegation.tasks.life.admission import Queued, Running
+from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (

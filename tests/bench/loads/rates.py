@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from delegation.orchestration.admission import Admission
-from delegation.tasks.life.lanes import Traits
+from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.service import TaskService

@@ -10,7 +10,7 @@ from delegation.orchestration.admission import Admission
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
-from delegation.tasks.life.limits import Caps
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior

@@ -14,9 +14,9 @@ from delegation.idempotency.service import Acceptance, IdempotentRequest, Relati
 from delegation.idempotency.store import RecordWrite
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lanes import Lane, Traits
+from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy

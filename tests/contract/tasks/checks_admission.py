@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission import Queued, Running
-from delegation.tasks.life.lanes import Lane, Traits
+from delegation.tasks.life.admission.choice import Queued, Running
+from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import Recent, Register
 from delegation.tasks.stores.base import Advance, Create, Revise

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from delegation.tasks.life.admission import Running
+from delegation.tasks.life.admission.choice import Running
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Policies, default_properties
 from delegation.tasks.stores.base import TaskChange

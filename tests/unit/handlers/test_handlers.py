@@ -17,7 +17,7 @@ from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.orchestration.step_input import MalformedStep, execution_name
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lanes import Lane, Traits
+from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.authoring import behavior
-from delegation.tasks.life.limits import Caps
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final
 
 from delegation.backoff import exponential
 from delegation.errors import DelegationError
-from delegation.tasks.life import limits as caps
-from delegation.tasks.life.limits import Caps
+from delegation.tasks.life.admission import limits as caps
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.timestamps import parse_duration
 

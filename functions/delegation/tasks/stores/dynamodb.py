@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from delegation.dynamodb import REFUSED, DynamoDbCalls, from_item, to_item
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
-from delegation.tasks.life.admission import Queued, Running
+from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_children as links

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskExists
-from delegation.tasks.life.admission import Queued, Running
+from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (

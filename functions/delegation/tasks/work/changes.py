@@ -12,12 +12,12 @@ from typing import Final, Self
 from delegation.tasks.errors import LeaseLost, RevisionConflict, StaleTask, StoreUnavailable, TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.admission.lanes import TraitsOf
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
-from delegation.tasks.life.lanes import TraitsOf
 from delegation.tasks.life.lease import is_same_lease
-from delegation.tasks.life.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores import results as kept_results

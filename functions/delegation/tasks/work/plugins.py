@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from delegation.errors import DelegationError
-from delegation.tasks.life.lanes import part
+from delegation.tasks.life.admission.lanes import part
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior
 from delegation.tasks.work.service import TaskService

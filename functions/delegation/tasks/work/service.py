@@ -12,9 +12,9 @@ from typing import Any
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
+from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
-from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError

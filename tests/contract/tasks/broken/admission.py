@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from delegation.tasks.life.admission import Queued, Running
-from delegation.tasks.life.lanes import Lane, Traits
+from delegation.tasks.life.admission.choice import Queued, Running
+from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import Register
 from delegation.tasks.stores.base import TaskChange

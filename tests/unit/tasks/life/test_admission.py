@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.tasks.life.admission import STARTING_AT_LEAST, Queued, Running, admitted, room
-from delegation.tasks.life.lanes import Lane, Traits, part
-from delegation.tasks.life.limits import Caps
+from delegation.tasks.life.admission.choice import STARTING_AT_LEAST, Queued, Running, admitted, room
+from delegation.tasks.life.admission.lanes import Lane, Traits, part
+from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.policy import InvalidProperty, Policies
 from tests.effort import examples
 from tests.unit.tasks.builders import NOW, SECOND

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from delegation.tasks.life.lanes import HIGHEST, NORMAL, Traits
+from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
 
 PRIORITY: Final = "priority"
 """The property of a request; a higher one is admitted first."""

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.operations.purge.behavior.options import InvalidPurgeProperty, options_of
 from delegation.operations.purge.behavior.traits import files_of, traits_at_submission, traits_of
-from delegation.tasks.life.lanes import Traits
+from delegation.tasks.life.admission.lanes import Traits
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from delegation.tasks.life.lanes import Lane, part
+from delegation.tasks.life.admission.lanes import Lane, part
 
 PREFIX: Final = "delegation.limits."
 _KIND: Final = "kind."

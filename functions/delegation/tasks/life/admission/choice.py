@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from delegation.tasks.life.lanes import Lane
-from delegation.tasks.life.limits import Caps
+from delegation.tasks.life.admission.lanes import Lane
+from delegation.tasks.life.admission.limits import Caps
 
 STARTING_AT_LEAST: Final = 25
 """So many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
