@@ -342,8 +342,8 @@ SAFE_SETTINGS: Final = (
     Mutant(
         "any drift is accepted",
         f"{TASKS}life/policy.py",
-        "        if lease.clock_drift > LONGEST_DRIFT:\n",
-        "        if lease.clock_drift > timedelta(days=9):\n",
+        "    if lease.clock_drift > LONGEST_DRIFT:\n",
+        "    if lease.clock_drift > timedelta(days=9):\n",
         (SETTINGS,),
     ),
     Mutant(
