@@ -7,7 +7,7 @@ the CDK: names and addresses are passed in as `Resources`, either plain text or 
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -263,8 +263,11 @@ class Resources:
 
 def environment(function_name: str, resources: Resources) -> dict[str, str]:
     """Return the variables that a function needs, and no others; raise KeyError for an unknown function."""
-    variables = _variables(FUNCTIONS[function_name].variables, resources)
-    if "emr_spark_parameters" in FUNCTIONS[function_name].variables:
+    starts_jobs = "emr_spark_parameters" in FUNCTIONS[function_name].variables
+    # The job has the purges' properties in its parameters; the 4 KB of variables have no room for both.
+    own = replace(resources, properties=_of_tasks(resources.properties)) if starts_jobs else resources
+    variables = _variables(FUNCTIONS[function_name].variables, own)
+    if starts_jobs:
         variables[_NAMES["emr_spark_parameters"]] = spark_parameters(resources)
     return {**variables, **_POWERTOOLS}
 
@@ -302,6 +305,11 @@ def default_properties(path: Path = ROOT / "cdk.json") -> dict[str, str]:
 def placeholder(function_name: str) -> str:
     """Return the name in STATE_MACHINE_DEFINITION for a function's ARN, `RunInlineFunctionArn` for `run_inline`."""
     return "".join(part.title() for part in function_name.split("_")) + "FunctionArn"
+
+
+def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that are not of purges."""
+    return {name: value for name, value in properties.items() if not name.startswith("delegation.purge.")}
 
 
 def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:

@@ -11,6 +11,7 @@ from grimp import ImportGraph, build_graph
 
 from infra.environment import FUNCTIONS, ROOT
 from infra.package import LAMBDA, NOT_DEPLOYED, SPARK, add_sources, dependencies, pip_arguments
+from tests.infra.test_settings import REAL
 
 
 @pytest.fixture(scope="module")
@@ -94,4 +95,4 @@ def test_a_package_that_does_not_exist_is_refused(node: str, tmp_path: Path) -> 
     from infra.stacks.build import build
 
     with pytest.raises((FileNotFoundError, RuntimeError), match=r"infra\.package"):
-        build({"delegation:package": str(tmp_path)}, outdir=str(tmp_path / "cdk.out"))
+        build({**REAL, "delegation:package": str(tmp_path)}, outdir=str(tmp_path / "cdk.out"))

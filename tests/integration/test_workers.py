@@ -147,27 +147,3 @@ def test_a_worker_whose_work_does_not_stop_ends_its_process_before_the_next_atte
     assert [line.attempt for line in site.lines(task_id) if line.what == START] == [1, 2]
     assert "ending this process" in {each["message"] for each in first.log_entries()}
     second.kill()
-
-
-def test_a_client_submits_and_waits_while_a_worker_runs_the_task(site, tmp_path):
-    """Runs the code in docs/workers.md: one process submits a task, another one runs it."""
-    declared, client = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "workers.md").read_text(), re.DOTALL)
-    (tmp_path / "acme").mkdir()
-    (tmp_path / "acme" / "tasks.py").write_text(declared)
-    path = f"{import_path()}{os.pathsep}{tmp_path}"
-    variables = {"DELEGATION_BEHAVIORS": "acme.tasks:behaviors", "PYTHONPATH": path}
-    submits = subprocess.Popen(
-        [sys.executable, "-c", client],
-        env=site.store.variables(**variables),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        (waiting,) = eventually(lambda: site.tasks._store.heads().tasks)
-        assert (waiting.task_type, waiting.status, waiting.attempt_count) == ("SHOUT", Status.SUBMITTED, 0)
-        site.worker("service", **variables)
-        output, _ = submits.communicate(timeout=60)
-    finally:
-        submits.kill()
-    assert output == "text='PSST'\n"
-    assert site.tasks.get(waiting.task_id).attempt_count == 1

@@ -26,6 +26,10 @@ LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 COMPOSED = {
     "Completion.wait",
     "TaskService.adopted_by",
+    "TaskService.pending_result",
+    "TaskService.with_result",
+    "Tasks.handle",
+    "Tasks.submit_child",
     "TaskService.adopters_of",
     "TaskService.children",
     "TaskService.create_child",
@@ -130,6 +134,12 @@ UNDERSTATED = {
     "TaskStore.forget, two rows",
     "TaskService.start",
     "Tasks.submit, attached",
+    "TaskService.adopt",
+    "TaskStore.apply(Adopt)",
+    "TaskStore.apply(Adopt) with the head",
+    "TaskStore.disown, one child",
+    "Tasks.submit, a child",
+    "Tasks.submit, a second child",
 }
 """DynamoDB Local reports nothing for a refusal, deletes without their size, and not every put of some transactions."""
 

@@ -30,8 +30,8 @@ HELD = (Status.ACQUIRING_RESOURCES, Status.RUNNING)
 LONGEST_UNSEEN = timedelta(minutes=15)
 
 
-class Violation(AssertionError):
-    """An invariant does not hold."""
+class Violation(BaseException):
+    """An invariant does not hold. No Exception: what a behavior records as the failure of its work must not hide it."""
 
 
 class Ledger:

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 from cryptography import x509
 
+from delegation.wire.responses import ERROR_PAGE
 from infra.local.errors import CannotStartError
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import REQUEST_LIMIT_BYTES, Front, TlsFiles
@@ -155,17 +156,42 @@ def test_an_answer_is_passed_byte_for_byte(call):
 @pytest.mark.parametrize(
     ("token", "status", "body"),
     [
-        (None, 401, {"error_code": "UNAUTHORIZED", "message": "a valid access token is needed"}),
+        (
+            None,
+            401,
+            {
+                "error_code": "UNAUTHORIZED",
+                "message": "a valid access token is needed",
+                "type": f"{ERROR_PAGE}#UNAUTHORIZED",
+            },
+        ),
         (
             "deny",
             403,
             {
                 "error_code": "FORBIDDEN",
                 "message": "User is not authorized to access this resource with an explicit deny",
+                "type": f"{ERROR_PAGE}#FORBIDDEN",
             },
         ),
-        ("other", 403, {"error_code": "FORBIDDEN", "message": "User is not authorized to access this resource"}),
-        ("broken", 500, {"error_code": "INTERNAL_ERROR", "message": "the authorizer failed"}),
+        (
+            "other",
+            403,
+            {
+                "error_code": "FORBIDDEN",
+                "message": "User is not authorized to access this resource",
+                "type": f"{ERROR_PAGE}#FORBIDDEN",
+            },
+        ),
+        (
+            "broken",
+            500,
+            {
+                "error_code": "INTERNAL_ERROR",
+                "message": "the authorizer failed",
+                "type": f"{ERROR_PAGE}#INTERNAL_ERROR",
+            },
+        ),
     ],
 )
 def test_an_unauthorized_caller_gets_the_gateway_response_as_deployed(call, token, status, body):
@@ -188,7 +214,10 @@ def test_the_authorizer_is_invoked_for_every_request(url, authority, client_pair
 @pytest.mark.parametrize("path", ["raise", "malformed"])
 def test_a_failing_integration_is_a_bad_gateway(call, path):
     status, _, body = call("GET", f"{BASE}/v1/{path}")
-    assert (status, json.loads(body)) == (502, {"error_code": "INTERNAL_ERROR", "message": "Internal server error"})
+    assert (status, json.loads(body)) == (
+        502,
+        {"error_code": "INTERNAL_ERROR", "message": "Internal server error", "type": f"{ERROR_PAGE}#INTERNAL_ERROR"},
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/elsewhere", f"{BASE}x/v1/config"])
@@ -205,7 +234,10 @@ def test_unknown_routes_reach_the_function(call):
 @pytest.mark.parametrize("size", [6 * 1024 * 1024, REQUEST_LIMIT_BYTES + 1])
 def test_a_request_larger_than_lambda_accepts_is_refused(call, size):
     status, _, body = call("POST", f"{BASE}/v1/tasks", b"x" * size)
-    assert (status, json.loads(body)) == (413, {"error_code": "PAYLOAD_TOO_LARGE", "message": "Request Too Long"})
+    assert (status, json.loads(body)) == (
+        413,
+        {"error_code": "PAYLOAD_TOO_LARGE", "message": "Request Too Long", "type": f"{ERROR_PAGE}#PAYLOAD_TOO_LARGE"},
+    )
 
 
 @pytest.mark.parametrize("length", ["-1", "ten"])
@@ -226,7 +258,11 @@ def test_a_slow_integration_is_a_gateway_time_out_and_continues(pool, authority,
             path = f"{BASE}/v1/slow?fifo={quote(str(fifo))}"
             connection.request("GET", path, headers={"Authorization": "allow"})
             response = connection.getresponse()
-            refusal = {"error_code": "TIMEOUT", "message": "the service did not answer in time"}
+            refusal = {
+                "error_code": "TIMEOUT",
+                "message": "the service did not answer in time",
+                "type": f"{ERROR_PAGE}#TIMEOUT",
+            }
             assert (response.status, json.loads(response.read())) == (504, refusal)
             assert response.headers["Retry-After"] == "2"
         # The function still waits for this end of the pipe.

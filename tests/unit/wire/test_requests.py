@@ -339,5 +339,6 @@ def test_responses_have_the_members_of_the_proposal() -> None:
     }
     failed = ErrorResponse(error_code="X", message="é", delegation_task_id=task, status="FAILED_TERMINAL")
     assert render(failed) == (
-        f'{{"error_code":"X","message":"é","delegation_task_id":"{task}","status":"FAILED_TERMINAL"}}'.encode()
+        f'{{"error_code":"X","message":"é","delegation_task_id":"{task}","status":"FAILED_TERMINAL",'
+        '"type":"/delegation-service/api/docs#X"}'.encode()
     )
