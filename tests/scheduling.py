@@ -13,6 +13,7 @@ SHARED: Final = {
     "spark": (
         "tests/unit/operations/purge/spark/test_engine.py",
         "tests/unit/operations/purge/spark/test_lease.py",
+        "tests/unit/persistence/spark/test_spark_sweep.py",
         "tests/unit/operations/purge/oracle/test_spark.py",
         "tests/faults/crashes/test_matrix.py",
     ),

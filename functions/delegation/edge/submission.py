@@ -78,7 +78,8 @@ class Submissions:
     """Accepts purges synchronously and asynchronously.
 
     `behavior` and `tables` are called on demand, as most asynchronous requests need neither. `budget` is how long a
-    synchronous request is held open; a table with more than `small_files` files waits as a large one.
+    synchronous request is held open; a table with more than `small_files` files waits for its admission as a large one,
+    whichever engine will purge it.
 
     Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, TaskConflict,
     InvalidPurgeProperty, PurgePropertyNotAllowed, and the errors of Polaris and the stores; nothing is stored for a

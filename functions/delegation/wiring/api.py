@@ -105,5 +105,4 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,
         limits=policies_of(purges.properties)[1],
-        small_files=purges.inline_max_files,
     )
