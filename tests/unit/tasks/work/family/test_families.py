@@ -20,12 +20,6 @@ from delegation.tasks.work.worker import Worker
 from tests.unit.tasks.builders import MINUTE
 from tests.unit.tasks.work.site import ONE, Site, Sum, Total, Transient, add, identity
 
-LINE_8 = "issue 13, line 8: "
-
-
-def fault(text: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=LINE_8 + text)
-
 
 class Named(BaseModel):
     name: str
