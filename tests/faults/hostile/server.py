@@ -109,10 +109,6 @@ class HostileStore:
             self.sent = 0
             self.removed: set[tuple[str, str]] = set()
 
-    @property
-    def is_wrong(self) -> bool:
-        return self._way is not None
-
     def remove(self, bucket: str, *keys: str) -> None:
         with self._lock:
             for key in keys:
