@@ -51,3 +51,12 @@ def test_the_type_of_an_error_is_its_line_on_the_page() -> None:
 
 def test_text_of_the_document_is_escaped() -> None:
     assert api_page._text("a <b> `c&d`") == "a &lt;b&gt; <code>c&amp;d</code>"
+
+
+def test_every_element_and_every_row_has_a_line_of_its_own() -> None:
+    """So that two changes of the document merge; a line of 10,000 characters would always conflict."""
+    lines = api_page.page().splitlines()
+    assert max(line.count("<tr>") + line.count("<tr ") for line in lines) == 1
+    assert max(line.count("<p>") for line in lines) == 1
+    assert max(map(len, lines)) < 2_000
+    assert max(map(len, api_page.openapi_json().splitlines())) < 2_000
