@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.edge.answers import BASE_PATH
+from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS
 from delegation.edge.api.description import Description
 from delegation.edge.api.endpoints import (
     CANCEL,
@@ -141,6 +141,7 @@ def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
         "X-Request-ID": request_id_of(app.current_event.raw_event),
+        **({"Retry-After": str(RETRY_AFTER_SECONDS[served.status])} if served.status in RETRY_AFTER_SECONDS else {}),
         **served.headers,
     }
     # Powertools sends bytes as base64, which a REST API without binary media types does not decode; so text.
