@@ -1,8 +1,9 @@
 """The API's description as it is served: openapi.json and docs.html, made from docs/openapi.yaml and the error codes.
 
-`python -m infra.api_page` writes both into the package. The page has no script and loads nothing. It is our own: the
-known renderers are scripts of a megabyte, which a page that loads nothing would have to contain. Every element, row
-and member of the JSON has a line of its own, so that two changes of the document merge.
+`python -m infra.api_page` writes the schemas of docs/openapi.yaml (api_schemas.py), then both into the package. The
+page has no script and loads nothing. It is our own: the known renderers are scripts of a megabyte, which a page that
+loads nothing would have to contain. Every element, row and member of the JSON has a line of its own, so that two
+changes of the document merge.
 """
 
 import html
@@ -14,12 +15,14 @@ from typing import Any, Final
 import yaml
 
 from delegation.edge.codes import codes
+from infra.api_schemas import section
 from infra.environment import ROOT
 from infra.error_page import statuses
 
 SOURCE: Final = ROOT / "docs" / "openapi.yaml"
 FOLDER: Final = ROOT / "functions" / "delegation" / "edge" / "api"
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
+_SECTION: Final = re.compile(r"(.*\n  schemas:\n).*?(  responses:\n.*)", re.DOTALL)
 _CODE: Final = re.compile(r"`([^`]+)`")
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; }
@@ -205,6 +208,15 @@ def _quoted(found: re.Match[str]) -> str:
     return f'<a href="#{found[1]}">{word}</a>' if any(found[1] in entries for entries in codes().values()) else word
 
 
+def with_schemas(text: str) -> str:
+    """Return the text of docs/openapi.yaml with its schemas made anew from the models."""
+    found = _SECTION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{SOURCE} needs `  schemas:` before `  responses:` among its components; restore both lines")
+    return f"{found[1]}{section()}{found[2]}"
+
+
 if __name__ == "__main__":
+    SOURCE.write_text(with_schemas(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
     (FOLDER / "openapi.json").write_text(openapi_json(), encoding="utf-8")
     (FOLDER / "docs.html").write_text(page(), encoding="utf-8")

@@ -35,7 +35,7 @@ from delegation.errors import DelegationError
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 
 
 def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHandler:

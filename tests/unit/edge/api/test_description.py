@@ -6,7 +6,7 @@ import re
 from delegation.edge.api.endpoints import ENDPOINTS
 from delegation.edge.codes import codes
 from delegation.wire.responses import ERROR_PAGE, ErrorResponse
-from infra import api_page
+from infra import api_page, api_schemas
 from tests.unit.edge.conftest import Api, header
 
 
@@ -15,6 +15,13 @@ def test_the_served_document_is_the_documented_one(api: Api) -> None:
     assert response["statusCode"] == 200
     assert header(response, "Content-Type") == "application/json"
     assert json.loads(response["body"]) == api_page.document()
+
+
+def test_the_schemas_of_the_document_are_those_of_the_models() -> None:
+    """`python -m infra.api_page` writes them."""
+    text = api_page.SOURCE.read_text(encoding="utf-8")
+    assert api_page.with_schemas(text) == text
+    assert api_page.document()["components"]["schemas"] == api_schemas.schemas()
 
 
 def test_both_files_are_made_from_the_documented_one() -> None:
