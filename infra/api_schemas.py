@@ -41,7 +41,12 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
 _RENAMED: Final = {"ServiceConfig": "ConfigResponse"}
 _NEVER_NULL: Final = frozenset({"received_timestamp", "last_status_change_ts", "created_ts"})
 """Of those members the ones that a stored task always has; a client's model is more patient."""
-_FORMS: Final = ("PurgeTableOperationParameters", "IdentifiedTableOperationParameters")
+_FORMS: Final = (
+    "PurgeTableOperationParameters",
+    "LoadTableResultOperationParameters",
+    "IdentifiedTableOperationParameters",
+)
+_SPELLINGS: Final = {"metadata_location": "metadata-location"}
 _FIRST: Final = ("type", "description", "format", "required")
 _PREFIX: Final = "#/components/schemas/"
 
@@ -187,25 +192,28 @@ def _add_members_of_a_purge(found: dict[str, Schema]) -> None:
 
 
 def _split_parameters(found: dict[str, Schema]) -> None:
-    """Tell the two forms of a purge's parameters apart, and name the payload of either.
+    """Tell the forms of a purge's parameters apart, and name the payloads that have them.
 
-    One model reads both, and says by `missing` which it is; a caller may also write `metadata-location`.
+    One model reads all of them, and says by `missing` which it is. They are schemas of their own, because generators of
+    requests make none where `oneOf` stands beside `properties`.
     """
-    whole, alone = _FORMS
-    parameters = found[whole]
+    proposed, spelled, alone = _FORMS
+    parameters = found[proposed]
     members = parameters["properties"]
     for name in ("metadata_location", "metadata", "config"):
         members[name] = _not_null(members[name])
-    loaded = [*members.keys() - {"table_identity", "properties"}, "metadata-location"]
-    found[whole] = {
+    found[proposed] = {**parameters, "required": ["table_identity", "metadata_location", "metadata", "config"]}
+    renamed = {_SPELLINGS.get(name, name): schema for name, schema in members.items()}
+    found[spelled] = {
         **parameters,
-        "required": ["table_identity", "metadata", "config"],
-        "oneOf": [{"required": ["metadata_location"]}, {"required": ["metadata-location"]}],
-        "properties": {**members, "metadata-location": members["metadata_location"]},
+        "description": "The same with the location of the metadata as Iceberg's LoadTableResult spells it.",
+        "required": ["table_identity", "metadata-location", "metadata", "config"],
+        "properties": renamed,
     }
+    loaded = (members.keys() | renamed.keys()) - {"table_identity", "properties"}
     found[alone] = {
-        "description": "The table's identity alone; the service loads the rest from the catalog.",
         "type": "object",
+        "description": "The table's identity alone; the service loads the rest from the catalog.",
         "required": ["table_identity"],
         "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
         "properties": {name: members[name] for name in ("table_identity", "properties")},
@@ -214,8 +222,13 @@ def _split_parameters(found: dict[str, Schema]) -> None:
     found["AnyTaskPayload"] = {
         **payload,
         "description": "The payload of an asynchronous task; the table's identity is sufficient.",
-        "properties": {
-            **payload["properties"],
-            "operation_parameters": {"oneOf": [{"$ref": f"{_PREFIX}{name}"} for name in _FORMS]},
-        },
+        "properties": {**payload["properties"], "operation_parameters": _one_of(*_FORMS)},
     }
+    found["TaskPayload"] = {
+        **payload,
+        "properties": {**payload["properties"], "operation_parameters": _one_of(proposed, spelled)},
+    }
+
+
+def _one_of(*names: str) -> Schema:
+    return {"oneOf": [{"$ref": f"{_PREFIX}{name}"} for name in names]}

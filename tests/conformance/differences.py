@@ -28,8 +28,9 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 _INTRODUCTION = """# What the API adds to the proposal
 
 [openapi.yaml](openapi.yaml) has every path, operation name, security scheme, schema and response of the appendix of the
-Delegation Service proposal, by the same names. This page lists where it says more; `python -m tests.conformance.differences`
-writes it, and a test compares it. `properties` stands beside `config`: the appendix's YAML has it one level too deep.
+Delegation Service proposal, by the same names. This page lists where it says more; it is written by
+`python -m tests.conformance.differences`, and a test compares it. `properties` stands beside `config`: the appendix's YAML
+has it one level too deep.
 """
 
 
@@ -111,6 +112,7 @@ class Differences:
 
     def _request(self, theirs: Mapping[str, Any], ours: Mapping[str, Any], at: str) -> None:
         """Compare the schema of a part of a request: what theirs admits, ours must admit or list as a limit."""
+        ours = self._form(theirs, ours, at)
         theirs, ours = self._resolved(self.theirs, theirs), self._resolved(self.ours, ours)
         shown = f"`{at}`" if at else "the body"
         if not _types(theirs) <= _types(ours) or not set(ours.get("required", ())) <= set(theirs.get("required", ())):
@@ -122,11 +124,20 @@ class Differences:
         if _types(ours) - _types(theirs):
             self.additions.append(f"{shown} may be null")
         for member in sorted(set(theirs.get("required", ())) - set(ours.get("required", ()))):
-            self.additions.append(f"`{_under(at, member)}` may be absent{_instead(ours, member)}")
+            self.additions.append(f"`{_under(at, member)}` may be absent")
         self._limits(theirs, ours, shown)
         self._parts(theirs, ours, at, self._request)
         for member in _members(ours).keys() - _members(theirs).keys():
             self.additions.append(f"member `{_under(at, member)}` of a request")
+
+    def _form(self, theirs: Mapping[str, Any], ours: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+        """Return that form of ours which has the name of theirs, and list the others."""
+        forms = {each.get("$ref"): each for each in ours.get("oneOf", ())}
+        if theirs.get("$ref") not in forms:
+            return ours
+        for name in sorted(forms.keys() - {theirs["$ref"]}):
+            self.additions.append(f"`{at}` may be a `{name.rpartition('/')[2]}`")
+        return forms[theirs["$ref"]]
 
     def _limits(self, theirs: Mapping[str, Any], ours: Mapping[str, Any], shown: str) -> None:
         words = [_WORDS[key].format(ours[key]) for key in _WORDS if key in ours and key not in theirs]
@@ -135,7 +146,7 @@ class Differences:
         words += ["names as its `propertyNames`"] if "propertyNames" in ours else []
         if words:
             self.limits.append(f"{shown}: {'; '.join(words)}")
-        unknown = ours.keys() - theirs.keys() - _SILENT - _WORDS.keys() - {"not", "pattern", "propertyNames", "oneOf"}
+        unknown = ours.keys() - theirs.keys() - _SILENT - _WORDS.keys() - {"not", "pattern", "propertyNames"}
         if unknown or theirs.get("format", ours.get("format")) != ours.get("format"):
             self.faults.append(f"{shown} has {sorted(unknown)} or another format")
 
@@ -193,11 +204,6 @@ def _types(schema: Mapping[str, Any]) -> set[str]:
 
 def _under(at: str, member: str) -> str:
     return f"{at}.{member}" if at else member
-
-
-def _instead(ours: Mapping[str, Any], member: str) -> str:
-    other = [one for each in ours.get("oneOf", ()) for one in each["required"] if one != member]
-    return f" if `{other[0]}` is given" if other and {"required": [member]} in ours["oneOf"] else ""
 
 
 def found() -> Differences:

@@ -100,6 +100,11 @@ def _timestamp(value: object) -> object:
     return moment
 
 
+def _whole(value: object) -> object:
+    """Return 2 for 2.0, which JSON Schema counts as an integer (2020-12, Validation, Section 6.1.1)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _within(value: T, limit_bytes: int, *texts: str) -> T:
     # Lone surrogates, which cannot be encoded, are refused with the document, not here.
     if sum(len(text.encode(errors="surrogatepass")) for text in texts) > limit_bytes:
@@ -201,7 +206,9 @@ class TableMetadata(_Received):
 
     location: Uri
     table_uuid: TableUuid = Field(alias="table-uuid")
-    format_version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] = Field(alias="format-version")
+    format_version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1), BeforeValidator(_whole)] = Field(
+        alias="format-version"
+    )
 
 
 class StorageCredential(_Received):

@@ -129,12 +129,13 @@ def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
             assert described.get(keyword) == mine.get(keyword), f"{name}.{keyword}"
 
 
-def test_the_parameters_are_the_models_with_both_spellings_of_metadata_location() -> None:
-    described = SCHEMAS["PurgeTableOperationParameters"]
+def test_the_parameters_are_the_models_in_either_spelling_of_metadata_location() -> None:
     fields = PurgeTableOperationParameters.model_fields
     named = {field.alias or name for name, field in fields.items()}
-    assert described["properties"].keys() == named | {"metadata-location"}
-    assert set(described["required"]) == {"table_identity", "metadata", "config"}
+    for form, spelled in (("PurgeTable", "metadata_location"), ("LoadTableResult", "metadata-location")):
+        described = SCHEMAS[f"{form}OperationParameters"]
+        assert described["properties"].keys() == named - {"metadata_location"} | {spelled}
+        assert set(described["required"]) == {"table_identity", spelled, "metadata", "config"}
 
 
 PAYLOADS: list[tuple[dict[str, Any], bool, bool]] = [
