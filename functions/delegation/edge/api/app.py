@@ -1,7 +1,8 @@
 """The API: Powertools' event handler over `routes`, with every error answered as an ErrorResponse."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Never
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
@@ -35,7 +36,10 @@ from delegation.errors import DelegationError
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
+_PATHS: Final = {
+    each.path: re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(each.path)) + "/?") for each in ENDPOINTS
+}
+"""The paths as patterns; a path may end with a slash."""
 
 
 def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHandler:
@@ -75,10 +79,6 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))
     for endpoint, read in of_task.items():
         app.route(_rule(endpoint), method=endpoint.method)(_answering_for_task(app, endpoint, read))
-    for path in {_rule(endpoint) for endpoint in ENDPOINTS}:
-        allowed = [endpoint.method for endpoint in ENDPOINTS if _rule(endpoint) == path]
-        others = [method for method in _METHODS if method not in allowed]
-        app.route(path, method=others)(_refusing(allowed))
 
 
 def _answering(
@@ -116,7 +116,8 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
         return answer(error, telemetry.crashed)
 
     def not_found(_error: NotFoundError) -> Response[str]:
-        return expected(RouteNotFound())
+        allowed = _methods_of(app.current_event.path.removeprefix(BASE_PATH))
+        return expected(MethodNotAllowed(allowed) if allowed else RouteNotFound())
 
     app.exception_handler(DelegationError)(expected)
     app.exception_handler(Exception)(unexpected)
@@ -128,11 +129,9 @@ def _rule(endpoint: Endpoint) -> str:
     return endpoint.path.replace("{taskId}", "<task_id>")
 
 
-def _refusing(allowed: Sequence[str]) -> Callable[..., Never]:
-    def refuse(**_parameters: str) -> Never:
-        raise MethodNotAllowed(allowed)
-
-    return refuse
+def _methods_of(path: str) -> list[str]:
+    """Return the methods that a path's resource supports, none if there is no such resource."""
+    return [each.method for each in ENDPOINTS if _PATHS[each.path].fullmatch(path)]
 
 
 def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:

@@ -147,6 +147,15 @@ def test_an_unknown_resource_is_not_found(api: Api, method: str, path: str) -> N
     assert_problem(api.call(method, path), 404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize("method", ["TRACE", "QUERY", "PROPFIND"])
+@pytest.mark.parametrize(("path", "allowed"), [(f"/v1/tasks/{TASK_ID}/cancel/", "POST"), ("/docs", "GET")])
+def test_a_method_that_nobody_foresaw_is_refused_too(api: Api, method: str, path: str, allowed: str) -> None:
+    for base in ("/delegation-service/api", ""):
+        response = api.call(method, path, base=base)
+        assert_problem(response, 405, "METHOD_NOT_ALLOWED")
+        assert header(response, "Allow") == allowed
+
+
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [(EXECUTE, "POST"), (SUBMIT, "POST"), (f"/v1/tasks/{TASK_ID}", "GET"), ("/v1/config", "GET")],
