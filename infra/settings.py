@@ -198,9 +198,11 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _callers_can_be_verified(self) -> Self:
         """Apply the authorizer's own rules, which it would otherwise report only in its log, refusing every caller."""
-        given = {name: getattr(self, name, None) for name in AuthorizerSettings.model_fields}
-        given |= {name: ",".join(given[name]) for name in ("client_serials", "client_next_serials")}
-        given["revocation_lists"] = self.revocation_urls("truststore")
+        given = {name: getattr(self, name, None) for name in AuthorizerSettings.model_fields} | {
+            "client_serials": ",".join(self.client_serials),
+            "client_next_serials": ",".join(self.client_next_serials),
+            "revocation_lists": self.revocation_urls("truststore"),
+        }
         fields = AuthorizerSettings.model_fields.items()
         try:
             # By variable, so that errors name it.

@@ -3,7 +3,13 @@
 from datetime import timedelta
 
 from delegation.edge.trust.authorizer import Authorizer, Identity
-from delegation.edge.trust.certificates import CertificatePin, Front, load_authorities, parse_name, parse_serials
+from delegation.edge.trust.certificates import (
+    CertificatePin,
+    CertificateReader,
+    load_authorities,
+    parse_name,
+    parse_serials,
+)
 from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.permissions import ALL, Permission
 from delegation.edge.trust.revocation import PublishedLists, RevocationCheck, StaticLists, policy_of, verified_list
@@ -18,7 +24,7 @@ def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
     check = _revocation(settings)
     return Authorizer(
         identities=(_polaris(settings, check), *_operators(settings, check)),
-        front=Front(settings.client_certificate_source, frozenset(settings.client_vpc_endpoints)),
+        certificates=CertificateReader(settings.client_certificate_source, frozenset(settings.client_vpc_endpoints)),
         tokens=TokenVerifier(
             _issuers(settings), clock=utc_now, leeway=timedelta(seconds=settings.token_leeway_seconds)
         ),
@@ -68,12 +74,13 @@ def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
     if not settings.revocation_lists:
         return None
     # Imported here: boto3 would lengthen the cold start of every authorizer without such lists.
-    from delegation.wiring.revocation import s3_fetch  # noqa: PLC0415
+    from delegation.edge.trust.lists_in_s3 import s3_fetch  # noqa: PLC0415
+    from delegation.wiring.clients import WHILE_A_CALLER_WAITS, aws  # noqa: PLC0415
 
     refresh = timedelta(seconds=settings.revocation_refresh_seconds)
     published = PublishedLists(
         settings.revocation_lists,
-        fetch=s3_fetch(),
+        fetch=s3_fetch(aws("s3", WHILE_A_CALLER_WAITS)),
         authorities=authorities,
         clock=utc_now,
         policy=policy_of(refresh, timedelta(seconds=settings.revocation_max_age_seconds)),

@@ -6,7 +6,7 @@ import pytest
 from aws_lambda_powertools import Logger
 from pydantic import ValidationError
 
-from delegation.edge.trust.certificates import CertificateSource, Front
+from delegation.edge.trust.certificates import CertificateReader, CertificateSource
 from delegation.edge.trust.jwks import JwksKeys
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import StaticKeys
@@ -136,7 +136,7 @@ def test_the_authorizer_is_built_from_its_settings(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority()))
     built = authorizer()
     [[pin]] = [identity.pins for identity in built.identities]
-    assert built.front == Front(CertificateSource.ALB, frozenset({"vpce-0a1b", "vpce-2c3d"}))
+    assert built.certificates == CertificateReader(CertificateSource.ALB, frozenset({"vpce-0a1b", "vpce-2c3d"}))
     assert pin.serials == {0x0A1B, 0x2C}
     assert pin.subject.rfc4514_string() == SUBJECT
     assert pin.revocation is not None

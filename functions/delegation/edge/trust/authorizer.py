@@ -13,7 +13,7 @@ from cryptography import x509
 
 from delegation.edge import headers
 from delegation.edge.errors import Forbidden
-from delegation.edge.trust.certificates import CertificatePin, Front, thumbprint
+from delegation.edge.trust.certificates import CertificatePin, CertificateReader, thumbprint
 from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
 from delegation.edge.trust.tokens import (
     Principal,
@@ -58,7 +58,7 @@ class Authorizer:
     """
 
     identities: tuple[Identity, ...]
-    front: Front
+    certificates: CertificateReader
     tokens: TokenVerifier
     clock: Callable[[], datetime]
     binding: TokenBinding = TokenBinding.OPTIONAL
@@ -72,7 +72,7 @@ class Authorizer:
         if method_of(method_arn) in OPEN_METHODS and not headers.values(event, "Authorization"):
             return AuthorizerDecision(_policy("Allow", method_arn, _ANONYMOUS, {"permissions": ""}))
         try:
-            certificate = self.front.presented(event)
+            certificate = self.certificates.presented(event)
             identity = self._identity_of(certificate)
             principal = self.tokens.verify(headers.single(event, "Authorization"))
             require_binding(principal, thumbprint(certificate), self.binding)

@@ -61,7 +61,7 @@ def parse_serials(text: str) -> frozenset[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class CertificateReader:
     """Where TLS ends; `endpoints` are the ids of the VPC endpoints through which an ALB alone reaches the API."""
 
     source: CertificateSource = CertificateSource.APIGATEWAY

@@ -72,7 +72,7 @@ _Serials = Annotated[str, _readable_by(parse_serials)]
 _Key = Annotated[str, _readable_by(public_key)]
 
 
-class ClientSettings(EnvironmentSettings):
+class CertificateSettings(EnvironmentSettings):
     """Which client certificates the authorizer admits, and how it knows that they are not revoked.
 
     Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. `client_next_*`
@@ -216,7 +216,7 @@ class TokenSettings(EnvironmentSettings):
         return self
 
 
-class AuthorizerSettings(ClientSettings, TokenSettings):
+class AuthorizerSettings(CertificateSettings, TokenSettings):
     """All settings of the authorizer."""
 
     @model_validator(mode="after")

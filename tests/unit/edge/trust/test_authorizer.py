@@ -13,7 +13,13 @@ import pytest
 
 from delegation.edge.errors import KeysUnavailable, Unauthorized
 from delegation.edge.trust.authorizer import Authorizer, Identity, stage_arn
-from delegation.edge.trust.certificates import CertificatePin, CertificateSource, Front, parse_name, thumbprint
+from delegation.edge.trust.certificates import (
+    CertificatePin,
+    CertificateReader,
+    CertificateSource,
+    parse_name,
+    thumbprint,
+)
 from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
 from delegation.edge.trust.tokens import StaticKeys, TokenBinding, TokenVerifier, TrustedIssuer, public_key
 from delegation.handlers import authorizer as handler_module
@@ -37,15 +43,15 @@ from tests.unit.edge.trust.pki import (
 MAKER = TokenMaker(rsa_key())
 STAGE = "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/live"
 POST = f"{STAGE}/POST/v1/tasks"
-APIGATEWAY = Front()
-ALB = Front(CertificateSource.ALB, frozenset({ENDPOINT}))
+APIGATEWAY = CertificateReader()
+ALB = CertificateReader(CertificateSource.ALB, frozenset({ENDPOINT}))
 
 
-def make(front: Front = APIGATEWAY, *others: Identity) -> Authorizer:
+def make(reader: CertificateReader = APIGATEWAY, *others: Identity) -> Authorizer:
     keys = StaticKeys((public_key(public_pem(rsa_key())),))
     return Authorizer(
         identities=(Identity((CertificatePin(parse_name(SUBJECT), parse_name(ISSUER)),), "execute_tasks"), *others),
-        front=front,
+        certificates=reader,
         tokens=TokenVerifier((TrustedIssuer("https://issuer.test", keys, "delegation"),), clock=lambda: NOW),
         clock=lambda: NOW,
     )

@@ -15,8 +15,8 @@ from delegation.edge.trust.certificates import (
     LEAF_HEADER,
     SERIAL_HEADER,
     CertificatePin,
+    CertificateReader,
     CertificateSource,
-    Front,
     load_authorities,
     parse_name,
     parse_serials,
@@ -44,8 +44,8 @@ def pin(**changes: Any) -> CertificatePin:
     return CertificatePin(**{**names, **changes})
 
 
-APIGATEWAY = Front()
-ALB = Front(CertificateSource.ALB, frozenset({ENDPOINT}))
+APIGATEWAY = CertificateReader()
+ALB = CertificateReader(CertificateSource.ALB, frozenset({ENDPOINT}))
 
 
 def from_gateway(of: x509.Certificate | None) -> dict[str, Any]:
@@ -188,10 +188,10 @@ def test_a_repeated_header_of_the_alb_is_refused(name: str) -> None:
     "event",
     [{}, {"requestContext": None}, {"requestContext": {"identity": None}}, from_gateway(None)],
 )
-@pytest.mark.parametrize("front", [APIGATEWAY, ALB], ids=["apigateway", "alb"])
-def test_a_request_without_a_certificate_is_refused(event: dict[str, Any], front: Front) -> None:
+@pytest.mark.parametrize("reader", [APIGATEWAY, ALB], ids=["apigateway", "alb"])
+def test_a_request_without_a_certificate_is_refused(event: dict[str, Any], reader: CertificateReader) -> None:
     with pytest.raises(CertificateRefused, match=r"no client certificate|VPC endpoint"):
-        front.presented(event)
+        reader.presented(event)
 
 
 @pytest.mark.parametrize("text", ["nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "é"])

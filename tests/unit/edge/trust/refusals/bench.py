@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 
 from delegation.edge.errors import RevocationListUnavailable, Unauthorized
+from delegation.edge.trust import lists_in_s3
 from delegation.edge.trust import settings as trust_settings
 from delegation.edge.trust.authorizer import Authorizer, AuthorizerDecision
 from delegation.edge.trust.revocation import Fetched
 from delegation.handlers import authorizer as handler
 from delegation.wiring import authorizer as wiring
-from delegation.wiring import revocation as wiring_revocation
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
 from infra.local.lambdas.functions import Invocation
@@ -264,9 +264,10 @@ class Bench:
         if attempt.private:
             given |= {"CLIENT_CERTIFICATE_SOURCE": "alb", "CLIENT_VPC_ENDPOINTS": attempt.endpoint}
         if attempt.lists is not None:
+            monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
             given |= {"REVOCATION_LISTS": LISTS, "CLIENT_CA": self.pki.trusted.read_text()}
             stored = attempt.lists(self.pki)
-            monkeypatch.setattr(wiring_revocation, "s3_fetch", lambda: lambda _url, _version: _stored(stored))
+            monkeypatch.setattr(lists_in_s3, "s3_fetch", lambda _s3: lambda _url, _version: _stored(stored))
         settings = {f"DELEGATION_{name}": value for name, value in given.items() if value}
         return wiring.authorizer(trust_settings.AuthorizerSettings.model_validate(settings))
 

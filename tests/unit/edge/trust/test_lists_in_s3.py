@@ -12,8 +12,8 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from delegation.edge.errors import RevocationListUnavailable
+from delegation.edge.trust.lists_in_s3 import s3_fetch
 from delegation.edge.trust.revocation import Fetched
-from delegation.wiring.revocation import s3_fetch
 from infra.local.processes.programs import import_path
 from tests.unit.edge.trust.pki import ISSUER, SUBJECT, authority, pem, public_pem, rsa_key
 

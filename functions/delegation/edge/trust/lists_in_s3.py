@@ -1,28 +1,22 @@
-"""Revocation lists as objects in S3, with the authorizer's own role."""
+"""Revocation lists as objects in S3. Only the wiring imports this, when such lists are configured."""
 
 from typing import Any, Final
 
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.edge.errors import RevocationListUnavailable
 from delegation.edge.trust.revocation import MOST_BYTES, Fetch, Fetched
 from delegation.edge.trust.settings import s3_object
-from delegation.wiring.clients import aws
 
-_WITHIN_A_REQUEST: Final = Config(
-    connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 2}
-)
-"""Two attempts and a fetch of token keys end within the authorizer's 10 s."""
 _NOT_MODIFIED: Final = 304
 
 
-def s3_fetch(client: Any = None) -> Fetch:
-    """Return a function that fetches an object unless it still has the given ETag (Amazon S3 API, "GetObject").
+def s3_fetch(s3: Any) -> Fetch:
+    """Return a function that fetches an object with a boto3 client, unless it still has the given ETag.
 
-    It raises RevocationListUnavailable. Without `s3:ListBucket` S3 answers AccessDenied for an object that is absent.
+    It raises RevocationListUnavailable (Amazon S3 API, "GetObject"). To a role without `s3:ListBucket` S3 answers
+    AccessDenied for an object that does not exist.
     """
-    s3 = client or aws("s3", _WITHIN_A_REQUEST)
 
     def fetch(url: str, version: str | None) -> Fetched | None:
         bucket, key = s3_object(url)
