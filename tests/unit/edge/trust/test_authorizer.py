@@ -397,3 +397,17 @@ def test_the_sample_event_is_admitted_with_a_token(function: io.StringIO) -> Non
     assert '"reason":"not a token: DecodeError"' in function.getvalue()
     given["multiValueHeaders"]["Authorization"] = [MAKER.bearer()]
     assert effect(handler_module.handler(given, Context())) == ("Allow", f"{STAGE}/*")
+
+
+def test_the_sample_event_of_the_private_profile_is_admitted_where_it_is_configured(
+    function: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """events/authorizer-private.json is what a private API passes on from a load balancer that verifies."""
+    given = sample("authorizer-private")
+    given["multiValueHeaders"]["Authorization"] = [MAKER.bearer()]
+    assert effect(handler_module.handler(given, Context()))[0] == "Deny"
+    assert "no client certificate" in function.getvalue()
+    monkeypatch.setenv("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb")
+    monkeypatch.setenv("DELEGATION_CLIENT_VPC_ENDPOINTS", ENDPOINT)
+    handler_module.authorizer.cache_clear()
+    assert effect(handler_module.handler(given, Context())) == ("Allow", f"{STAGE}/*")
