@@ -177,7 +177,8 @@ class TaskList(BaseModel):
 
     tasks: tuple[TaskRecord, ...]
     unreadable: tuple[UnreadableTask, ...] = Field(
-        default=(), description="Tasks that this release cannot read, of any status and type; a newer release wrote them."
+        default=(),
+        description="Tasks that this release cannot read, of any status and type; a newer release wrote them.",
     )
     next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
