@@ -1,9 +1,11 @@
 """The catalog's namespaces and tables, in memory under one lock."""
 
+import itertools
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infra.local.catalog.access import CATALOG_ID, ROOT_ID
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
@@ -15,6 +17,7 @@ from infra.local.catalog.errors import (
 
 Namespace = tuple[str, ...]
 TableKey = tuple[Namespace, str]
+_FIRST_ID = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,28 @@ class CatalogState:
         self._lock = threading.Lock()
         self._namespaces: dict[Namespace, dict[str, str]] = {}
         self._tables: dict[TableKey, CatalogEntry] = {}
+        # The id of each namespace (None for the table) and table: a grant belongs to the entity, not to the name.
+        self._ids: dict[tuple[Namespace, str | None], int] = {}
+        self._next_id = itertools.count(_FIRST_ID)
+
+    def path(self, namespace: Namespace, table: str | None = None) -> tuple[int, ...]:
+        """Return the ids from the root to a namespace or a table; raise 404 for an unknown one."""
+        with self._lock:
+            if table is not None:
+                self._require_table((namespace, table))
+            elif namespace:
+                self._require_namespace(namespace)
+            levels = [self._ids[namespace[:depth], None] for depth in range(1, len(namespace) + 1)]
+            return (ROOT_ID, CATALOG_ID, *levels, *([] if table is None else [self._ids[namespace, table]]))
+
+    def named(self, entity_id: int) -> tuple[Namespace, str | None] | None:
+        """Return the namespace and the table of an id, None for one that was dropped."""
+        with self._lock:
+            return next((name for name, known in self._ids.items() if known == entity_id), None)
+
+    def has_namespace(self, namespace: Namespace) -> bool:
+        with self._lock:
+            return namespace in self._namespaces
 
     def create_namespace(self, namespace: Namespace, properties: Mapping[str, str]) -> None:
         with self._lock:
@@ -46,6 +71,7 @@ class CatalogState:
             if len(namespace) > 1:
                 self._require_namespace(namespace[:-1])
             self._namespaces[namespace] = dict(properties)
+            self._ids[namespace, None] = next(self._next_id)
 
     def list_namespaces(self, parent: Namespace) -> list[Namespace]:
         with self._lock:
@@ -75,6 +101,7 @@ class CatalogState:
             if children or any(own == namespace for own, _ in self._tables):
                 raise RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
             del self._namespaces[namespace]
+            del self._ids[namespace, None]
 
     def list_tables(self, namespace: Namespace) -> list[str]:
         with self._lock:
@@ -96,6 +123,7 @@ class CatalogState:
             if name in self._tables:
                 raise already_exists(f"Table {dotted(*name)}")
             self._tables[name] = entry
+            self._ids[name] = next(self._next_id)
 
     def swap(self, name: TableKey, old: CatalogEntry, new: CatalogEntry) -> None:
         """Replace the table's entry if it still is `old`; raise 409 CommitFailedException otherwise."""
@@ -108,6 +136,7 @@ class CatalogState:
         with self._lock:
             self._check_rename(source, destination)
             self._tables[destination] = self._tables.pop(source)
+            self._ids[destination] = self._ids.pop(source)
 
     def check_rename(self, source: TableKey, destination: TableKey) -> None:
         """Raise what `rename` would raise."""
@@ -118,6 +147,7 @@ class CatalogState:
         with self._lock:
             self._require_table(name)
             del self._tables[name]
+            del self._ids[name]
 
     def _check_rename(self, source: TableKey, destination: TableKey) -> None:
         self._require_table(source)

@@ -21,7 +21,8 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.storage.credentials import S3Credential
 from infra.local.aws.moto_app import application
-from infra.local.catalog.principals import OWNER, READER, SERVICE, LocalPrincipal
+from infra.local.catalog.access import LocalPrincipal
+from infra.local.catalog.privileges import OWNER, READER, SERVICE
 from infra.local.catalog.server import LocalCatalog
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.front import S3Front
@@ -67,6 +68,7 @@ class Stack:
             s3_endpoint=self.front.url,
             region=REGION,
             principals=PRINCIPALS,
+            root=SecretStr("root-secret"),
             realm=REALM,
             allowed_locations=["s3://warehouse/elsewhere"],
             clock=self.clock,

@@ -16,7 +16,7 @@ from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
 from delegation.worksets.attempt import MemoryAttempt
 from delegation.worksets.index import read_index
-from infra.local.catalog.principals import Privilege
+from infra.local.catalog.privileges import SERVICE, Privilege
 from tests.integration.local.test_catalog import (
     BUCKET,
     ORDERS,
@@ -116,14 +116,30 @@ def test_a_clone_in_another_namespace_is_found_with_overlap_scan_catalog(stack: 
     assert result.files_deleted == 0
 
 
-@pytest.mark.parametrize("privilege", [Privilege.TABLE_LIST, Privilege.NAMESPACE_LIST])
-def test_nothing_is_deleted_without_the_right_to_list(stack: Stack, privilege: Privilege) -> None:
+def test_nothing_is_deleted_without_the_right_to_list_namespaces(stack: Stack) -> None:
     filled_orders(stack)
     before = set(objects(stack))
-    stack.catalog.principals.revoke("service", privilege)
+    stack.catalog.access.revoke("service", Privilege.NAMESPACE_LIST)
     try:
         with pytest.raises(NeighbourUnreadable, match="POLARIS_FORBIDDEN"):
             purge(stack, overlap_scan="catalog")
     finally:
-        stack.catalog.principals.grant("service", privilege)
+        stack.catalog.access.grant("service", Privilege.NAMESPACE_LIST)
+    assert set(objects(stack)) == before
+
+
+def test_nothing_is_deleted_with_rights_on_the_table_alone(stack: Stack) -> None:
+    filled_orders(stack)
+    before = set(objects(stack))
+    access, table = stack.catalog.access, stack.catalog.state.path(("sales",), "orders")[-1]
+    access.grant("service", Privilege.TABLE_WRITE_DATA, table)
+    on_catalog = SERVICE - {Privilege.NAMESPACE_LIST}
+    for privilege in on_catalog:
+        access.revoke("service", privilege)
+    try:
+        with pytest.raises(NeighbourUnreadable, match="POLARIS_FORBIDDEN"):
+            purge(stack)
+    finally:
+        for privilege in on_catalog:
+            access.grant("service", privilege)
     assert set(objects(stack)) == before

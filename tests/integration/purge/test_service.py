@@ -116,7 +116,7 @@ def test_a_purge_killed_between_its_last_delete_and_the_mark_ends_with_success(s
     assert (task.status, task.attempt_count, task.error_code) == (Status.SUCCESS, 2, None)
     assert PurgeDetails.of(task).files_deleted == PurgeDetails.of(task).files_planned
     assert set(objects(stack)) == rest
-    polaris(stack).drop_table(ORDERS)
+    polaris(stack, "owner").drop_table(ORDERS)
 
 
 def test_a_purge_killed_just_before_its_last_delete_ends_with_success(stack: Stack, world: World) -> None:
