@@ -9,7 +9,7 @@ from pathlib import Path
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws
-from infra.local.catalog.access import ROOT_PRINCIPAL
+from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
 from infra.local.endpoints import AwsKeys, Endpoints, client
 from infra.local.errors import CannotStartError, UnavailableError

@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import SecretStr
 
-from infra.local.catalog.access import LocalPrincipal
-from infra.local.catalog.privileges import OWNER, SERVICE
+from infra.local.catalog.principals.access import LocalPrincipal
+from infra.local.catalog.principals.privileges import OWNER, SERVICE
 from infra.local.front.issuer import OPERATOR_SCOPE, SCOPE, OAuth2Client, TokenIssuer
 from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from infra.local.catalog.access import CATALOG_ID, ROOT_ID, Access, Caller, Entities, Entity
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
-from infra.local.catalog.privileges import GRANTABLE, Privilege
+from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, Access, Caller, Entities, Entity
+from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
 from infra.local.catalog.state import CatalogState
 from infra.local.catalog.warehouse import Warehouse
 

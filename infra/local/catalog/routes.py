@@ -6,9 +6,17 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from infra.local.catalog.access import Access, Caller
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
-from infra.local.catalog.errors import RestError, already_exists, bad_request
+from infra.local.catalog.errors import (
+    RestError,
+    already_exists,
+    bad_request,
+    invalid_argument,
+    no_such_namespace,
+    no_such_table,
+)
+from infra.local.catalog.layout import check_names
+from infra.local.catalog.principals.access import Access, Caller
 from infra.local.catalog.state import CatalogState, Namespace, dotted
 from infra.local.catalog.tables import LocalTables
 from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
@@ -48,7 +56,7 @@ class CatalogRoutes:
         if (request.method, parts) == ("GET", ["config"]):
             return json_answer(200, self._config(request.args.get("warehouse")))
         if parts[0] != self._warehouse.name:
-            raise RestError(404, "NotFoundException", f"Unable to find warehouse {parts[0]}")
+            raise _unknown_warehouse(parts[1:])
         match parts[1:]:
             case ["namespaces"]:
                 return self._namespaces(who, request)
@@ -77,10 +85,12 @@ class CatalogRoutes:
         if request.method == "POST":
             body = body_of(request)
             namespace, properties = tuple(body["namespace"]), body.get("properties") or {}
+            check_names(*namespace)
             if self._state.has_namespace(namespace):
                 # Polaris answers 404 and 409 before it checks privileges.
                 raise already_exists(f"Namespace {dotted(namespace)}")
             self._access.require(who, "CREATE_NAMESPACE", self._state.path(namespace[:-1]))
+            self._tables.layout.check_namespace(namespace, properties)
             self._state.create_namespace(namespace, properties)
             return json_answer(200, {"namespace": namespace, "properties": properties})
         if request.method != "GET":
@@ -107,7 +117,7 @@ class CatalogRoutes:
                 return method_not_allowed()
 
     def _in_namespace(self, who: Caller, request: Request, namespace: Namespace, rest: list[str]) -> Response:
-        vend = "vended-credentials" in request.headers.get("X-Iceberg-Access-Delegation", "")
+        vend = _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
         match (request.method, rest):
             case ("POST", ["properties"]):
                 return self._update_properties(who, namespace, body_of(request))
@@ -139,9 +149,11 @@ class CatalogRoutes:
     ) -> Response:
         match what:
             case ["GET"]:
+                etag = _etag(self._tables.metadata_location(who, name, vend=vend))
+                if request.if_none_match.contains_weak(etag):
+                    return _with_etag(empty(304), etag)
                 snapshots = request.args.get("snapshots", "all")
-                loaded = self._tables.load(who, name, vend=vend, snapshots=snapshots)
-                return _loaded(loaded).make_conditional(request)
+                return _loaded(self._tables.load(who, name, vend=vend, snapshots=snapshots))
             case ["HEAD"]:
                 self._tables.exists(who, name)
                 return empty(204)
@@ -155,6 +167,7 @@ class CatalogRoutes:
             case ["GET", "credentials"]:
                 return json_answer(200, self._tables.credentials(who, name))
             case ["POST", "metrics"]:
+                self._tables.report(who, name, body_of(request))
                 return empty(204)
             case _:
                 return method_not_allowed()
@@ -162,10 +175,38 @@ class CatalogRoutes:
 
 def _loaded(result: Mapping[str, Any]) -> Response:
     """Return a LoadTableResult with the ETag of its metadata file, which a staged table does not have."""
-    response = json_answer(200, result)
-    if location := result.get("metadata-location"):
-        response.set_etag(hashlib.sha256(str(location).encode()).hexdigest(), weak=True)
+    response, location = json_answer(200, result), result.get("metadata-location")
+    return response if location is None else _with_etag(response, _etag(location))
+
+
+def _etag(metadata_location: str) -> str:
+    return hashlib.sha256(metadata_location.encode()).hexdigest()
+
+
+def _with_etag(response: Response, etag: str) -> Response:
+    response.set_etag(etag, weak=True)
     return response
+
+
+def _vends(modes: str) -> bool:
+    """Return whether the header X-Iceberg-Access-Delegation asks for credentials; unknown modes are ignored."""
+    known = {mode.strip() for mode in modes.split(",")}
+    if "vended-credentials" in known or modes.strip().lower() == "true":
+        return True
+    if "remote-signing" in known:
+        raise invalid_argument("Unsupported access delegation mode: remote-signing")
+    return False
+
+
+def _unknown_warehouse(parts: list[str]) -> RestError:
+    """Return the answer to a path in an unknown catalog, in which no namespace and no table is found either."""
+    match parts:
+        case ["namespaces", namespace, "tables", table, *_]:
+            return no_such_table(".".join((*namespace.split(SEPARATOR), table)))
+        case ["namespaces", namespace, *_]:
+            return no_such_namespace(".".join(namespace.split(SEPARATOR)))
+        case _:
+            return RestError(404, "NotFoundException", "Unable to find warehouse")
 
 
 def _identifier(value: Mapping[str, Any]) -> tuple[Namespace, str]:

@@ -11,15 +11,15 @@ from pydantic import SecretStr
 from werkzeug.wrappers import Request, Response
 
 from delegation.timestamps import utc_now
-from infra.local.catalog.access import CATALOG_ID, Access, Entity, LocalPrincipal
 from infra.local.catalog.answers import json_answer, no_such_route
 from infra.local.catalog.errors import RestError, bad_request
 from infra.local.catalog.management import Management
+from infra.local.catalog.principals.access import CATALOG_ID, Access, Entity, LocalPrincipal
+from infra.local.catalog.principals.tokens import TokenBroker
 from infra.local.catalog.routes import CatalogRoutes
 from infra.local.catalog.state import CatalogState
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles
 from infra.local.catalog.tables import LocalTables
-from infra.local.catalog.tokens import TokenBroker
 from infra.local.catalog.warehouse import Warehouse
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.vended_keys import VendedKeys

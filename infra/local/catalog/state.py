@@ -5,7 +5,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.local.catalog.access import CATALOG_ID, ROOT_ID
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
@@ -14,6 +13,7 @@ from infra.local.catalog.errors import (
     no_such_namespace,
     no_such_table,
 )
+from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID
 
 Namespace = tuple[str, ...]
 TableKey = tuple[Namespace, str]
@@ -22,10 +22,12 @@ _FIRST_ID = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A table: its current metadata file and its UUID."""
+    """A table: its current metadata file, its UUID, its location, and all locations that it uses."""
 
     metadata_location: str
     table_uuid: str
+    location: str
+    used: frozenset[str]
 
 
 def dotted(namespace: Namespace, name: str = "") -> str:
@@ -107,6 +109,11 @@ class CatalogState:
         with self._lock:
             self._require_namespace(namespace)
             return sorted(name for own, name in self._tables if own == namespace)
+
+    def locations(self, namespace: Namespace) -> list[tuple[str, str]]:
+        """Return name and location of each table of the namespace."""
+        with self._lock:
+            return [(name, entry.location) for (own, name), entry in self._tables.items() if own == namespace]
 
     def find(self, name: TableKey) -> CatalogEntry | None:
         with self._lock:

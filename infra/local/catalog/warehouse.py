@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from infra.local.catalog.access import Entity
 from infra.local.catalog.errors import RestError
+from infra.local.catalog.principals.access import Entity
 
 BASE_LOCATION = "default-base-location"
 ALLOW_OVERLAP = "polaris.config.allow.overlapping.table.location"
@@ -70,6 +70,10 @@ class Warehouse:
         """Return the Catalog of the management API."""
         with self._lock:
             return {"type": "INTERNAL", **self._entity.body(), "storageConfigInfo": dict(self._storage)}
+
+    def replace_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the properties, except the base location unless it is given."""
+        self.update(self._entity.version, properties, None)
 
     def update(
         self, version: int | None, properties: Mapping[str, str] | None, storage: Mapping[str, Any] | None

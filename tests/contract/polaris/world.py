@@ -41,6 +41,8 @@ class Polaris:
     credential: tuple[str, str] = field(repr=False)
     warehouse: str
     realm: str
+    # Where the tests reach the store that the server names otherwise.
+    s3_endpoint: str | None = None
 
     @property
     def management_url(self) -> str:
@@ -142,6 +144,19 @@ class World:
         url = f"{self.polaris.url}/v1/{self.polaris.warehouse}/{path}"
         return (who or self.admin).request(method, url, json=body, headers=dict(headers or {}), params=params)
 
+    def delete_object(self, uri: str, credential: Mapping[str, str]) -> None:
+        """Delete an object with the `config` of a load with credentials."""
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        s3 = boto3.client(
+            "s3",
+            endpoint_url=self.polaris.s3_endpoint or credential.get("s3.endpoint"),
+            region_name=credential.get("client.region", "us-east-1"),
+            aws_access_key_id=credential["s3.access-key-id"],
+            aws_secret_access_key=credential["s3.secret-access-key"],
+            aws_session_token=credential["s3.session-token"],
+        )
+        s3.delete_object(Bucket=bucket, Key=key)
+
     def namespace(self, *levels: str) -> tuple[str, ...]:
         """Create a namespace of this test, without `levels` a top one, and remove it at the end."""
         namespace = (self.name, *levels)
@@ -190,7 +205,7 @@ def stand_in() -> Iterator[Polaris]:
             root=SecretStr("root-secret"),
         ).start()
         try:
-            yield Polaris(catalog.url, ("root", "root-secret"), "lake", "POLARIS")
+            yield Polaris(catalog.url, ("root", "root-secret"), "lake", "POLARIS", "https://s3.amazonaws.com")
         finally:
             catalog.stop()
 

@@ -19,7 +19,8 @@ from pyiceberg.types import StringType
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import errors
 from infra.local.aws.moto_app import application
-from infra.local.catalog.privileges import Privilege
+from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.front import S3Front
 from infra.local.s3.vended_keys import VendedKeys
@@ -138,19 +139,19 @@ def requirement_of(requirement: dict[str, Any]) -> Any:
 def test_nested_namespaces_and_their_rules(stack: Stack) -> None:
     owner = connect(stack, "owner")
     owner.create_namespace("sales", {"owner": "me"})
-    owner.create_namespace(("sales", "eu/de"))
+    owner.create_namespace(("sales", "eu & de%"))
     assert owner.list_namespaces() == [("sales",)]
-    assert owner.list_namespaces("sales") == [("sales", "eu/de")]
+    assert owner.list_namespaces("sales") == [("sales", "eu & de%")]
     assert owner.load_namespace_properties("sales") == {"owner": "me"}
-    owner.create_table(("sales", "eu/de", "x#1"), SCHEMA)
-    loaded = polaris(stack).load_table(TableIdentifier("lake", ("sales", "eu/de"), "x#1"))
-    assert loaded.location == f"s3://{BUCKET}/tables/sales/eu/de/x#1"
-    assert owner.table_exists(("sales", "eu/de", "x#1"))
-    assert not owner.table_exists(("sales", "eu/de", "x"))
+    owner.create_table(("sales", "eu & de%", "x=1,ü"), SCHEMA)
+    loaded = polaris(stack).load_table(TableIdentifier("lake", ("sales", "eu & de%"), "x=1,ü"))
+    assert loaded.location == f"s3://{BUCKET}/tables/sales/eu & de%/x=1,ü"
+    assert owner.table_exists(("sales", "eu & de%", "x=1,ü"))
+    assert not owner.table_exists(("sales", "eu & de%", "x"))
     with pytest.raises(NamespaceNotEmptyError):
         owner.drop_namespace("sales")
-    owner.drop_table(("sales", "eu/de", "x#1"))
-    owner.drop_namespace(("sales", "eu/de"))
+    owner.drop_table(("sales", "eu & de%", "x=1,ü"))
+    owner.drop_namespace(("sales", "eu & de%"))
 
 
 def test_a_conditional_load_answers_once_for_each_commit(stack: Stack) -> None:
@@ -231,8 +232,9 @@ def test_properties_schema_and_snapshots_can_be_changed(stack: Stack) -> None:
     assert oldest not in [snapshot.snapshot_id for snapshot in loaded.snapshots()]
 
 
-def test_registering_the_same_files_twice_is_possible_as_in_polaris(stack: Stack) -> None:
+def test_registering_the_same_files_twice_is_possible_if_the_flags_allow_overlap(stack: Stack) -> None:
     table = filled_orders(stack)
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     clone = connect(stack, "owner").register_table(("sales", "clone"), table.metadata_location)
     assert clone.metadata.table_uuid == table.metadata.table_uuid
 

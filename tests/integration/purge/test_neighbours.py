@@ -16,7 +16,8 @@ from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
 from delegation.worksets.attempt import MemoryAttempt
 from delegation.worksets.index import read_index
-from infra.local.catalog.privileges import SERVICE, Privilege
+from infra.local.catalog.principals.privileges import SERVICE, Privilege
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.test_catalog import (
     BUCKET,
     ORDERS,
@@ -80,6 +81,7 @@ def purge(stack: Stack, **options: Any) -> tuple[PurgeResult, MemoryPlanStore]:
 
 def test_files_of_a_registered_clone_survive_and_it_can_still_be_read(stack: Stack) -> None:
     table = filled_orders(stack)
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     clone = connect(stack, "owner").register_table(("sales", "clone"), table.metadata_location)
     shared = set(objects(stack))
     table.append(rows((9, "eu")))
@@ -94,6 +96,7 @@ def test_files_of_a_registered_clone_survive_and_it_can_still_be_read(stack: Sta
 def test_a_nested_table_survives_and_a_table_without_overlap_is_not_read(stack: Stack) -> None:
     table = filled_orders(stack)
     owner = connect(stack, "owner")
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     nested = owner.create_table(("sales", "nested"), SCHEMA, location=f"{table.location()}/data/nested")
     nested.append(rows((7, "eu")))
     owner.create_table(("sales", "beside"), SCHEMA).append(rows((8, "eu")))
@@ -109,6 +112,7 @@ def test_a_clone_in_another_namespace_is_found_with_overlap_scan_catalog(stack: 
     owner = connect(stack, "owner")
     owner.create_namespace(("other",))
     owner.create_namespace(("other", "deep"))
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     owner.register_table(("other", "deep", "clone"), table.metadata_location)
     shared = set(objects(stack))
     result, _plans = purge(stack, overlap_scan="catalog")

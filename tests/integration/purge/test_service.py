@@ -11,6 +11,7 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring.purge import vended_store
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.catalog_world import (
     ORDERS,
     SCHEMA,
@@ -157,6 +158,7 @@ def test_a_clone_purged_and_then_the_original_leaves_nothing(stack: Stack, world
     """Both have one uuid and so one task; the clone's purge keeps the original's files, the original's deletes all."""
     table = filled_orders(stack)
     owner = connect(stack, "owner")
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     clone = owner.register_table(("sales", "clone"), table.metadata_location)
     clone.append(rows((8, "eu")))
     shared = {f"s3://warehouse/{key}" for key in objects(stack)} - reached_only_by(stack, "clone")

@@ -13,7 +13,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from infra.local.catalog.access import Access, Caller
+from infra.local.catalog.principals.access import Access, Caller
 
 ISSUER = "polaris"
 ROLE_PREFIX = "PRINCIPAL_ROLE:"

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
-from infra.local.catalog.privileges import OPERATIONS, Privilege, including
+from infra.local.catalog.principals.privileges import OPERATIONS, Privilege, including
 
 ROOT_PRINCIPAL = "root"
 SERVICE_ADMIN = "service_admin"
