@@ -85,6 +85,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "ResubmittedTooSoon": Rule(503),
         "ResubmitsExhausted": Rule(409),
     },
+    "idempotency.mutations.errors": {
+        "MutationInProgress": Rule(409, headers=_RETRY),
+        **_all(_UNAVAILABLE, "ReservationConflict", "RecordsUnavailable", "RecordOutcomeUnknown"),
+        "MalformedReservation": _INTERNAL,
+    },
     "tasks.errors": {
         "TaskNotFound": Rule(404),
         "TaskExists": Rule(409),
