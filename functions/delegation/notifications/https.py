@@ -96,7 +96,10 @@ class HttpsPost:
         try:
             with contextlib.closing(connection):
                 connection.request("POST", target, body, dict(headers))
-                return connection.getresponse().status
+                status = connection.getresponse().status
+            if connection.late.is_set():
+                raise TimeoutError  # the end of the connection looks like the end of the answer's headers
+            return status
         except ssl.SSLCertVerificationError as error:
             raise CallbackUnreachable(f"its certificate is refused: {error.verify_message}") from None
         except (OSError, HTTPException, ValueError) as error:

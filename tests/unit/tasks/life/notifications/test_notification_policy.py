@@ -76,6 +76,6 @@ def test_all_settings():
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(name, value):
-    with pytest.raises(InvalidProperty, match="delegation.notifications") as refused:
+    with pytest.raises(InvalidProperty, match=r"delegation\.notifications") as refused:
         Policies.from_properties({PREFIX + name: value})
     assert "s3cr3t" not in str(refused.value)

@@ -115,9 +115,8 @@ def test_a_delivery_whose_process_died_at_the_last_attempt_is_a_dead_letter():
 
 def test_a_revived_dead_letter_has_all_its_attempts_and_keeps_id_and_body():
     (one,) = owed_by([in_status(Status.SUCCESS, notify=("event",))])
-    dead = owing.failed(
-        owing.begun(one, NOW, NotificationPolicy(max_attempts=1)), "x" * 1_000, NOW, NotificationPolicy(max_attempts=1)
-    )
+    once = NotificationPolicy(max_attempts=1)
+    dead = owing.failed(owing.begun(one, NOW, once), "x" * 1_000, NOW, once)
     revived = owing.revived(dead, NOW + HOUR)
     assert (revived.is_dead, revived.attempts, revived.due_at) == (False, 0, NOW + HOUR)
     assert (revived.notification_id, revived.body) == (one.notification_id, one.body)
