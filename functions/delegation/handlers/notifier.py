@@ -54,5 +54,6 @@ def _log(found: Delivered, fields: Mapping[str, Any]) -> None:
 @metrics.log_metrics
 def handler(event: Mapping[str, Any], context: LambdaContext) -> Mapping[str, Any]:
     """Return the `batchItemFailures` of an SQS batch; an entirely failed batch does not raise."""
+    metrics.add_metric("NotificationMessages", MetricUnit.Count, len(event["Records"]))
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     return process_partial_response(event=dict(event), record_handler=deliver, processor=processor, context=context)

@@ -19,6 +19,7 @@ from delegation.notifications.errors import CallbackUnreachable
 
 TOTAL_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0
+_UNANSWERED: Final = "its receiver did not answer"
 
 Post = Callable[[str, Mapping[str, str], bytes], int]
 """Sends a body with headers to a URL and returns the status; raises AddressRefused and CallbackUnreachable."""
@@ -97,14 +98,16 @@ class HttpsPost:
             with contextlib.closing(connection):
                 connection.request("POST", target, body, dict(headers))
                 status = connection.getresponse().status
-            if connection.late.is_set():
-                raise TimeoutError  # the end of the connection looks like the end of the answer's headers
-            return status
         except ssl.SSLCertVerificationError as error:
             raise CallbackUnreachable(f"its certificate is refused: {error.verify_message}") from None
         except (OSError, HTTPException, ValueError) as error:
             is_slow = connection.late.is_set() or isinstance(error, TimeoutError)
-            why = f"no answer within {self.total_seconds:g} s" if is_slow else type(error).__name__
-            raise CallbackUnreachable(f"its receiver did not answer: {why}") from None
+            raise self._slow() if is_slow else CallbackUnreachable(f"{_UNANSWERED}: {type(error).__name__}") from None
         finally:
             timer.cancel()
+        if connection.late.is_set():
+            raise self._slow()  # the end of the connection looks like the end of the answer's headers
+        return status
+
+    def _slow(self) -> CallbackUnreachable:
+        return CallbackUnreachable(f"{_UNANSWERED}: no answer within {self.total_seconds:g} s")

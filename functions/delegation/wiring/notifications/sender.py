@@ -18,13 +18,17 @@ def announcer() -> Callable[[Sequence[Notification]], None]:
     return unannounced if NotificationQueueSettings.read().queue_url is None else _announce
 
 
-@cache
 def notification_queue() -> "NotificationQueue | None":
     """Return the queue of notifications, None without one."""
+    url = NotificationQueueSettings.read().queue_url
+    return None if url is None else _queue(url)
+
+
+@cache
+def _queue(url: str) -> "NotificationQueue":
     from delegation.notifications.queue import SqsNotificationQueue  # noqa: PLC0415
 
-    url = NotificationQueueSettings.read().queue_url
-    return None if url is None else SqsNotificationQueue(aws("sqs", QUICK), url)
+    return SqsNotificationQueue(aws("sqs", QUICK), url)
 
 
 def _announce(owed: Sequence[Notification]) -> None:
