@@ -49,7 +49,6 @@ class Deployed:
 
     receiver: Receiver
     monkeypatch: pytest.MonkeyPatch
-    reference: str = "secret"
     sqs: Any = field(init=False)
     events: Any = field(init=False)
     resources: Resources = field(init=False)
@@ -73,13 +72,8 @@ class Deployed:
         )
 
     def _keys(self) -> str:
-        text = json.dumps({"catalog": [KEY]})
-        if self.reference == "parameter":
-            ssm = boto3.client("ssm", region_name=REGION)
-            ssm.put_parameter(Name="/delegation/callbacks", Value=text, Type="SecureString")
-            return str(ssm.get_parameter(Name="/delegation/callbacks")["Parameter"]["ARN"])
         secrets = boto3.client("secretsmanager", region_name=REGION)
-        return str(secrets.create_secret(Name="callbacks", SecretString=text)["ARN"])
+        return str(secrets.create_secret(Name="callbacks", SecretString=json.dumps({"catalog": [KEY]}))["ARN"])
 
     def become(self, name: str) -> None:
         """Set the variables of a function, and no others of ours."""
@@ -124,7 +118,7 @@ def deployed(request: pytest.FixtureRequest, receiver: Receiver, monkeypatch: py
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
-        yield Deployed(receiver, monkeypatch, request.param)
+        yield Deployed(receiver, monkeypatch)
 
 
 def batch(*bodies: str) -> dict[str, Any]:
