@@ -110,6 +110,12 @@ def send_due(store: NotificationStore, queue: NotificationQueue, now: datetime, 
     return sent
 
 
+def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
+    """Deliver what is owed and due in this process, as a worker does that has no queue; raises the store's errors."""
+    due = notifier.store.notifications(NotificationState.OWED, notifier.clock(), limit=limit)
+    return [notifier.take(Message.of(owed)) for owed in due]
+
+
 def _refusal(status: int) -> str:
     if 300 <= status < 400:
         return f"its receiver answered {status}, a redirect, which is not followed; set the URL that it names"

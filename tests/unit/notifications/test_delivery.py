@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.notifications.delivery import Outcome
+from delegation.notifications.delivery import Outcome, deliver_due
 from delegation.notifications.errors import EventNotAccepted
 from delegation.notifications.queue import Message
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.owed import NotificationState
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Create
+from delegation.wiring.notifications.worker import deliver_once
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW
 from tests.unit.notifications.site import KEY, Site
 from tests.unit.tasks.builders import HOUR, MINUTE, submitted
@@ -185,6 +186,21 @@ def test_every_end_is_notified_whichever_call_ends_the_task(receiver, how):
     site.settle()
     assert [ended.error_code for ended in site.verified()] == ["CANCELLED"] * ends
     assert len(receiver.keys) == ends
+
+
+def test_a_worker_delivers_what_is_due_without_a_queue(receiver, caplog):
+    receiver.script[:] = [500]
+    site = Site(receiver, policy=policy_of(receiver))
+    site.queue_is_down = True
+    site.finish(site.held())
+    assert deliver_due(site.notifier) == []
+    caplog.set_level("INFO", logger="delegation.wiring.notifications.worker")
+    for message in ("not delivered", "delivered"):
+        site.clock.advance(HOUR)
+        deliver_once(site.notifier)
+        assert caplog.messages[-1] == message
+    assert len(receiver.received) == 2
+    assert site.store.owed == {}
 
 
 def test_without_settings_nothing_is_stored_or_sent(receiver):
