@@ -11,6 +11,8 @@
     notification/{task_id}/{id} what an end of a task owes
     owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
                                 the same, to find what is to be delivered, and what was not
+    received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first
+    target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
 
 A change is one commit, so it is applied whole or not at all; concurrent changes of one process share a compare-and-set.
 For deployments that have the NoSQL persistence and no task table. `tasks.stores.dynamodb` allows more writes a second,
@@ -57,6 +59,8 @@ from delegation.tasks.stores.base import (
     Create,
     DueEntry,
     Expect,
+    Received,
+    ReceivedPage,
     Revise,
     TaskChange,
     TaskHeads,
@@ -66,6 +70,7 @@ from delegation.tasks.stores.base import (
     require_unmoved,
     require_version,
 )
+from delegation.tasks_on_persistence import lists
 from delegation.tasks_on_persistence.failures import translated
 from delegation.tasks_on_persistence.notifications import STORED_NOTIFICATION, write_notifications
 from delegation.timestamps import isoformat
@@ -224,7 +229,8 @@ class PersistenceTaskStore:
             for key, _ in list(entities.items(IndexKey.of(_ROW, task.task_id))):
                 entities.remove(key)
             _disown(entities, task.task_id, task.attempt_count)
-            entities.remove(IndexKey.of(_HEAD, task.task_id))
+            for key in (IndexKey.of(_HEAD, task.task_id), *_place_keys(head)):
+                entities.remove(key)
             return Changed(entities.head, True)
 
         with translated():
@@ -256,6 +262,22 @@ class PersistenceTaskStore:
         ids = [key.elements()[-1] for key, _ in found[:limit]]
         entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
         return TaskHeads(entries, ids[-1] if len(found) > limit else None)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """See TaskStore.received: a label's keys, or all, in the order of the index."""
+        start, end, prefix = lists.range_of(which, before)
+        with translated():
+            items = self.index().items(start=start, end=end, prefix=prefix)
+            found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
+            stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
+        places = [lists.place_of(key) for key, _ in found[:limit]]
+        heads = [_entry(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
+        entries = [
+            (place, head)
+            for place, head in zip(places, heads, strict=True)
+            if isinstance(head, Unreadable) or which.has_labels_of(head)
+        ]
+        return ReceivedPage(tuple(entries), places[-1] if len(found) > limit else None)
 
     def index(self) -> Index:
         """Return the index of everything, as the newest commit left it."""
@@ -382,6 +404,8 @@ def _row_key(task_id: str, version: int) -> IndexKey:
 
 def _place_keys(task: Task) -> list[IndexKey]:
     """Return the keys beside the head under which a task is found."""
-    due = [] if task.due_at is None else [IndexKey.of(_DUE, isoformat(task.due_at), task.task_id)]
+    keys = lists.keys_of(task)
+    if task.due_at is not None:
+        keys.append(IndexKey.of(_DUE, isoformat(task.due_at), task.task_id))
     place = place_of(task)
-    return due if place is None else [*due, IndexKey.of(*place, task.task_id)]
+    return keys if place is None else [*keys, IndexKey.of(*place, task.task_id)]

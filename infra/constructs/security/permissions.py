@@ -35,6 +35,7 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
     data = grants.data
     return [
         *data.tasks("dynamodb:ConditionCheckItem", "dynamodb:Query"),
+        *data.lists(),
         data.idempotency(),
         *data.plans(),
         *data.polaris(),

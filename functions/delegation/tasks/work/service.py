@@ -69,7 +69,7 @@ class TaskService(TaskChanges):
             notify=self._policies.notifications.channels(callback),
             **fields,
         )
-        return self._to_be_dispatched(task, now, traits)
+        return self._to_be_dispatched(self._labelled(task), now, traits)
 
     def resubmitted(
         self,
@@ -107,7 +107,7 @@ class TaskService(TaskChanges):
         )
         channels = self._policies.notifications.channels(callback)
         again = again if again.notify == channels else again.evolve(notify=channels)
-        return self._to_be_dispatched(again, now, traits)
+        return self._to_be_dispatched(self._labelled(again), now, traits)
 
     def create(
         self, first: Task, *, resumes: bool = True, rerun: bool = False, moved: bool = False
