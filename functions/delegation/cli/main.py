@@ -34,6 +34,10 @@ class LazyCommand:
 
 
 BUILT_IN: Final[Mapping[str, LazyCommand]] = {
+    "callbacks": LazyCommand(
+        "delegation.cli.callbacks.commands:app",
+        "List events and callbacks that were not delivered, and send them again.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",

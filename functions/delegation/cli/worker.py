@@ -32,6 +32,7 @@ from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance
+from delegation.wiring.notifications.worker import delivering
 from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, TaskSettings
 from delegation.wiring.worker import added_worker, worker
 
@@ -80,7 +81,8 @@ def worker_command(
         if deployed is not None:
             _ensure_maintenance(deployed)
         try:
-            stop.worker.run()
+            with contextlib.nullcontext() if deployed is None else delivering(stop.event):
+                stop.worker.run()
         except WorkOutlivedLease as error:
             logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
             logging.shutdown()
