@@ -6,15 +6,3 @@ from delegation.client.settings import ClientSettings
 from delegation.wire.config import ServiceConfig
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
-
-__all__ = [
-    "ClientSettings",
-    "DelegatedTaskExecutor",
-    "DelegationClient",
-    "ServiceConfig",
-    "TaskAccepted",
-    "TaskExecutor",
-    "TaskExecutorFactory",
-    "TaskRecord",
-    "TaskSuccessResponse",
-]

@@ -3,14 +3,9 @@
 import pytest
 
 from delegation.client.errors import Conflict, NotFound, ServiceFailed
-from tests.unit.client.service import ROOT, TASK_ID, TASKS, Service, json_answer, record, refusal
+from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record, refusal
 
 TASK = f"{TASKS}/{TASK_ID}"
-
-
-@pytest.fixture
-def service() -> Service:
-    return Service()
 
 
 def test_versions_are_read_page_by_page(service):
