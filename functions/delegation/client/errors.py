@@ -111,6 +111,27 @@ class NotAuthorised(DelegationClientError):
         self.table = table
 
 
+class DelegatedTaskFailed(DelegationClientError):
+    """The service's task ended as FAILURE; nothing was dropped, and its record has the reason."""
+
+    code = "DELEGATED_TASK_FAILED"
+
+    def __init__(self, task: TaskRecord) -> None:
+        reason = ": ".join(part for part in (task.error_code, task.result_summary) if part) or "no reason recorded"
+        super().__init__(
+            f"task {task.task_id} of the Delegation Service failed: {reason}; "
+            "remove the cause, then retry this task: it submits the purge again"
+        )
+        self.delegation_task_id = task.task_id
+
+
+class DelegationDelayed(DelegationClientError):
+    """The service or the catalog could not do its part now; the same step may succeed later."""
+
+    code = "DELEGATION_DELAYED"
+    retryable = True
+
+
 class PurgedNotDropped(DelegationClientError):
     """The purge succeeded, but dropping the table from the catalog failed; drop it without purge."""
 
