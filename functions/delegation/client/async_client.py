@@ -79,7 +79,7 @@ class AsyncDelegationClient:
     def without_repeats(self) -> "AsyncDelegationClient":
         """See DelegationClient.without_repeats."""
         once = AsyncDelegationClient(self._calls.base_url, self._token, http=self._http, sleep=self._sleep)
-        once._calls = self._calls.with_pauses(NoRepeats())  # noqa: SLF001 - an object of this class
+        once._calls = self._calls.with_pauses(NoRepeats())
         return once
 
     async def aclose(self) -> None:
@@ -192,9 +192,9 @@ class AsyncDelegationClient:
             case Pause(seconds):
                 await self._sleep(seconds)
             case Notify(receiver, value):
-                told = receiver(value)
-                if inspect.isawaitable(told):
-                    await told
+                returned = receiver(value)
+                if inspect.isawaitable(returned):
+                    await returned
         return None
 
     def _bearer(self, refused: str | None) -> str:

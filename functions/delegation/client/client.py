@@ -49,7 +49,7 @@ class DelegationClient:
     `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, without one they send a
     new UUID, and they repeat the request with its key after `request_in_progress`, 429, 5xx and lost answers until the
     advertised lifetime ends (IdempotencyWindowExpired). Neither a terminal failure nor an answer with `retryable` false
-    is repeated. `on_repeat` is told of each repeat with the last answer; by default it is logged.
+    is repeated. `on_repeat` gets each repeat with the last answer; by default it is logged.
     Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost, UnexpectedAnswer, and an
     ErrorAnswer for an error that the service answers with.
     """
@@ -90,7 +90,7 @@ class DelegationClient:
     def without_repeats(self) -> "DelegationClient":
         """Return a client over the same connections that sends each request once, and leaves repeats to its caller."""
         once = DelegationClient(self._calls.base_url, self._token, http=self._http, sleep=self._sleep)
-        once._calls = self._calls.with_pauses(NoRepeats())  # noqa: SLF001 - an object of this class
+        once._calls = self._calls.with_pauses(NoRepeats())
         return once
 
     def close(self) -> None:

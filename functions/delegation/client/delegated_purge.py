@@ -4,12 +4,14 @@ What it needs beyond the client is imported when one is made.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from delegation.client.client import DelegationClient
 from delegation.client.dropping import Authorise, TableCatalog, require_authorised
+from delegation.client.errors import Conflict
 from delegation.client.executor import refuse_dry_run
 from delegation.client.extras import needed_by
 from delegation.identifiers import TableIdentifier
@@ -17,6 +19,7 @@ from delegation.timestamps import utc_now
 
 if TYPE_CHECKING:
     from delegation.client.purge_task import PurgeOrder, PurgeOutcome
+    from delegation.tasks.life.model import Task
     from delegation.tasks.work.behaviors import Behavior
     from delegation.tasks.work.submit import Submitted, Tasks
 
@@ -29,7 +32,8 @@ class DelegatedPurge:
     privileges to load and to drop tables. The task survives the loss of its worker at any call: what it asks of the
     service has one idempotency key, and what it asks of the catalog may be asked twice.
 
-    Making one raises ExtraMissing without the extra `service`, which brings the task framework and its stores.
+    The store in DynamoDB and the command `delegation worker` need the extra `service`; what lacks when one is made
+    raises ExtraMissing.
     """
 
     client: DelegationClient
@@ -63,3 +67,18 @@ class DelegatedPurge:
         require_authorised(self.authorise, identifier)
         table = self.catalog.load_table(identifier, vend=False)
         return tasks.submit(self.behavior(), order_of(self.realm, table, properties or {}))
+
+    def cancel(self, tasks: "Tasks", task_id: str) -> "Task":
+        """Cancel a task and the service's task that it waits for; return the former. What is deleted stays deleted.
+
+        May be repeated. Raises the errors of the task store and, once the caller's task is cancelled, those of the
+        service; one whose task has ended already is no error.
+        """
+        from delegation.client.purge_task import service_task_of  # noqa: PLC0415 - the extra is there
+
+        task = tasks.handle(self.behavior(), task_id).cancel()
+        waited_for = service_task_of(task)
+        if waited_for is not None:
+            with suppress(Conflict):
+                self.client.cancel(waited_for)
+        return task

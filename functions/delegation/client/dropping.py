@@ -25,8 +25,8 @@ _METADATA_FILE: Final = re.compile(r"\S+\.json\b")
 Authorise = Callable[[TableIdentifier], bool]
 """Whether the caller may drop the table with its files; only True permits it, and it may raise the host's own error.
 
-The service purges as its own principal, so whoever may read a table could otherwise have it purged: the drop that
-proves the privilege comes after the files are gone. In Polaris this is the authorizer's decision on
+The service purges as its own principal, so a caller who may read a table could otherwise have it purged: the
+drop that proves the privilege comes after the files are gone. In Polaris this is the authorizer's decision on
 DROP_TABLE_WITH_PURGE for the caller (Apache Polaris documentation, Access Control).
 """
 

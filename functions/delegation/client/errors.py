@@ -259,7 +259,10 @@ class IdempotencyKeyConflict(RequestRefused):
 
 
 class RequestStillRunning(ErrorAnswer):
-    """409 `request_in_progress`, unless the body says that a repeat does not help: the operation is running; repeat the request later with the same key."""
+    """409 `request_in_progress`: the operation is running; repeat the request later with the same key.
+
+    With `retryable` false in the body the answer is a Conflict instead.
+    """
 
     code = "REQUEST_IN_PROGRESS"
     retryable = True

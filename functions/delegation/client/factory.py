@@ -25,7 +25,7 @@ _VARIABLES: Final = {name: name.upper().replace(".", "_").replace("-", "_") for 
 
 
 def executor_properties(file: Path | None = None, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Read the properties of a Polaris host: those of its `application.properties`, then of the environment's variables.
+    """Read the properties of a Polaris host: those of its `application.properties`, then of the environment.
 
     A variable takes precedence, as in Quarkus (All configuration options: ordinals). Raises ClientMisconfigured for a
     file that cannot be read, and for a name that begins like ours and is not known.

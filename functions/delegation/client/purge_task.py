@@ -1,7 +1,7 @@
 """The work of a DelegatedPurge: submit the purge, wait for its outcome without holding a worker, drop the table.
 
 Its cursor holds the service's task, so that a later attempt continues there: `submission` numbers the requests of one
-task, `delegation_task_id` is the answer to the last of them. It needs the extra `service`.
+task, `delegation_task_id` is the answer to the last of them.
 """
 
 import json
@@ -29,6 +29,8 @@ from delegation.errors import DelegationError
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.authoring.context import Context
 from delegation.tasks.errors import RunCancelled, RunPostponed
+from delegation.tasks.life.declared.recurrence import CURSOR
+from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.wire.purges import PurgeRequest, TableState
 from delegation.wire.tasks import TaskRecord
@@ -67,7 +69,7 @@ def purge_task(
 
 
 def _identity(order: PurgeOrder) -> str:
-    """Return one text per table and state: after another commit a drop is another task, and the service's is the same."""
+    """Return one text per table and state: after another commit a drop is another task; the service's is the same."""
     name = order.identifier
     parts = [order.realm, name.catalog, *name.namespace, name.name, order.table.table_uuid.lower()]
     return json.dumps([*parts, order.table.metadata_location])
@@ -135,7 +137,7 @@ class _Work:
         drop_if_unchanged(self.catalog, purged, lambda: task.purged_metadata_location)
 
     def _cancel(self, task_id: str | None) -> None:
-        """Ask the service to stop; one that cannot be asked now, or whose task has ended, goes its way."""
+        """Ask the service to stop; a service that cannot be asked now finishes its task."""
         if task_id is not None:
             with suppress(DelegationClientError):
                 self.client.cancel(task_id)
@@ -146,11 +148,20 @@ class _Work:
         return max(min((self.clock() - received) / 10, LONGEST_WAIT), SHORTEST_WAIT)
 
 
+def service_task_of(task: Task) -> str | None:
+    """Return the service's task that one of these tasks waits for; None before it is accepted."""
+    text = task.details.get(CURSOR)
+    found = None if text is None else json.loads(text).get("delegation_task_id")
+    return found if isinstance(found, str) else None
+
+
 def _remember(context: Context, number: int, task_id: str | None) -> None:
     """Write where a later attempt continues, now."""
     cursor: dict[str, Any] = {"submission": number} | ({} if task_id is None else {"delegation_task_id": task_id})
     context.checkpoint(cursor=cursor)
     context.save()
+    if context.task.cancel_requested:  # as the write has just found it
+        raise RunCancelled(context.task.task_id)
 
 
 def _may_pass(error: DelegationError) -> bool:

@@ -141,7 +141,7 @@ def interrupted_once(
         try:
             executor(tables, Path("anywhere")).execute_purge_task(identifier("orders"))
         except NoSuchTable:
-            assert first.names[-1] == "drop"  # the table was dropped, and nobody was told
+            assert first.names[-1] == "drop"  # the table was dropped, and no caller got the answer
     return first, tables
 
 

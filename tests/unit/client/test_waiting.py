@@ -116,7 +116,7 @@ def test_what_the_service_says_to_be_final_is_never_repeated(service, answer, er
     assert service.slept == service.repeats == []
 
 
-def test_a_read_that_is_refused_for_good_is_not_repeated(service):
+def test_a_read_that_is_refused_permanently_is_not_repeated(service):
     service.answer("GET", TASK, refusal(502, "POLARIS_FORBIDDEN", retryable=False))
     with pytest.raises(PermanentFailure):
         service.client.get(TASK_ID)
@@ -187,7 +187,7 @@ def test_asyncio_waits_for_several_tasks_at_once_and_awaits_what_it_tells():
     answers(service, record(), record(status="SUCCESS", revision=10))
     seen: list[str] = []
 
-    async def told(task) -> None:
+    async def receive(task) -> None:
         await asyncio.sleep(0)
         seen.append(task.status)
 
@@ -195,7 +195,7 @@ def test_asyncio_waits_for_several_tasks_at_once_and_awaits_what_it_tells():
         http = httpx.AsyncClient(transport=httpx.MockTransport(service._handle))
         client = AsyncDelegationClient("https://edge.test/delegation-service/api", service.tokens, http=http)
         async with client, http:
-            waits = (client.wait(TASK_ID, on_progress=told, interval_seconds=0.001) for _ in range(2))
+            waits = (client.wait(TASK_ID, on_progress=receive, interval_seconds=0.001) for _ in range(2))
             return await asyncio.gather(*waits)
 
     assert [task.status for task in asyncio.run(both())] == ["SUCCESS", "SUCCESS"]

@@ -1,1 +1,1 @@
-"""What a client sends, and what it makes of the answers: no input or output, shared by the blocking and asyncio client."""
+"""What a client sends and what it makes of the answers, without any I/O; shared by both clients."""

@@ -1,4 +1,4 @@
-"""What the service's answers mean: a typed answer, or an error that says what the caller can do next. Pure functions."""
+"""What the service's answers mean: a typed answer, or an error by what the caller can do next. Pure functions."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from delegation.client.errors import (
     UnexpectedAnswer,
     error_for,
 )
-from delegation.client.protocol.requests import ApiRequest
+from delegation.client.protocol.requests import ServiceRequest
 from delegation.polaris.answers import retry_after
 from delegation.polaris.errors import PolarisError
 
@@ -31,7 +31,7 @@ _CERTIFICATE_ALERT: Final = re.compile("CERTIFICATE|UNKNOWN_CA")
 _MESSAGE_LIMIT: Final = 1000
 
 
-def judged(reply: Reply, request: ApiRequest, base_url: str, answer: type[AnswerType]) -> AnswerType:
+def judged(reply: Reply, request: ServiceRequest, base_url: str, answer: type[AnswerType]) -> AnswerType:
     """Return the answer's body; raises the DelegationClientError that says why there is none."""
     if isinstance(reply, httpx.RequestError):
         raise transport_error(reply, base_url) from reply

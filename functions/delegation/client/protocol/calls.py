@@ -24,7 +24,7 @@ from delegation.client.errors import (
 from delegation.client.protocol import requests
 from delegation.client.protocol.answers import AnswerType, judged
 from delegation.client.protocol.repeats import PASSING, WITH_KEY, Pauses, Repeat, ReportRepeat, read_wait, same_key_wait
-from delegation.client.protocol.requests import ApiRequest, Payload
+from delegation.client.protocol.requests import Payload, ServiceRequest
 from delegation.wire.config import ServiceConfig
 from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord, TaskVersions
@@ -45,7 +45,7 @@ class Bearer:
 class Send:
     """Send a request with a token; an httpx.Response or an httpx.RequestError is sent back."""
 
-    request: ApiRequest
+    request: ServiceRequest
     token: str = field(repr=False)
 
 
@@ -74,7 +74,7 @@ class Give:
 Step = Bearer | Send | Pause | Notify | Give
 Conversation = Generator[Step, Any, T]
 OnProgress = Callable[[TaskRecord], Any]
-"""Told of a task now and after each change; with the asyncio client it may be a coroutine function."""
+"""Called with a task now and after each change; with the asyncio client it may be a coroutine function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class ApiCalls:
         return task
 
     def _submitted(
-        self, request_with: Callable[[str | None], ApiRequest], key: str | None, answer: type[AnswerType]
+        self, request_with: Callable[[str | None], ServiceRequest], key: str | None, answer: type[AnswerType]
     ) -> Conversation[AnswerType]:
         config = yield from self.config()
         window = config.same_key_window
@@ -240,7 +240,7 @@ class ApiCalls:
                 failure = error
             yield from self._paused(attempt, failure, wait)
 
-    def _read(self, request: ApiRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
+    def _read(self, request: ServiceRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
         return self._repeated(lambda: self._sent(request, answer))
 
     def _repeated(self, once: Callable[[], Conversation[A]]) -> Conversation[A]:
@@ -261,7 +261,7 @@ class ApiCalls:
         yield Notify(self._on_repeat, Repeat(attempt, error, wait))
         yield Pause(wait)
 
-    def _sent(self, request: ApiRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
+    def _sent(self, request: ServiceRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
         """Send a request, and repeat it once with a fresh token after a 401, which means that it had no effect."""
         token = yield Bearer()
         try:

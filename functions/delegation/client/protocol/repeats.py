@@ -68,7 +68,7 @@ class Repeat:
 
 
 ReportRepeat = Callable[[Repeat], Any]
-"""Told of every repeat before its pause; with the asyncio client it may be a coroutine function."""
+"""Called for every repeat before its pause; with the asyncio client it may be a coroutine function."""
 
 
 def log_repeat(repeat: Repeat) -> None:

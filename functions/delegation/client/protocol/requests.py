@@ -17,7 +17,7 @@ Payload = PurgeRequest | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ServiceRequest:
     """A request without its token; `path` is relative to the API's address."""
 
     method: str
@@ -30,62 +30,62 @@ class ApiRequest:
         return {"Accept": "application/json", **self.headers, "Authorization": f"Bearer {token}"}
 
 
-def execute(payload: Payload, key: str | None) -> ApiRequest:
+def execute(payload: Payload, key: str | None) -> ServiceRequest:
     """Return the request to run a task and to answer with its outcome."""
     return _submission(EXECUTE, _document(payload, synchronous=True), key)
 
 
-def submit(payload: Payload, key: str | None, *, dry_run: bool = False) -> ApiRequest:
+def submit(payload: Payload, key: str | None, *, dry_run: bool = False) -> ServiceRequest:
     """Return the request to accept a task for background processing."""
     path = f"{SUBMIT}?{urlencode({'dry-run': 'true'})}" if dry_run else SUBMIT
     return _submission(path, _document(payload, synchronous=False), key)
 
 
-def config() -> ApiRequest:
+def config() -> ServiceRequest:
     """Return the request for the configuration (Idempotency-Key proposal, Discovery)."""
-    return ApiRequest("GET", "v1/config")
+    return ServiceRequest("GET", "v1/config")
 
 
-def health() -> ApiRequest:
+def health() -> ServiceRequest:
     """Return the request that asks whether the service works."""
-    return ApiRequest("GET", "v1/health")
+    return ServiceRequest("GET", "v1/health")
 
 
-def task(task_id: str) -> ApiRequest:
+def task(task_id: str) -> ServiceRequest:
     """Return the request for a task's current version."""
-    return ApiRequest("GET", _task(task_id))
+    return ServiceRequest("GET", _task(task_id))
 
 
-def versions(task_id: str, page_size: int, page_token: str | None) -> ApiRequest:
+def versions(task_id: str, page_size: int, page_token: str | None) -> ServiceRequest:
     """Return the request for a page of a task's versions; the first page has no token."""
     query = {"page_size": str(page_size)} | ({} if page_token is None else {"page_token": page_token})
-    return ApiRequest("GET", f"{_task(task_id)}/versions?{urlencode(query)}")
+    return ServiceRequest("GET", f"{_task(task_id)}/versions?{urlencode(query)}")
 
 
-def receipt(task_id: str) -> ApiRequest:
+def receipt(task_id: str) -> ServiceRequest:
     """Return the request for a purge's receipt."""
-    return ApiRequest("GET", f"{_task(task_id)}/receipt")
+    return ServiceRequest("GET", f"{_task(task_id)}/receipt")
 
 
-def cancel(task_id: str) -> ApiRequest:
+def cancel(task_id: str) -> ServiceRequest:
     """Return the request to cancel a task."""
-    return ApiRequest("POST", f"{_task(task_id)}/cancel")
+    return ServiceRequest("POST", f"{_task(task_id)}/cancel")
 
 
-def retry(task_id: str) -> ApiRequest:
+def retry(task_id: str) -> ServiceRequest:
     """Return the request to try a failed task again."""
-    return ApiRequest("POST", f"{_task(task_id)}/retry")
+    return ServiceRequest("POST", f"{_task(task_id)}/retry")
 
 
 def _document(payload: Payload, *, synchronous: bool) -> Mapping[str, Any]:
     return payload.request(synchronous=synchronous) if isinstance(payload, PurgeRequest) else payload
 
 
-def _submission(path: str, document: Mapping[str, Any], key: str | None) -> ApiRequest:
+def _submission(path: str, document: Mapping[str, Any], key: str | None) -> ServiceRequest:
     # Serialized once, so that every repeat sends the same bytes; json keeps integers exact.
     content = json.dumps(document, allow_nan=False).encode()
     headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
-    return ApiRequest("POST", path, headers, content)
+    return ServiceRequest("POST", path, headers, content)
 
 
 def _task(task_id: str) -> str:
