@@ -19,7 +19,7 @@ TEXT ?=
 TASKS ?= 500
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain mutants fixtures clean
+.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain mutants fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ check: $(STAMP) ## Check lint, formatting, types and import contracts; changes n
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+client-check: $(STAMP) ## Install the extra `client` alone into a new environment; print its size, import time and examples
+	@PYTHONPATH=. $(BIN)/python -m tests.unit.extras.fresh
 
 format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff check --fix .

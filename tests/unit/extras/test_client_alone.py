@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 from tests.paths import ROOT
+from tests.unit.extras import fresh
 from tests.unit.extras.blocked import run_without
 from tests.unit.extras.readme import TASK_ID, examples, serving
 
@@ -118,3 +119,10 @@ def test_a_command_that_needs_the_service_names_that_extra(command):
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"`delegation {command}` cannot run" in done.stderr
     assert "pip install 'polaris-delegation-service[service]'" in done.stderr
+
+
+@pytest.mark.long
+def test_a_fresh_environment_with_the_extra_client_is_as_described(tmp_path):
+    """It needs a package index."""
+    seen = list(fresh.findings(fresh.FreshEnvironment(tmp_path, "client")))
+    assert [text for text, expected in seen if not expected] == []
