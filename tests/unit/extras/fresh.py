@@ -25,8 +25,8 @@ import json, sys, time
 began, busy = time.perf_counter(), time.process_time()
 import delegation.client
 seconds, busy = time.perf_counter() - began, time.process_time() - busy
-loaded = {{name.partition(".")[0] for name in sys.modules}}
-print(json.dumps({{"seconds": seconds, "cpu": busy, "aws": sorted(loaded & set({AWS!r})), "modules": len(sys.modules)}}))
+loaded = {{name.partition(".")[0] for name in sys.modules}} & set({AWS!r})
+print(json.dumps({{"seconds": seconds, "cpu": busy, "aws": sorted(loaded), "modules": len(sys.modules)}}))
 """
 
 
