@@ -220,38 +220,37 @@ def killed_at(lake: Lake, store: Any, kill_at: int, *, after: bool) -> tuple[Fau
     return first, site
 
 
-def kernel_store() -> PersistenceTaskStore:
-    return PersistenceTaskStore(task_process(MemoryBackend()).store("realm", "tasks"))
-
-
-ALL = pytest.param(1, marks=pytest.mark.long)
 AFTER = pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+STEPS = pytest.mark.parametrize("step", [30, pytest.param(1, marks=pytest.mark.long)], ids=["some calls", "all calls"])
+
+
+@pytest.fixture(scope="module")
+def calls(lake: Lake) -> list[str]:
+    """The calls of a caller that is never killed; their number is that of any store."""
+    return killed_at(lake, MemoryTaskStore(), 10**6, after=False)[0].names
 
 
 @AFTER
-def test_a_caller_killed_at_any_call_purges_and_drops_once(lake, after):
-    calls = killed_at(lake, MemoryTaskStore(), 10**6, after=after)[0]
-    assert {"load", "drop", "POST /v1/tasks", "store.apply", "store.get"} <= set(calls.names)
-    for kill_at in range(1, calls.calls + 1):
+def test_a_caller_killed_at_any_call_purges_and_drops_once(lake, calls, after):
+    assert {"load", "drop", "POST /v1/tasks", "store.apply", "store.get"} <= set(calls)
+    for kill_at in range(1, len(calls) + 1):
         killed, site = killed_at(lake, MemoryTaskStore(), kill_at, after=after)
         assert_purged_once(site, f"{kill_at}: {killed.names[-1]}")
 
 
 @AFTER
-@pytest.mark.parametrize("step", [8, ALL])
-def test_the_same_with_the_tasks_in_the_callers_persistence(lake, step, after):
-    calls = killed_at(lake, kernel_store(), 10**6, after=after)[0].calls
-    for kill_at in range(1 + 4 * after, calls + 1, step):
-        killed, site = killed_at(lake, kernel_store(), kill_at, after=after)
+@STEPS
+def test_the_same_with_the_tasks_in_the_callers_persistence(lake, calls, step, after):
+    for kill_at in range(1 if step == 1 else calls.index("drop") + 1, len(calls) + 1, step):
+        store = PersistenceTaskStore(task_process(MemoryBackend()).store("realm", "tasks"))
+        killed, site = killed_at(lake, store, kill_at, after=after)
         assert_purged_once(site, f"{kill_at}: {killed.names[-1]}")
 
 
 @AFTER
-@pytest.mark.parametrize("step", [15, ALL])
-def test_the_same_with_the_tasks_in_dynamodb(lake, moto_client, step, after):
-    with task_store(moto_client) as store:
-        calls = killed_at(lake, store, 10**6, after=after)[0].calls
-    for kill_at in range(1 + 7 * after, calls + 1, step):
+@STEPS
+def test_the_same_with_the_tasks_in_dynamodb(lake, calls, moto_client, step, after):
+    for kill_at in range(1 if step == 1 else calls.index("POST /v1/tasks") + 1, len(calls) + 1, step):
         with task_store(moto_client) as store:
             killed, site = killed_at(lake, store, kill_at, after=after)
             assert_purged_once(site, f"{kill_at}: {killed.names[-1]}")

@@ -3,9 +3,12 @@
 import asyncio
 import json
 import logging
+from datetime import timedelta
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from delegation.client.async_client import AsyncDelegationClient
 from delegation.client.errors import (
@@ -17,7 +20,7 @@ from delegation.client.errors import (
     ServiceFailed,
     WaitTimedOut,
 )
-from delegation.client.protocol.repeats import Repeat, log_repeat
+from delegation.client.protocol.repeats import Repeat, SameKeyPauses, log_repeat, same_key_wait
 from delegation.identifiers import TableIdentifier
 from delegation.wire.purges import PurgeRequest
 from tests.unit.client.service import (
@@ -180,6 +183,27 @@ def test_without_repeats_each_request_is_sent_once(service):
     assert service.sent_keys(TASKS) == ["mine"]
     assert len(service.asked("GET", TASK)) == 1
     assert service.slept == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    window=st.integers(1, 7200),
+    asked=st.lists(st.none() | st.integers(0, 4000), min_size=1, max_size=40),
+    sent=st.integers(0, 40),
+)
+def test_no_repeat_begins_when_the_key_may_be_forgotten(window, asked, sent):
+    """Whatever the service asks for and however long its answers take, each repeat begins within the window."""
+    elapsed, lifetime = timedelta(0), timedelta(seconds=window)
+    for attempt, seconds in enumerate(asked, start=1):
+        error = ServiceFailed(HttpError(503, "BUSY", "busy", retry_after_seconds=seconds))
+        elapsed += timedelta(seconds=sent)
+        try:
+            wait = same_key_wait(error, attempt, SameKeyPauses(), key="k", window=lifetime, elapsed=elapsed)
+        except IdempotencyWindowExpired:
+            return
+        assert wait >= (seconds or 0)
+        elapsed += timedelta(seconds=wait)
+        assert elapsed < lifetime
 
 
 def test_asyncio_waits_for_several_tasks_at_once_and_awaits_what_it_tells():
