@@ -12,7 +12,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.wire.config import ServiceConfig
 from delegation.wire.purges import PurgeRequest
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import TaskRecord
+from delegation.wire.tasks import TaskList, TaskRecord
 
 __all__ = [
     "AsyncDelegationClient",
@@ -28,6 +28,7 @@ __all__ = [
     "TaskAccepted",
     "TaskExecutor",
     "TaskExecutorFactory",
+    "TaskList",
     "TaskRecord",
     "TaskSuccessResponse",
 ]

@@ -4,11 +4,12 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
 from delegation.client.client import LONGEST_POLL_SECONDS, TIMEOUT, new_key, tokens_of
+from delegation.client.filters import TaskFilters
 from delegation.client.protocol.answers import token_unavailable
 from delegation.client.protocol.calls import (
     ApiCalls,
@@ -30,7 +31,7 @@ from delegation.polaris.tokens import TokenSource
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
 from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import TaskRecord
+from delegation.wire.tasks import TaskList, TaskRecord
 
 T = TypeVar("T")
 
@@ -111,6 +112,20 @@ class AsyncDelegationClient:
     def versions(self, task_id: str, *, page_size: int = 100) -> AsyncIterator[TaskRecord]:
         """See DelegationClient.versions."""
         return self._each(self._calls.versions(task_id, page_size))
+
+    async def list(self, **filters: Unpack[TaskFilters]) -> AsyncIterator[TaskRecord]:
+        """See DelegationClient.list."""
+        async for page in self.list_pages(**filters):
+            for task in page.tasks:
+                yield task
+
+    def list_pages(self, **filters: Unpack[TaskFilters]) -> AsyncIterator[TaskList]:
+        """See DelegationClient.list_pages."""
+        return self._each(self._calls.list_pages(filters))
+
+    async def list_page(self, *, token: str | None = None, **filters: Unpack[TaskFilters]) -> TaskList:
+        """See DelegationClient.list_page."""
+        return await self._run(self._calls.list_page(filters, token))
 
     async def receipt(self, task_id: str) -> Receipt:
         """See DelegationClient.receipt."""

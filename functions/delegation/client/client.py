@@ -4,10 +4,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 import httpx
 
+from delegation.client.filters import TaskFilters
 from delegation.client.protocol.answers import token_unavailable
 from delegation.client.protocol.calls import (
     ApiCalls,
@@ -30,7 +31,7 @@ from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
 from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import TaskRecord
+from delegation.wire.tasks import TaskList, TaskRecord
 
 TIMEOUT: Final = httpx.Timeout(35.0, connect=5.0)
 """Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
@@ -119,6 +120,22 @@ class DelegationClient:
     def versions(self, task_id: str, *, page_size: int = 100) -> Iterator[TaskRecord]:
         """Yield every version of a task, oldest first; pages are requested on demand. Raises NotFound."""
         return self._each(self._calls.versions(task_id, page_size))
+
+    def list(self, **filters: Unpack[TaskFilters]) -> Iterator[TaskRecord]:
+        """Yield the tasks of the filters, the newest received first; pages are requested on demand.
+
+        A task that is submitted again meanwhile moves to the front, and is missing if it was not yet yielded.
+        """
+        for page in self.list_pages(**filters):
+            yield from page.tasks
+
+    def list_pages(self, **filters: Unpack[TaskFilters]) -> Iterator[TaskList]:
+        """Yield the same tasks in pages; a page may be empty although others follow."""
+        return self._each(self._calls.list_pages(filters))
+
+    def list_page(self, *, token: str | None = None, **filters: Unpack[TaskFilters]) -> TaskList:
+        """Return a page of tasks; `token` is the `next_page_token` of the page before, with the same filters."""
+        return self._run(self._calls.list_page(filters, token))
 
     def receipt(self, task_id: str) -> Receipt:
         """Return the receipt of a purge that ended; raises NotFound without one (`RECEIPT_NOT_FOUND`)."""

@@ -21,13 +21,14 @@ from delegation.client.errors import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
+from delegation.client.filters import TaskFilters
 from delegation.client.protocol import requests
 from delegation.client.protocol.answers import AnswerType, judged
 from delegation.client.protocol.repeats import PASSING, WITH_KEY, Pauses, Repeat, ReportRepeat, read_wait, same_key_wait
 from delegation.client.protocol.requests import Payload, ServiceRequest
 from delegation.wire.config import ServiceConfig
 from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import TaskRecord, TaskVersions
+from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 
 T = TypeVar("T")
 A = TypeVar("A", bound=BaseModel)
@@ -135,6 +136,20 @@ class ApiCalls:
             if page.next_page_token is None:
                 return
             token = page.next_page_token
+
+    def list_page(self, filters: TaskFilters, token: str | None) -> Conversation[TaskList]:
+        """Return a page of tasks."""
+        return self._read(requests.tasks(filters, token), TaskList)
+
+    def list_pages(self, filters: TaskFilters) -> Conversation[None]:
+        """Give every page of tasks, the newest received first."""
+        token: str | None = None
+        while True:
+            page = yield from self.list_page(filters, token)
+            yield Give(page)
+            token = page.next_page_token
+            if token is None:
+                return
 
     def receipt(self, task_id: str) -> Conversation[Receipt]:
         """Return a purge's receipt."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from delegation.client.filters import TaskFilters, query_of
 from delegation.wire.purges import PurgeRequest
 
 EXECUTE: Final = "v1/tasks/execute/synchronous"
@@ -60,6 +61,12 @@ def versions(task_id: str, page_size: int, page_token: str | None) -> ServiceReq
     """Return the request for a page of a task's versions; the first page has no token."""
     query = {"page_size": str(page_size)} | ({} if page_token is None else {"page_token": page_token})
     return ServiceRequest("GET", f"{_task(task_id)}/versions?{urlencode(query)}")
+
+
+def tasks(filters: TaskFilters, page_token: str | None) -> ServiceRequest:
+    """Return the request for a page of the tasks of these filters; the first page has no token."""
+    query = urlencode({**query_of(filters), **({} if page_token is None else {"page_token": page_token})})
+    return ServiceRequest("GET", f"v1/tasks?{query}" if query else "v1/tasks")
 
 
 def receipt(task_id: str) -> ServiceRequest:
