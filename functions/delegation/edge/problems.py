@@ -100,7 +100,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskPayloadTooLarge": Rule(413),
         **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
         **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord", "MalformedPayload"),
-        **_all(_INTERNAL, "RunTimedOut", "ChildrenPending", "NoOutcomeYet"),  # of tasks, never of requests
+        **_all(
+            _INTERNAL, "RunTimedOut", "RunPostponed", "ChildrenPending", "NoOutcomeYet"
+        ),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},
