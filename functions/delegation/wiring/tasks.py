@@ -13,7 +13,7 @@ from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.changes import ignored
 from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
-from delegation.tasks.work.endings import EndingLines
+from delegation.tasks.endings import EndingLines
 from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now

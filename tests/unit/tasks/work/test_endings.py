@@ -14,7 +14,7 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.endings import OTHER, EndingLines
+from delegation.tasks.endings import OTHER, EndingLines
 from delegation.tasks.work.service import TaskService
 from tests.unit.tasks.builders import HOUR, Clock, submitted
 
