@@ -27,11 +27,75 @@ class Asker(BaseModel):
     subject: str = ""
 
 
+class WorkProgress(BaseModel):
+    """How far the work is: `done` of `total` things of a `unit`; `percent` is 100 only if nothing is left."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    done: int | None = None
+    total: int | None = None
+    unit: str | None = None
+    percent: float | None = None
+    message: str | None = None
+    reported_ts: AwareDatetime | None = None
+
+
+class WorkRate(BaseModel):
+    """How fast the present attempt is, on average since its first delete."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    per_second: float
+    unit: str
+
+
+class NextAttempt(BaseModel):
+    """When the next attempt may begin, and in how many seconds: 0 if nothing but a free process is waited for.
+
+    With `awaits_admission` it also needs a place (`delegation.limits.*`).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    number: int
+    at: AwareDatetime
+    seconds: float
+    awaits_admission: bool = False
+
+
+class LastError(BaseModel):
+    """Why the last attempt failed that did; `at` and `attempt` are None if the record does not say so any more."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    code: str
+    message: str
+    at: AwareDatetime | None = None
+    attempt: int | None = None
+
+
+class Outlook(BaseModel):
+    """How far a task is at the time `as_of`, and what comes next; a member is None if it is unknown or has no meaning.
+
+    `eta_ts` is when the work is expected to be done, as long as that is ahead.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    as_of: AwareDatetime
+    progress: WorkProgress | None = None
+    rate: WorkRate | None = None
+    eta_ts: AwareDatetime | None = None
+    next_attempt: NextAttempt | None = None
+    last_error: LastError | None = None
+
+
 class TaskRecord(BaseModel):
     """A task; timestamps are UTC. A client keeps the unknown members of a newer service.
 
     `progress` and `details` are what a task function reported, `result_location` is the object of the record bucket
     that holds a large result; the record of a task without any has no such members.
+    `outlook` is made for the answer and not stored; versions have none.
     `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
     """
 
@@ -87,6 +151,7 @@ class TaskRecord(BaseModel):
     requested_by: Asker | None = None
     cancelled_by: Asker | None = None
     partly_deleted: bool = False
+    outlook: Outlook | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -161,7 +226,7 @@ class TaskList(BaseModel):
     next_page_token: str | None = None
 
 
-_REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron"})
+_REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron", "outlook"})
 
 
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Management:
         return self._record(RETRY, self.deps.tasks.dispatch(found, task=task))
 
     def _record(self, endpoint: Endpoint, task: Task) -> Served:
-        return self._served(endpoint, task.task_id, record_of(self.deps.tasks, task))
+        return self._served(endpoint, task.task_id, record_of(self.deps.tasks, task, self.deps.clock()))
 
     def _served(self, endpoint: Endpoint, task_id: str, body: Mapping[str, Any]) -> Served:
         self.telemetry.served(endpoint.operation, 200, task_id=task_id)

@@ -13,6 +13,7 @@ from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, RealmMismatch, UnsupportedContentEncoding, UnsupportedMediaType
+from delegation.edge.outlook import outlook_of
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
@@ -63,10 +64,10 @@ class TaskOperations(Protocol):
         """Send a waiting task to the state machine."""
 
 
-def record_of(tasks: TaskOperations, task: Task) -> dict[str, Any]:
-    """Return a task as the API shows it, with its children wherever they are recorded."""
+def record_of(tasks: TaskOperations, task: Task, now: datetime) -> dict[str, Any]:
+    """Return a task as the API shows it now, with its outlook, and its children wherever they are recorded."""
     children = {"children": tasks.children(task.task_id)} if task.children else {}
-    return shown({**task.public(), **children})
+    return shown({**task.public(), **children, "outlook": outlook_of(task, now)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Routes:
         admitted(event, STATUS)
         task = self.deps.tasks.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
-        return Served(200, render_json(record_of(self.deps.tasks, task)), {})
+        return Served(200, render_json(record_of(self.deps.tasks, task, self.deps.clock())), {})
 
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""

@@ -229,7 +229,7 @@ REPORTED = finished(
 @pytest.mark.parametrize("task", [a_task(), SUCCESS, REPORTED])
 def test_a_task_is_as_described(api: Api, task: Task) -> None:
     assert errors_of("TaskRecord", shown(task.public())) == []
-    unreported = set() if task.progress else {"progress", "details", "result_location"}
+    unreported = {"outlook"} if task.progress else {"outlook", "progress", "details", "result_location"}
     assert SCHEMAS["TaskRecord"]["properties"].keys() - unreported <= shown(task.public()).keys()
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", f"/v1/tasks/{TASK_ID}")) == []
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []
