@@ -18,7 +18,7 @@ from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.requests import TaskPayload
-from delegation.wire.responses import ErrorResponse, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 
 Schema = dict[str, Any]
@@ -29,6 +29,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskVersions,
     TaskList,
     Receipt,
+    Estimate,
     Health,
     ServiceConfig,
     ErrorResponse,

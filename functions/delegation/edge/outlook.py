@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import zip_longest
 from typing import Any, Final
@@ -28,7 +28,7 @@ def outlook_of(task: Task, now: datetime) -> dict[str, Any]:
     """Return the outlook of a task (wire.tasks.Outlook) as JSON has it."""
     purge = _purge_of(task)
     runs = task.status is Status.RUNNING and not is_lost(task, now)
-    pace = purge.files_per_second if purge is not None and runs else None
+    pace = _pace(task, purge, now)
     found = Outlook(
         as_of=now,
         progress=_progress(task, purge),
@@ -39,6 +39,31 @@ def outlook_of(task: Task, now: datetime) -> dict[str, Any]:
     )
     json: dict[str, Any] = _as_json(found.model_dump())
     return json
+
+
+def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the forecast of a task's plan with what is left of it now (wire.responses.Estimate).
+
+    What is left takes as long as at the measured rate of a running purge, else at the rate that the forecast assumes.
+    """
+    purge = _purge_of(task)
+    deleted = 0 if purge is None else purge.files_deleted
+    done = purge is not None and task.status is Status.SUCCESS
+    left = 0 if done else max(forecast["files"] - deleted, 0)
+    rate = _pace(task, purge, now) or forecast["keys_per_second"]
+    return {
+        "task_id": task.task_id,
+        "task_status": task.status,
+        **{name: value for name, value in forecast.items() if name != "format"},
+        "files_left": left,
+        "seconds_left": round(left / rate, 1),
+    }
+
+
+def _pace(task: Task, purge: PurgeDetails | None, now: datetime) -> int | None:
+    """Return the files that a running purge deletes in a second, None if that is not known."""
+    runs = task.status is Status.RUNNING and not is_lost(task, now)
+    return purge.files_per_second if purge is not None and runs else None
 
 
 def _purge_of(task: Task) -> PurgeDetails | None:

@@ -16,6 +16,7 @@ from delegation.edge.api.endpoints import (
     CONFIG,
     DESCRIPTION,
     ENDPOINTS,
+    ESTIMATE,
     EXECUTE,
     HEALTH,
     LIST,
@@ -77,6 +78,7 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         STATUS: routes.status,
         VERSIONS: management.versions,
         RECEIPT: management.receipt,
+        ESTIMATE: management.estimate,
         CANCEL: management.cancel,
         RETRY: management.retry,
     }

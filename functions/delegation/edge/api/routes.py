@@ -74,6 +74,10 @@ def record_of(tasks: TaskOperations, task: Task, now: datetime | None = None) ->
     return shown({**task.public(), **children, **outlook})
 
 
+def without_estimate(_task: Task) -> None:
+    """Estimate nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
@@ -81,8 +85,8 @@ class Dependencies:
     Without a lifetime the service ignores idempotency keys. `mutations` is called for a request with a key that is no
     submission.
 
-    `receipt` returns the JSON of a task's receipt, None without one. `checks` are the parts of the service that it
-    depends on; each call returns, or raises a DelegationError.
+    `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
+    are the parts of the service that it depends on; each call returns, or raises a DelegationError.
     """
 
     submissions: Submitter
@@ -93,6 +97,7 @@ class Dependencies:
     receipt: Callable[[Task], bytes | None]
     checks: Mapping[str, Callable[[], object]]
     mutations: "Callable[[], Mutations]"
+    estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
 
 
 @dataclass(frozen=True, slots=True)
