@@ -9,7 +9,6 @@ from delegation.edge.api.callers import Admitted, admitted
 from delegation.edge.api.endpoints import CANCEL, ESTIMATE, RECEIPT, RETRY, VERSIONS, Endpoint
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, task_id_of
 from delegation.edge.errors import EstimateNotFound, ReceiptNotFound, TaskEnded, TaskNotFailed
-from delegation.edge.outlook import estimate_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.errors import TaskNotFound
@@ -61,6 +60,8 @@ class Management:
         found = self.deps.estimate(task)
         if found is None:
             raise EstimateNotFound(task.task_id)
+        from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
+
         return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock()))
 
     def cancel(self, event: Event, task_id: str) -> Served:

@@ -13,7 +13,6 @@ from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, RealmMismatch, UnsupportedContentEncoding, UnsupportedMediaType
-from delegation.edge.outlook import outlook_of
 from delegation.edge.requests import read_idempotency_key, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
@@ -70,8 +69,13 @@ class TaskOperations(Protocol):
 def record_of(tasks: TaskOperations, task: Task, now: datetime | None = None) -> dict[str, Any]:
     """Return a task as the API shows it, with its children wherever they are recorded, and its outlook at `now`."""
     children = {"children": tasks.children(task.task_id)} if task.children else {}
-    outlook = {} if now is None else {"outlook": outlook_of(task, now)}
-    return shown({**task.public(), **children, **outlook})
+    return shown({**task.public(), **children, **({} if now is None else _outlook(task, now))})
+
+
+def _outlook(task: Task, now: datetime) -> dict[str, Any]:
+    from delegation.edge.outlook import outlook_of  # noqa: PLC0415 - a submission needs none of it
+
+    return {"outlook": outlook_of(task, now)}
 
 
 def without_estimate(_task: Task) -> None:
