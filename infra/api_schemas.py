@@ -18,7 +18,7 @@ from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.requests import TaskPayload
-from delegation.wire.responses import ErrorResponse, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.responses import ErrorResponse, Estimate, Health, Receipt, TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 
 Schema = dict[str, Any]
@@ -29,6 +29,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskVersions,
     TaskList,
     Receipt,
+    Estimate,
     Health,
     ServiceConfig,
     ErrorResponse,
@@ -38,6 +39,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskVersions": frozenset(),
     "TaskList": frozenset(),
     "Dependency": frozenset(),
+    **dict.fromkeys(("Outlook", "WorkProgress", "WorkRate", "NextAttempt", "LastError"), frozenset[str]()),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""
 _RENAMED: Final = {"ServiceConfig": "ConfigResponse"}
