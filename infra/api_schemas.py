@@ -19,7 +19,7 @@ from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import ErrorResponse, Health, Receipt, TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import REPORTED, TaskVersions
+from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 
 Schema = dict[str, Any]
 REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload,)
@@ -27,6 +27,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,
     TaskVersions,
+    TaskList,
     Receipt,
     Health,
     ServiceConfig,
@@ -35,6 +36,7 @@ ANSWERS: Final[tuple[type[BaseModel], ...]] = (
 _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskRecord": REPORTED,
     "TaskVersions": frozenset(),
+    "TaskList": frozenset(),
     "Dependency": frozenset(),
 }
 """Models whose answers have every member, null or not, but these; all other answers leave out what is null."""

@@ -130,6 +130,12 @@ class ScopeMissing(Forbidden):
     code = "INSUFFICIENT_SCOPE"
 
 
+class ClientRefused(Forbidden):
+    """The token is valid but belongs to another client than the pinned ones."""
+
+    code = "CLIENT_REFUSED"
+
+
 class PermissionMissing(Forbidden):
     """The identity of the caller's certificate may not use the operation."""
 
@@ -177,4 +183,11 @@ class KeysUnavailable(EdgeError):
     """The issuer's key set cannot be fetched, so no token can be verified; the same request may succeed later."""
 
     code = "TOKEN_KEYS_UNAVAILABLE"
+    retryable: ClassVar[bool] = True
+
+
+class RevocationListUnavailable(EdgeError):
+    """A revocation list cannot be fetched or used, so no certificate is admitted; the same may succeed later."""
+
+    code = "REVOCATION_LIST_UNAVAILABLE"
     retryable: ClassVar[bool] = True

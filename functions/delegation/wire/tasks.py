@@ -134,6 +134,15 @@ class TaskRecord(BaseModel):
             case _:
                 return None
 
+    @property
+    def correlation_id(self) -> str | None:
+        """The correlation id in the payload, None without one."""
+        match _object(self.task_payload):
+            case {"common_payload": {"polaris_correlation_id": str(found)}}:
+                return found
+            case _:
+                return None
+
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         """Validate a record as made by `shown`."""
@@ -146,6 +155,31 @@ class TaskVersions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     versions: tuple[TaskRecord, ...]
+    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
+
+
+class UnreadableTask(BaseModel):
+    """A stored task that this release cannot read, for example one that a newer release wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    task_id: str
+    reason: str
+
+
+class TaskList(BaseModel):
+    """A page of tasks, the newest received first.
+
+    A page may have fewer tasks than asked for, or none, although others follow. Its tasks may miss their `children`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    tasks: tuple[TaskRecord, ...]
+    unreadable: tuple[UnreadableTask, ...] = Field(
+        default=(),
+        description="Tasks that this release cannot read, of any status and type; a newer release wrote them.",
+    )
     next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
 
