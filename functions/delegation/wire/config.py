@@ -24,14 +24,12 @@ class ServiceConfig(Answer):
     Idempotency is advertised twice: in `properties` as the proposal has it, and at the top level for Iceberg clients.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"required": ["defaults", "overrides", "properties", KEY_LIFETIME, "endpoints"]}
-    )
+    model_config = ConfigDict(json_schema_extra={"required": ["defaults", "overrides", "properties", "endpoints"]})
 
     properties: Annotated[
         Mapping[str, Any] | None,
         described(
-            required=[KEY_SUPPORTED, KEY_LIFETIME],
+            required=[KEY_SUPPORTED],
             properties={KEY_SUPPORTED: {"type": "string", "enum": ["true", "false"]}, KEY_LIFETIME: _DURATION},
         ),
     ] = None

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccept
 from delegation.wire.tasks import REPORTED, shown
 from delegation.wiring import api as wiring
 from tests.paths import ROOT
-from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task
+from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task, not_called
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.requests import ABSENT, changed, identity_only, loaded
 
@@ -278,7 +279,7 @@ def test_the_lambda_answers_its_sample_events(
     def dependencies() -> Dependencies:
         built.append(1)
         return Dependencies(
-            submissions, FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+            submissions, FakeTasks(), "POLARIS", timedelta(minutes=30), lambda: NOW, lambda _task: None, {}, not_called
         )
 
     monkeypatch.setattr(wiring, "api_dependencies", dependencies)
@@ -302,7 +303,14 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_TRACING", "true")
     monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
     deps = Dependencies(
-        FakeSubmissions(), FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+        FakeSubmissions(),
+        FakeTasks(),
+        "POLARIS",
+        timedelta(minutes=30),
+        lambda: NOW,
+        lambda _task: None,
+        {},
+        not_called,
     )
     monkeypatch.setattr(wiring, "api_dependencies", lambda: deps)
     asked: list[dict[str, Any]] = []
