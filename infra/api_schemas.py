@@ -68,12 +68,12 @@ def schemas() -> dict[str, Schema]:
 
 
 def section() -> str:
-    """Return `components.schemas` as it is in docs/openapi.yaml."""
+    """Return `components.schemas` as docs/openapi.yaml has it."""
     text = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
     """Writes equal parts twice, not as aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the base class' parameter
@@ -155,17 +155,21 @@ def _open_map(schema: Schema) -> Schema:
 
 def _one_type(schema: Schema) -> Schema:
     """Return `anyOf` a type and null as a list of types."""
+    rest = {name: each for name, each in schema.items() if name != "anyOf"}
     match schema:
-        case {"anyOf": [{"type": str(kind), **inner}, {"type": "null"}], **rest}:
-            return {"type": [kind, "null"], **inner, **rest}
+        case {"anyOf": [{"type": str(kind)}, {"type": "null"}]}:
+            inner: Schema = schema["anyOf"][0]
+            return {**inner, "type": [kind, "null"], **rest}
     return schema
 
 
 def _not_null(schema: Schema) -> Schema:
+    rest = {name: each for name, each in schema.items() if name not in {"anyOf", "type"}}
     match schema:
-        case {"anyOf": [inner, {"type": "null"}], **rest}:
+        case {"anyOf": [_, {"type": "null"}]}:
+            inner: Schema = schema["anyOf"][0]
             return {**inner, **rest}
-        case {"type": [kind, "null"], **rest}:
+        case {"type": [kind, "null"]}:
             return {"type": kind, **rest}
     return schema
 
