@@ -37,7 +37,10 @@ class PayloadTooLarge(EdgeError):
     code = "PAYLOAD_TOO_LARGE"
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"body: must not be larger than {limit_bytes} bytes")
+        super().__init__(
+            f"body: must not be larger than {limit_bytes} bytes; of the table's metadata send only location, "
+            "table-uuid and format-version"
+        )
 
 
 class UnsupportedMediaType(EdgeError):
