@@ -93,7 +93,8 @@ class CommandRoot(TyperGroup):
         try:
             found = self.loaders[name]()
         except ModuleNotFoundError as error:
-            return _failing(name, CommandUnavailable(name, f"the module {error.name or error} is not installed"))
+            reason = f"the module {error.name or error} is not installed"
+            return _failing(name, CommandUnavailable(name, reason, "service" if name in BUILT_IN else None))
         except CommandError as error:
             return _failing(name, error)
         app = found

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations.store import ReservationStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
 from delegation.notifications.delivery import Notifier
@@ -64,8 +66,8 @@ COMPOSED = {
 
 
 KINDS = (
-    *(AdmissionStore, TaskStore, NotificationStore, IdempotencyStore),
-    *(TaskService, Tasks, Completion, Acceptance, Notifier),
+    *(AdmissionStore, TaskStore, NotificationStore, IdempotencyStore, ReservationStore),
+    *(TaskService, Tasks, Completion, Acceptance, Mutations, Notifier),
 )
 UNLIMITED = "background purge, in a Lambda"
 LIMITED = f"{UNLIMITED}, with limits"
@@ -125,6 +127,12 @@ def test_accepting_is_one_write_and_an_uncontended_life_at_most_six() -> None:
     assert {name: costs[name][0] for name in LIVES if costs[name][0] > 6} == more
 
 
+def test_a_mutation_with_a_key_is_two_calls_and_its_replay_one() -> None:
+    costs = documented()
+    assert sum(costs["Mutations.perform"][::2]) == 2
+    assert sum(costs["Mutations.perform, replayed"][::2]) == 1
+
+
 def test_every_operation_is_documented() -> None:
     public = {
         f"{kind.__name__}.{name}"
@@ -154,6 +162,8 @@ UNDERSTATED = {
     "TaskStore.disown, one child",
     "Tasks.submit, a child",
     "Tasks.submit, a second child",
+    "Mutations.perform, replayed",
+    "Mutations.perform, after an unknown outcome",
 }
 """DynamoDB Local reports nothing for a refusal, deletes without their size, and not every put of some transactions."""
 
