@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
 from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
-from delegation.operations.purge.behavior.options import FREE, PLAN_ID
-from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
+from delegation.operations.purge.behavior.options import CALLBACK_NAME, FREE, PLAN_ID
+from delegation.operations.purge.behavior.parameters import CALLBACK, DRY_RUN, PLAN
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.requests import TaskPayload
@@ -193,6 +193,11 @@ def _add_members_of_a_purge(found: dict[str, Schema]) -> None:
         for name, values in {**choices, **FREE}.items()
     }
     members[PLAN] = {"type": "string", "pattern": f"^{PLAN_ID}$", "description": "The id of a dry run's plan."}
+    members[CALLBACK] = {
+        "type": "string",
+        "pattern": f"^{CALLBACK_NAME}$",
+        "description": "The callback of the settings that is called when the task has ended.",
+    }
     found["PropertiesMap"] |= {
         "properties": members,
         "not": {"required": [PLAN, DRY_RUN], "properties": {DRY_RUN: {"enum": ["true"]}}},
