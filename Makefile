@@ -6,7 +6,8 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := cli,spark,infra,local,dev
+CONTRACT := $(VENV)-contract
+EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
 WORKERS ?= 3
@@ -17,9 +18,10 @@ BENCH ?= *
 MUTATION ?= none
 TEXT ?=
 TASKS ?= 500
+PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain mutants fixtures clean
+.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +50,9 @@ check: $(STAMP) ## Check lint, formatting, types and import contracts; changes n
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+client-check: $(STAMP) ## Install the extra `client` alone into a new environment; print its size, import time and examples
+	@PYTHONPATH=. $(BIN)/python -m tests.unit.extras.fresh
+
 format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -75,18 +80,34 @@ simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000
 mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
 
+canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and compare; the packages come from npm's registry
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.canonical $(ARGS)
+
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
+
+linearizability: SECONDS = 90
+linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.linearizability.fleet --processes $(PROCESSES) --seconds $(SECONDS) $(ARGS)
 
 drain: TASKS = 20000
 drain: need-java $(STAMP) ## Drain a dropped schema on a hand-moved clock: TASKS=20000, ARGS="--slots 100 --dynamodb"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.drain.drain --tasks $(TASKS) $(ARGS)
 
+schemathesis: need-java $(STAMP) $(CONTRACT)/.installed ## Send generated requests to the whole system; prints totals last; ARGS="--ours 60 --seed 2"
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.conformance --schemathesis $(CONTRACT)/bin/schemathesis $(ARGS)
+
+$(CONTRACT)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(CONTRACT)/bin/python || "$$python" -m venv $(CONTRACT)
+	@$(CONTRACT)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
+	@touch $@
+
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

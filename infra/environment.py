@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -21,12 +22,16 @@ METRICS_NAMESPACE: Final = "PolarisDelegation"
 """The CloudWatch namespace of Powertools' metrics; their dimension is `service` = SERVICE_NAME."""
 DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
 """Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
+NOTIFICATIONS_DEAD_METRIC: Final = "NotificationsDead"
+"""Counted by the notifier when a notification was tried as often as the policy allows; an alarm watches it."""
 PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
 """Counted by the function that records a purge's failure after its first delete; an alarm watches it."""
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
+_ENDS: Final = ("notification_queue_url",)
+"""What a function needs that may end tasks, so that it sends what their ends owe."""
 _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
 
@@ -65,7 +70,15 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "api",
             "Accepts and reports tasks; purges small tables synchronously",
             30,
-            (*_PURGE, "idempotency_table", "queue_url", "inline_max_files", "synchronous_budget_seconds", "tracing"),
+            (
+                *_PURGE,
+                *_ENDS,
+                "idempotency_table",
+                "queue_url",
+                "inline_max_files",
+                "synchronous_budget_seconds",
+                "tracing",
+            ),
             memory_mb=1769,  # one vCPU: it parses manifests while a caller waits
         ),
         Function(
@@ -77,12 +90,19 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "client_issuer",
                 "client_serials",
                 "client_certificate_source",
+                "client_vpc_endpoints",
                 "client_crl",
                 "client_ca",
                 "client_next_subject",
                 "client_next_issuer",
+                "client_next_serials",
+                "revocation_lists",
+                "revocation_outdated",
+                "revocation_max_age_seconds",
                 "operator_subjects",
                 "operator_issuer",
+                "operator_next_issuer",
+                "operator_client_ids",
                 "operator_scope",
                 "operators_may_submit",
                 "token_issuer",
@@ -90,6 +110,12 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "token_public_key",
                 "token_next_public_key",
                 "token_audience",
+                "token_client_id",
+                "token_next_issuer",
+                "token_next_jwks_url",
+                "token_next_audience",
+                "token_next_client_id",
+                "token_binding",
                 "token_scope",
             ),
         ),
@@ -103,21 +129,21 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "sweeper",
             "Ends lost attempts and dispatches due tasks, every minute",
             60,
-            (*_KINDS, "queue_url", "emr_application_id"),
+            (*_KINDS, *_ENDS, "queue_url", "emr_application_id"),
         ),
-        Function("acquire", "Acquires the task's lease for the execution", 60, _KINDS),
+        Function("acquire", "Acquires the task's lease for the execution", 60, (*_KINDS, *_ENDS)),
         Function(
             "prepare",
             "Loads the table, counts its files, chooses the engine",
             60,
-            (*_PURGE, "behaviors", "inline_max_files"),
+            (*_PURGE, *_ENDS, "behaviors", "inline_max_files"),
             memory_mb=1769,
         ),
         Function(
             "run_inline",
             "Purges a table that needs no Spark, or maintains the task and idempotency tables",
             900,
-            (*_PURGE, "behaviors", "idempotency_table"),
+            (*_PURGE, *_ENDS, "behaviors", "idempotency_table"),
             memory_mb=1769,
             disk_mb=2048,  # the sorted runs of a plan with as many files as are purged inline
         ),
@@ -137,24 +163,47 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "heartbeat",
             "Renews the lease while the job makes progress; hands long jobs to a new execution",
             60,
-            (*_KINDS, "emr_application_id", "queue_url"),
+            (*_KINDS, *_ENDS, "emr_application_id", "queue_url"),
         ),
-        Function("complete", "Records how the attempt ended", 60, (*_KINDS, "emr_application_id", "queue_url")),
+        Function("complete", "Records how the attempt ended", 60, (*_KINDS, *_ENDS, "emr_application_id", "queue_url")),
         Function(
             "make_due",
             "Makes a task due again after its execution failed",
             60,
-            (*_KINDS, "emr_application_id"),
+            (*_KINDS, *_ENDS, "emr_application_id"),
+        ),
+        Function(
+            "notifier",
+            "Delivers the events and callbacks that ends of tasks owe",
+            60,
+            (*_TASKS, "event_bus", "callback_keys_arn", "callback_authorities"),
         ),
     )
 }
 """Every function by name."""
+NOTIFYING: Final = frozenset({"notifier"})
+"""The functions of a deployment whose properties have ends of tasks owe notifications; others lack them."""
+
+
+def deployed_functions(properties: Mapping[str, str]) -> dict[str, Function]:
+    """Return the functions of a deployment with these properties; raises InvalidProperty."""
+    absent = frozenset() if notifies(properties) else NOTIFYING
+    return {name: function for name, function in FUNCTIONS.items() if name not in absent}
+
+
+def notifies(properties: Mapping[str, str]) -> bool:
+    """Return whether ends of tasks owe notifications; raises InvalidProperty."""
+    return policies_of(properties)[0].notifications.is_on
+
 
 SWEEP_MINUTES: Final = 1
 DISPATCH_BATCH_SIZE: Final = 10
 DISPATCH_MAX_CONCURRENCY: Final = 5
 DISPATCH_VISIBILITY_SECONDS: Final = 6 * FUNCTIONS["dispatcher"].timeout_seconds
 """AWS Lambda developer guide, "Using Lambda with Amazon SQS": at least six times the function's time-out."""
+NOTIFICATION_BATCH_SIZE: Final = 5
+"""As many slow receivers as fit into the notifier's time-out, each taking all of its ten seconds."""
+NOTIFICATION_VISIBILITY_SECONDS: Final = 6 * FUNCTIONS["notifier"].timeout_seconds
 DISPATCH_MAX_RECEIVES: Final = 5
 """A message goes to the dead-letter queue after that; the sweeper dispatches its task again regardless."""
 
@@ -174,6 +223,10 @@ _NAMES: Final = {
     "idempotency_table": "DELEGATION_IDEMPOTENCY_TABLE",
     "references_table": "DELEGATION_REFERENCES_TABLE",
     "queue_url": "DELEGATION_QUEUE_URL",
+    "notification_queue_url": "DELEGATION_NOTIFICATION_QUEUE_URL",
+    "event_bus": "DELEGATION_EVENT_BUS",
+    "callback_keys_arn": "DELEGATION_CALLBACK_KEYS",
+    "callback_authorities": "DELEGATION_CALLBACK_AUTHORITIES",
     "state_machine_arn": "DELEGATION_STATE_MACHINE_ARN",
     "plan_bucket": "DELEGATION_PLAN_BUCKET",
     "polaris_url": "DELEGATION_POLARIS_URL",
@@ -188,12 +241,19 @@ _NAMES: Final = {
     "client_issuer": "DELEGATION_CLIENT_ISSUER",
     "client_serials": "DELEGATION_CLIENT_SERIALS",
     "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
+    "client_vpc_endpoints": "DELEGATION_CLIENT_VPC_ENDPOINTS",
     "client_crl": "DELEGATION_CLIENT_CRL",
     "client_ca": "DELEGATION_CLIENT_CA",
     "client_next_subject": "DELEGATION_CLIENT_NEXT_SUBJECT",
     "client_next_issuer": "DELEGATION_CLIENT_NEXT_ISSUER",
+    "client_next_serials": "DELEGATION_CLIENT_NEXT_SERIALS",
+    "revocation_lists": "DELEGATION_REVOCATION_LISTS",
+    "revocation_outdated": "DELEGATION_REVOCATION_OUTDATED",
+    "revocation_max_age_seconds": "DELEGATION_REVOCATION_MAX_AGE_SECONDS",
     "operator_subjects": "DELEGATION_OPERATOR_SUBJECTS",
     "operator_issuer": "DELEGATION_OPERATOR_ISSUER",
+    "operator_next_issuer": "DELEGATION_OPERATOR_NEXT_ISSUER",
+    "operator_client_ids": "DELEGATION_OPERATOR_CLIENT_IDS",
     "operator_scope": "DELEGATION_OPERATOR_SCOPE",
     "operators_may_submit": "DELEGATION_OPERATORS_MAY_SUBMIT",
     "token_issuer": "DELEGATION_TOKEN_ISSUER",
@@ -201,6 +261,12 @@ _NAMES: Final = {
     "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
     "token_next_public_key": "DELEGATION_TOKEN_NEXT_PUBLIC_KEY",
     "token_audience": "DELEGATION_TOKEN_AUDIENCE",
+    "token_client_id": "DELEGATION_TOKEN_CLIENT_ID",
+    "token_next_issuer": "DELEGATION_TOKEN_NEXT_ISSUER",
+    "token_next_jwks_url": "DELEGATION_TOKEN_NEXT_JWKS_URL",
+    "token_next_audience": "DELEGATION_TOKEN_NEXT_AUDIENCE",
+    "token_next_client_id": "DELEGATION_TOKEN_NEXT_CLIENT_ID",
+    "token_binding": "DELEGATION_TOKEN_BINDING",
     "token_scope": "DELEGATION_TOKEN_SCOPE",
     "properties": "DELEGATION_PROPERTIES",
     "behaviors": "DELEGATION_BEHAVIORS",
@@ -215,10 +281,13 @@ class Resources:
     """The resources and settings of one deployment; a field that is None yields no variable.
 
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
-    - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM, `client_ca`: the certificate of
-      the authority that signed it (all variables share 4 KB). `operator_subjects`: names separated by semicolons.
+    - `client_serials`, `revocation_lists` (URLs), `client_vpc_endpoints`, `operator_client_ids`: separated by commas;
+      `operator_subjects`: names separated by semicolons. `client_crl`: a revocation list in PEM, `client_ca`: the
+      certificates of the authorities that sign such lists (all variables share 4 KB).
     - `properties`: those of the Delegation Service proposal, "Task Retry".
     - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
+    - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
+      callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
     """
 
     realm: str | None = None
@@ -226,6 +295,10 @@ class Resources:
     idempotency_table: str | None = None
     references_table: str | None = None
     queue_url: str | None = None
+    notification_queue_url: str | None = None
+    event_bus: str = "default"
+    callback_keys_arn: str | None = None
+    callback_authorities: str | None = None
     state_machine_arn: str | None = None
     plan_bucket: str | None = None
     polaris_url: str | None = None
@@ -240,12 +313,19 @@ class Resources:
     client_issuer: str | None = None
     client_serials: str | None = None
     client_certificate_source: str = "apigateway"
+    client_vpc_endpoints: str | None = None
     client_crl: str | None = None
     client_ca: str | None = None
     client_next_subject: str | None = None
     client_next_issuer: str | None = None
+    client_next_serials: str | None = None
+    revocation_lists: str | None = None
+    revocation_outdated: str | None = None
+    revocation_max_age_seconds: int | None = None
     operator_subjects: str | None = None
     operator_issuer: str | None = None
+    operator_next_issuer: str | None = None
+    operator_client_ids: str | None = None
     operator_scope: str = "manage_tasks"
     operators_may_submit: bool = False
     token_issuer: str | None = None
@@ -253,6 +333,12 @@ class Resources:
     token_public_key: str | None = None
     token_next_public_key: str | None = None
     token_audience: str | None = None
+    token_client_id: str | None = None
+    token_next_issuer: str | None = None
+    token_next_jwks_url: str | None = None
+    token_next_audience: str | None = None
+    token_next_client_id: str | None = None
+    token_binding: str | None = None
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     properties: Mapping[str, str] = field(default_factory=dict)
     behaviors: str | None = None

@@ -7,20 +7,25 @@ from constructs import Construct
 
 DUE_INDEX = "due"
 ADMISSION_INDEX = "admission"
+RECEIVED_INDEX = "received"
+TARGET_INDEX = "target"
+CORRELATION_INDEX = "correlation"
 EXPIRES_AT = "expires_at"
 
 
 class TaskTables(Construct):
     """Three tables that outlive the stack, can be restored to any second of the last 35 days, and refuse deletion.
 
-    Both indexes are sparse: only the head item of a task that needs attention has the keys of the due index, only that
-    of a task that waits for its admission or runs has those of the admission index.
+    The indexes are sparse: only the head item of a task that needs attention has the keys of the due index, only that
+    of a task that waits for its admission or runs has those of the admission index. Every head has those of the index
+    of received tasks, and of the other two the keys for which it has a label.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, keys_expire: bool = True) -> None:
+        """`keys_expire` has DynamoDB delete idempotency records that have expired."""
         super().__init__(scope, construct_id)
         self.tasks = self._build_tasks(key)
-        self.idempotency = self._build_idempotency(key)
+        self.idempotency = self._build_idempotency(key, expires=keys_expire)
         self.references = self._build_references(key)
 
     def _build_tasks(self, key: kms.IKey) -> dynamodb.Table:
@@ -39,6 +44,9 @@ class TaskTables(Construct):
         for index, bucket, sort_key in (
             (DUE_INDEX, "due_bucket", "due_at"),
             (ADMISSION_INDEX, "admission_bucket", "admission_key"),
+            (RECEIVED_INDEX, "received_bucket", "received_key"),
+            (TARGET_INDEX, "target_key", "received_key"),
+            (CORRELATION_INDEX, "correlation_key", "received_key"),
         ):
             table.add_global_secondary_index(
                 index_name=index,
@@ -48,12 +56,12 @@ class TaskTables(Construct):
             )
         return table
 
-    def _build_idempotency(self, key: kms.IKey) -> dynamodb.Table:
+    def _build_idempotency(self, key: kms.IKey, *, expires: bool) -> dynamodb.Table:
         return dynamodb.Table(
             self,
             "Idempotency",
             partition_key=dynamodb.Attribute(name="scope", type=dynamodb.AttributeType.STRING),
-            time_to_live_attribute=EXPIRES_AT,
+            time_to_live_attribute=EXPIRES_AT if expires else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             point_in_time_recovery_specification=_RECOVERY,
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,

@@ -1,6 +1,10 @@
 """Everything without data: functions, queue, state machine, Spark application, API, schedule and alarms."""
 
+from dataclasses import replace
+from typing import Any
+
 from aws_cdk import Stack
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.constructs.api import EdgeApi
@@ -8,6 +12,7 @@ from infra.constructs.code import Code
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import Functions
 from infra.constructs.monitoring import Monitoring
+from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
 from infra.constructs.security.retention import retention
@@ -28,8 +33,20 @@ class ServiceStack(Stack):
         self.dispatch = DispatchSqsQueue(self, "Dispatch")
         self.spark = SparkApplication(self, "Spark", settings=settings, code=code, data=data.grants, log_retention=keep)
         machine_arn = state_machine_arn(self, settings.stage)
-        self.resources = _resources(settings, data, self.dispatch, self.spark, machine_arn)
-        grants = Grants(data.grants, self.spark, self.dispatch.queue.queue_arn, machine_arn)
+        self.notifications = NotificationSqsQueue(self, "Notifications") if settings.notifies else None
+        self.resources = replace(
+            _resources(settings, data, self.dispatch, self.spark, machine_arn),
+            notification_queue_url=self.notifications.queue.queue_url if self.notifications else None,
+        )
+        grants = Grants(
+            data.grants,
+            self.spark,
+            self.dispatch.queue.queue_arn,
+            machine_arn,
+            revocation_list_arns(self, settings, data.buckets.truststore),
+            self.notifications.queue.queue_arn if self.notifications else None,
+            event_bus_arn(self, settings.event_bus) if settings.has_events else None,
+        )
         self.functions = Functions(
             self, "Functions", code=code.functions, resources=self.resources, grants=grants, log_retention=keep
         )
@@ -37,6 +54,8 @@ class ServiceStack(Stack):
         functions = self.functions.by_name
         self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, log_retention=keep)
         self.dispatch.feed(functions["dispatcher"])
+        if self.notifications is not None:
+            self.notifications.feed(functions["notifier"])
         SweepSchedule(self, "Sweep", sweeper=functions["sweeper"])
         self.api = EdgeApi(
             self,
@@ -55,6 +74,7 @@ class ServiceStack(Stack):
             sweeper=functions["sweeper"],
             api=self.api.rest_api,
             topic_arn=settings.alarm_topic_arn,
+            notifications=self.notifications.dead_letters if self.notifications else None,
         )
 
     def _acknowledge_unknown_ids(self, plan_bucket_arn: str) -> None:
@@ -62,6 +82,29 @@ class ServiceStack(Stack):
         runs = "Job runs of this application only; their ids are unknown at deployment."
         acknowledge_below(self, plan_bucket_arn, "/*", bucket)
         acknowledge_below(self, self.spark.application_arn, "/jobruns/*", runs)
+
+
+def revocation_list_arns(stack: Stack, settings: Settings, truststore: s3.IBucket) -> tuple[str, ...]:
+    """Return the ARNs of the objects with revocation lists."""
+    if not settings.revocation_lists:
+        return ()  # a reference to the bucket's name would tie the stacks together for nothing
+    urls = settings.revocation_urls(truststore.bucket_name)
+    objects = [url.removeprefix("s3://").partition("/") for url in urls]
+    return tuple(
+        stack.format_arn(service="s3", region="", account="", resource=bucket, resource_name=key)
+        for bucket, _, key in objects
+    )
+
+
+def _revocation(settings: Settings, data: DataStack) -> dict[str, Any]:
+    """Return the fields of Resources about revocation lists in S3; none without such lists."""
+    if not settings.revocation_lists:
+        return {}
+    return {
+        "revocation_lists": ",".join(settings.revocation_urls(data.buckets.truststore.bucket_name)),
+        "revocation_outdated": settings.revocation_outdated,
+        "revocation_max_age_seconds": settings.revocation_max_age_seconds,
+    }
 
 
 def _resources(
@@ -73,6 +116,9 @@ def _resources(
         idempotency_table=data.tables.idempotency.table_name,
         references_table=data.tables.references.table_name,
         queue_url=dispatch.queue.queue_url,
+        event_bus=settings.event_bus,
+        callback_keys_arn=data.grants.callback_keys_arn,
+        callback_authorities=settings.callback_authorities,
         state_machine_arn=machine_arn,
         plan_bucket=data.buckets.plans.bucket_name,
         polaris_url=settings.polaris_url,
@@ -90,8 +136,12 @@ def _resources(
         client_ca=settings.client_ca,
         client_next_subject=settings.client_next_subject,
         client_next_issuer=settings.client_next_issuer,
+        client_next_serials=",".join(settings.client_next_serials) or None,
+        **_revocation(settings, data),
         operator_subjects=";".join(settings.operator_subjects) or None,
         operator_issuer=settings.operator_issuer,
+        operator_next_issuer=settings.operator_next_issuer,
+        operator_client_ids=",".join(settings.operator_client_ids) or None,
         operator_scope=settings.operator_scope,
         operators_may_submit=settings.operators_may_submit,
         token_issuer=settings.token_issuer,
@@ -99,6 +149,12 @@ def _resources(
         token_public_key=settings.token_public_key,
         token_next_public_key=settings.token_next_public_key,
         token_audience=settings.token_audience,
+        token_client_id=settings.token_client_id,
+        token_next_issuer=settings.token_next_issuer,
+        token_next_jwks_url=settings.token_next_jwks_url,
+        token_next_audience=settings.token_next_audience,
+        token_next_client_id=settings.token_next_client_id,
+        token_binding=settings.token_binding,
         token_scope=settings.token_scope,
         properties=settings.properties,
         behaviors=",".join(settings.behaviors) or None,

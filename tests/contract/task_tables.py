@@ -10,7 +10,9 @@ from moto import mock_aws
 
 from delegation.dynamodb import client_config
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX, ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
 REGION = "us-east-1"
 
@@ -27,7 +29,7 @@ def dynamodb_client(url: str | None = None) -> Any:
 
 
 def create_task_table(client: Any) -> str:
-    """A table of its own, as infra declares it: key (task_id, version), sparse indexes `due` and `admission`."""
+    """A table of its own, as infra declares it: key (task_id, version), sparse indexes of heads."""
     table = f"tasks-{uuid.uuid4()}"
     client.create_table(
         TableName=table,
@@ -39,6 +41,10 @@ def create_task_table(client: Any) -> str:
             {"AttributeName": "due_at", "AttributeType": "S"},
             {"AttributeName": "admission_bucket", "AttributeType": "S"},
             {"AttributeName": "admission_key", "AttributeType": "S"},
+            {"AttributeName": "received_bucket", "AttributeType": "S"},
+            {"AttributeName": "received_key", "AttributeType": "S"},
+            {"AttributeName": "target_key", "AttributeType": "S"},
+            {"AttributeName": "correlation_key", "AttributeType": "S"},
         ],
         KeySchema=[
             {"AttributeName": "task_id", "KeyType": "HASH"},
@@ -56,6 +62,9 @@ def create_task_table(client: Any) -> str:
             for name, bucket, key in (
                 (DUE_INDEX, "due_bucket", "due_at"),
                 (ADMISSION_INDEX, "admission_bucket", "admission_key"),
+                (RECEIVED_INDEX, "received_bucket", "received_key"),
+                (TARGET_INDEX, "target_key", "received_key"),
+                (CORRELATION_INDEX, "correlation_key", "received_key"),
             )
         ],
     )
@@ -64,14 +73,24 @@ def create_task_table(client: Any) -> str:
 
 def record_store(tasks: DynamoDbTaskStore) -> DynamoDbIdempotencyStore:
     """Idempotency records in a table of their own beside the tasks'."""
-    table = f"{tasks.table}-idempotency"
-    tasks.dynamodb.client.create_table(
+    return DynamoDbIdempotencyStore(tasks, create_record_table(tasks.dynamodb.client))
+
+
+def create_record_table(client: Any) -> str:
+    """A table for idempotency records, as infra declares it."""
+    table = f"idempotency-{uuid.uuid4()}"
+    client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": "scope", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "scope", "KeyType": "HASH"}],
     )
-    return DynamoDbIdempotencyStore(tasks, table)
+    return table
+
+
+def reservation_store(client: Any, *, tries: int = 6) -> DynamoDbReservationStore:
+    """Records of mutations in a table of their own."""
+    return DynamoDbReservationStore(ReservationTable(client, tries=tries, sleep=no_wait), create_record_table(client))
 
 
 def no_wait(_seconds: float) -> None:

@@ -1,11 +1,14 @@
 """The deployed functions are those of the table in infra/environment.py, with only the permissions they need."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from infra.environment import FUNCTIONS, environment
+from infra.constructs.security.permissions import statements as permissions_of
+from infra.environment import FUNCTIONS, default_properties, deployed_functions, environment
 
+DEPLOYED = deployed_functions(default_properties())
 _COMMON = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
 _TASKS = {
     "dynamodb:GetItem",
@@ -20,8 +23,12 @@ _POLARIS = {"secretsmanager:GetSecretValue"}
 _REFERENCES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"}
 _END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"}
 ACTIONS = {
-    "api": _TASKS | _PLANS | _POLARIS | _REFERENCES | {"dynamodb:ConditionCheckItem", "sqs:SendMessage"},
-    "authorizer": set(),
+    "api": _TASKS
+    | _PLANS
+    | _POLARIS
+    | _REFERENCES
+    | {"dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "sqs:SendMessage"},
+    "authorizer": {"s3:GetObject"},
     "dispatcher": _TASKS
     | {
         "dynamodb:Query",
@@ -71,10 +78,11 @@ def listed(value: Any) -> list[Any]:
 
 def test_every_function_of_the_table_is_deployed_and_no_other(service: Any) -> None:
     deployed = {body["Properties"]["Handler"] for body in service.resources("AWS::Lambda::Function").values()}
-    assert deployed == {entry.handler for entry in FUNCTIONS.values()}
+    assert deployed == {entry.handler for entry in DEPLOYED.values()}
+    assert FUNCTIONS.keys() - DEPLOYED.keys() == {"notifier"}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", DEPLOYED)
 def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, deployment: Any, name: str) -> None:
     properties = function(service, name)
     assert properties["Timeout"] == FUNCTIONS[name].timeout_seconds
@@ -84,14 +92,14 @@ def test_a_function_has_the_limits_and_the_variables_of_the_table(service: Any, 
     assert properties["Environment"]["Variables"] == expected
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", DEPLOYED)
 def test_a_role_allows_exactly_the_actions_of_its_function(service: Any, name: str) -> None:
     allowed = statements(service, name)
     assert {statement["Effect"] for statement in allowed} == {"Allow"}
     assert {action for statement in allowed for action in listed(statement["Action"])} == ACTIONS[name] | _COMMON
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", DEPLOYED)
 def test_only_tracing_is_allowed_on_all_resources(service: Any, name: str) -> None:
     everywhere = [
         statement["Action"] for statement in statements(service, name) if "*" in listed(statement["Resource"])
@@ -100,8 +108,8 @@ def test_only_tracing_is_allowed_on_all_resources(service: Any, name: str) -> No
 
 
 def test_no_two_functions_share_a_role(service: Any) -> None:
-    roles = [function(service, name)["Role"]["Fn::GetAtt"][0] for name in FUNCTIONS]
-    assert len(set(roles)) == len(FUNCTIONS)
+    roles = [function(service, name)["Role"]["Fn::GetAtt"][0] for name in DEPLOYED]
+    assert len(set(roles)) == len(DEPLOYED)
 
 
 @pytest.mark.parametrize("name", sorted(ACTIONS.keys() - {"authorizer", "dispatcher"}))
@@ -120,7 +128,21 @@ def test_only_the_job_role_is_passed_and_only_to_emr_serverless(service: Any) ->
     assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_authorizer_reads_the_revocation_lists_and_no_other_object(service: Any) -> None:
+    [reading] = [one for one in statements(service, "authorizer") if one["Action"] == "s3:GetObject"]
+    in_truststore, elsewhere = reading["Resource"]
+    assert in_truststore["Fn::Join"][1][-1] == "/lists/ca.crl"
+    assert "TrustStore" in str(in_truststore)
+    assert elsewhere == {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":s3:::pki-lists/people.crl"]]}
+    variables = function(service, "authorizer")["Environment"]["Variables"]
+    assert variables["DELEGATION_REVOCATION_LISTS"]["Fn::Join"][1][-1] == "/lists/ca.crl,s3://pki-lists/people.crl"
+
+
+def test_without_revocation_lists_in_s3_the_authorizer_may_do_nothing() -> None:
+    assert permissions_of("authorizer", Mock(revocation_list_arns=())) == []
+
+
+@pytest.mark.parametrize("name", DEPLOYED)
 def test_a_log_has_the_retention_of_the_settings(service: Any, name: str) -> None:
     properties = function(service, name)
     log = service.document["Resources"][properties["LoggingConfig"]["LogGroup"]["Ref"]]

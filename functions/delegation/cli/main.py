@@ -34,6 +34,10 @@ class LazyCommand:
 
 
 BUILT_IN: Final[Mapping[str, LazyCommand]] = {
+    "callbacks": LazyCommand(
+        "delegation.cli.callbacks.commands:app",
+        "List events and callbacks that were not delivered, and send them again.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",
@@ -89,7 +93,8 @@ class CommandRoot(TyperGroup):
         try:
             found = self.loaders[name]()
         except ModuleNotFoundError as error:
-            return _failing(name, CommandUnavailable(name, f"the module {error.name or error} is not installed"))
+            reason = f"the module {error.name or error} is not installed"
+            return _failing(name, CommandUnavailable(name, reason, "service" if name in BUILT_IN else None))
         except CommandError as error:
             return _failing(name, error)
         app = found

@@ -47,6 +47,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.polaris.errors.PolarisError": Rule(502),
     "delegation.storage.base.ObjectStoreError": Rule(502),
     "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
+    "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
 }
@@ -62,7 +63,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "edge.errors": {
         **_all(Rule(400), "EdgeError", "BadRequest", "InvalidJson"),
         **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
-        "PermissionMissing": Rule(403),
+        **_all(Rule(403), "PermissionMissing", "ClientRefused"),
         **_all(Rule(409), "TaskEnded", "TaskNotFailed"),
         "ReceiptNotFound": Rule(404),
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
@@ -71,7 +72,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "UnsupportedContentEncoding": Rule(415, headers={"Accept-Encoding": "identity"}),
         "RouteNotFound": Rule(404),
         "MethodNotAllowed": Rule(405),
-        "KeysUnavailable": _UNAVAILABLE,
+        **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
     "operations.purge.behavior.options": {"InvalidPurgeProperty": Rule(400), "PurgePropertyNotAllowed": Rule(403)},
     # Idempotency-Key proposal, Status Codes
@@ -85,6 +86,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "ResubmittedTooSoon": Rule(503),
         "ResubmitsExhausted": Rule(409),
     },
+    "idempotency.mutations.errors": {
+        "MutationInProgress": Rule(409, headers=_RETRY),
+        **_all(_UNAVAILABLE, "ReservationConflict", "RecordsUnavailable", "RecordOutcomeUnknown"),
+        "MalformedReservation": _INTERNAL,
+    },
     "tasks.errors": {
         "TaskNotFound": Rule(404),
         "TaskExists": Rule(409),
@@ -94,7 +100,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskPayloadTooLarge": Rule(413),
         **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
         **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord", "MalformedPayload"),
-        **_all(_INTERNAL, "RunTimedOut", "ChildrenPending", "NoOutcomeYet"),  # of tasks, never of requests
+        **_all(
+            _INTERNAL, "RunTimedOut", "RunPostponed", "ChildrenPending", "NoOutcomeYet"
+        ),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},

@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from infra.constructs.security.encryption import use_through
-from infra.constructs.tables import ADMISSION_INDEX, DUE_INDEX
+from infra.constructs.tables import ADMISSION_INDEX, CORRELATION_INDEX, DUE_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
 _TASK_WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""
@@ -30,6 +30,7 @@ class DataGrants:
     references_table: dynamodb.ITable
     plan_bucket_arn: str
     polaris_secret_arn: str
+    callback_keys_arn: str | None = None
 
     def tasks(self, *more: str) -> list[iam.PolicyStatement]:
         """Allow reading and writing tasks, and the actions `more` on their table."""
@@ -54,6 +55,14 @@ class DataGrants:
         """Allow querying the admission index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{ADMISSION_INDEX}")
 
+    def lists(self) -> list[iam.PolicyStatement]:
+        """Allow querying the indexes of received tasks, and reading the tasks that they name."""
+        names = (RECEIVED_INDEX, TARGET_INDEX, CORRELATION_INDEX)
+        return [
+            allow(["dynamodb:Query"], *(f"{self.tasks_table.table_arn}/index/{name}" for name in names)),
+            allow(["dynamodb:BatchGetItem"], self.tasks_table.table_arn),
+        ]
+
     def plans(self) -> list[iam.PolicyStatement]:
         """Allow reading and writing plans and receipts, not deleting them."""
         return [
@@ -74,6 +83,15 @@ class DataGrants:
         """Allow reading the credentials of the service's principal in Polaris."""
         return [
             allow(["secretsmanager:GetSecretValue"], self.polaris_secret_arn),
+            use_through(self.key, "secretsmanager", "Decrypt"),
+        ]
+
+    def callback_keys(self) -> list[iam.PolicyStatement]:
+        """Allow reading the keys that sign callbacks, where there are callbacks."""
+        if self.callback_keys_arn is None:
+            return []
+        return [
+            allow(["secretsmanager:GetSecretValue"], self.callback_keys_arn),
             use_through(self.key, "secretsmanager", "Decrypt"),
         ]
 

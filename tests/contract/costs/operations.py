@@ -9,24 +9,34 @@ from pydantic import BaseModel
 
 from delegation.idempotency import record as records
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.record import Record, Scope, StoredAnswer
+from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
+from delegation.idempotency.mutations.reservation import Reservation
+from delegation.idempotency.record import Record, StoredAnswer
+from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
 from delegation.idempotency.store import RecordWrite
+from delegation.notifications.delivery import Notifier
+from delegation.notifications.queue import Message
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Labels, Status, Task
+from delegation.tasks.life.notifications.owed import Notification, joined, owed_by, sent_again
+from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.admission import Recent, Register
-from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
+from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
-from tests.contract.task_tables import record_store
+from tests.contract.mutations.checks import finalized, reserved
+from tests.contract.mutations.world import World
+from tests.contract.task_tables import record_store, reservation_store
 from tests.unit.tasks.builders import (
     HOUR,
     NOW,
@@ -48,6 +58,8 @@ LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"))
 ANSWER = StoredAnswer(202, '{"status":"QUEUED"}')
 ERROR = AttemptError("TIMEOUT", "timed out", ErrorClass.TRANSIENT)
 LIFETIME = timedelta(minutes=30)
+TABLE = "lake.sales.orders"
+LIST = Received(until=NOW, since=NOW - timedelta(days=3))
 Act = Callable[[], object]
 
 
@@ -159,6 +171,53 @@ def revise_due(harness: Harness) -> Act:
     return lambda: harness.store.apply(Revise(task, touched(task, due_at=NOW + 2 * HOUR)))
 
 
+def owe(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING, notify=("callback:catalog",))
+    return lambda: harness.store.apply(Advance(task, succeeded(task)))
+
+
+def owe_late(harness: Harness) -> Act:
+    task = harness.put(Status.SUCCESS)
+    return lambda: harness.store.apply(Expect(task, joined(task, ("callback:catalog",))[1]))
+
+
+def owed(harness: Harness, act: Callable[[DynamoDbNotificationStore, Notification], object]) -> Act:
+    """Return an operation on a notification that a task owes."""
+    task = harness.put(Status.SUCCESS, notify=("callback:catalog",))
+    (one,) = owed_by([task])
+    store = DynamoDbNotificationStore(harness.store)
+    return lambda: act(store, one)
+
+
+def deliver(harness: Harness) -> Act:
+    """Deliver one callback: the reads and writes of the notifier."""
+    task = harness.put(Status.SUCCESS, notify=("callback:catalog",))
+    (one,) = owed_by([task])
+    policy = NotificationPolicy(callbacks={"catalog": "https://catalog.acme.org/hook"})
+    notifier = notifier_over(harness.store, policy, harness.clock)
+    harness.clock.advance(SECOND)
+    return lambda: notifier.take(Message.of(one))
+
+
+class AcceptingBus:
+    """An event bus that accepts every event."""
+
+    def put(self, owed: Notification) -> None:
+        """Accept it."""
+
+
+def notifier_over(store: DynamoDbTaskStore, policy: NotificationPolicy, clock: Clock) -> Notifier:
+    """The notifier with receivers that accept everything."""
+    return Notifier(
+        DynamoDbNotificationStore(store),
+        policy,
+        lambda _url, _headers, _body: 200,
+        lambda _name: (b"a key of the receiver, 32 bytes at least",),
+        AcceptingBus(),
+        clock,
+    )
+
+
 def expect(harness: Harness) -> Act:
     task = harness.put(Status.RUNNING)
     return lambda: harness.store.apply(Expect(task))
@@ -188,6 +247,15 @@ def disown(harness: Harness) -> Act:
     task = harness.put(Status.RUNNING)
     harness.store.apply(Adopt(task, task, Child("child", 1, "NOTE", "{}")))
     return lambda: harness.store.disown(task.task_id, 1)
+
+
+def labelled(harness: Harness) -> str:
+    return harness.put(Status.SUBMITTED, **Labels(TABLE, "c-1").keys()).task_id
+
+
+def received(harness: Harness) -> Act:
+    harness.put(Status.RUNNING)
+    return lambda: harness.store.received(LIST, limit=1)
 
 
 def remove(harness: Harness) -> Act:
@@ -271,6 +339,36 @@ def put_record(harness: Harness) -> Act:
     return lambda: harness.records.put(RecordWrite(harness.record(task)))
 
 
+def reservations(harness: Harness) -> tuple[DynamoDbReservationStore, Reservation]:
+    store = reservation_store(harness.store.dynamodb.client)
+    return store, reserved()
+
+
+def reserve(harness: Harness) -> Act:
+    store, record = reservations(harness)
+    return lambda: store.reserve(record, NOW)
+
+
+def replace_reservation(harness: Harness) -> Act:
+    store, record = reservations(harness)
+    store.reserve(record, NOW)
+    return lambda: store.replace(finalized(record), record)
+
+
+def read_reservation(harness: Harness) -> Act:
+    store, record = reservations(harness)
+    store.reserve(record, NOW)
+    return lambda: store.get(record.scope)
+
+
+def perform(harness: Harness, *, earlier: str | None = None) -> Act:
+    """Perform a mutation after an earlier call with the key that ended like `earlier` (tests/contract/mutations)."""
+    world = World(reservation_store(harness.store.dynamodb.client))
+    if earlier is not None:
+        world.call(mode=earlier)
+    return world.call
+
+
 def accept_record(harness: Harness) -> Act:
     task = submitted()
     return lambda: harness.records.accept(Create(task), RecordWrite(harness.record(task)))
@@ -313,18 +411,44 @@ def limited_submit(harness: Harness) -> Act:
 
 OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.apply(Create)": create,
+    "TaskStore.apply(Create) with both labels": lambda harness: (
+        lambda: harness.store.apply(Create(submitted(**Labels(TABLE, "c-1").keys())))
+    ),
     "TaskStore.apply(Advance)": advance,
     "TaskStore.apply(Advance) to an end": advance_to_the_end,
     "TaskStore.apply(Advance) through another version": advance_through,
     "TaskStore.apply(Revise)": revise,
     "TaskStore.apply(Revise) that moves `due_at`": revise_due,
     "TaskStore.apply(Expect)": expect,
+    "TaskStore.apply(Advance) to an end that owes a callback": owe,
+    "TaskStore.apply(Expect) that owes a callback": owe_late,
+    "NotificationStore.notification": lambda harness: owed(
+        harness, lambda store, one: store.notification(one.task_id, one.notification_id)
+    ),
+    "NotificationStore.notifications_of": lambda harness: owed(
+        harness, lambda store, one: store.notifications_of(one.task_id)
+    ),
+    "NotificationStore.notifications, of one": lambda harness: owed(
+        harness, lambda store, one: store.notifications(one.state, one.due_at)
+    ),
+    "NotificationStore.revise_notification": lambda harness: owed(
+        harness, lambda store, one: store.revise_notification(one, sent_again(one, NOW + HOUR))
+    ),
+    "NotificationStore.remove_notification": lambda harness: owed(
+        harness, lambda store, one: store.remove_notification(one)
+    ),
+    "Notifier.take, delivered": deliver,
     "TaskStore.apply, a lost race": lost_race,
     "TaskStore.get": of(waiting, lambda harness, task_id: harness.store.get(task_id)),
     "TaskStore.get_version": of(waiting, lambda harness, task_id: harness.store.get_version(task_id, 1)),
     "TaskStore.history": of(running, lambda harness, task_id: harness.store.history(task_id)),
     "TaskStore.due": lambda harness: lambda: harness.store.due(NOW),
     "TaskStore.heads": lambda harness: harness.store.heads,
+    "TaskStore.received, a full page of today": received,
+    "TaskStore.received, of a table": of(
+        labelled, lambda harness, _task_id: harness.store.received(replace(LIST, target=TABLE), limit=9)
+    ),
+    "TaskStore.received, to the end of four empty days": lambda harness: lambda: harness.store.received(LIST),
     "TaskStore.remove": remove,
     "TaskStore.apply(Adopt)": adopt,
     "TaskStore.apply(Adopt) with the head": lambda harness: adopt(harness, child_ordinal=1),
@@ -341,6 +465,12 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "IdempotencyStore.accept": accept_record,
     "IdempotencyStore.without_expiry": lambda harness: harness.records.without_expiry,
     "IdempotencyStore.remove_expired, for one": remove_expired,
+    "ReservationStore.get": read_reservation,
+    "ReservationStore.reserve": reserve,
+    "ReservationStore.replace": replace_reservation,
+    "Mutations.perform": perform,
+    "Mutations.perform, replayed": lambda harness: perform(harness, earlier="apply"),
+    "Mutations.perform, after an unknown outcome": lambda harness: perform(harness, earlier="break"),
     "TaskService.get": of(waiting, lambda harness, task_id: harness.service.get(task_id)),
     "TaskService.acquire": of(waiting, lambda harness, task_id: harness.service.acquire(task_id, "run-1", lasting)),
     "TaskService.heartbeat": of(running, lambda harness, task_id: harness.service.heartbeat(task_id, 1, lasting)),

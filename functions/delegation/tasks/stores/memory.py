@@ -2,13 +2,15 @@
 
 import threading
 from bisect import insort
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
@@ -24,6 +26,8 @@ from delegation.tasks.stores.base import (
     Create,
     DueEntry,
     Expect,
+    Received,
+    ReceivedPage,
     Revise,
     TaskChange,
     TaskHeads,
@@ -57,6 +61,7 @@ class MemoryTaskStore:
         self._queued: dict[str, list[tuple[str, str]]] = {}
         self._running: dict[str, Running] = {}
         self._register = Register()
+        self.owed: dict[tuple[str, str], Notification] = {}
 
     def make_unreadable(self, task_id: str) -> None:
         """From now on treat this task as written by a newer release: it stays, and cannot be read."""
@@ -78,16 +83,28 @@ class MemoryTaskStore:
             case Create(task):
                 return self._create(task)
             case Advance(before, after, via):
+                is_repeat = not self._is_at(before)
                 task = self._move(before, after, row=True)
                 for passed in via:
                     self._rows[task.task_id].setdefault(passed.version, _row(passed))
+                self._owe(() if is_repeat else change.owed)
                 return task
             case Revise(before, after):
                 return self._move(before, after, row=False)
             case Expect(task):
-                return require_version(task, self._heads.get(task.task_id))
+                head = require_version(task, self._heads.get(task.task_id))
+                self._owe(change.owed)
+                return head
             case Adopt(before, after, child):
                 return self._adopt(change, before, after, child)
+
+    def _is_at(self, before: Task) -> bool:
+        head = self._heads.get(before.task_id)
+        return head is not None and (head.version, head.revision) == (before.version, before.revision)
+
+    def _owe(self, notifications: Iterable[Notification]) -> None:
+        for owed in notifications:
+            self.owed[owed.task_id, owed.notification_id] = owed
 
     def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
         if change.only_expects:
@@ -267,6 +284,24 @@ class MemoryTaskStore:
                 for task_id in ids[:limit]
             )
         return TaskHeads(page, page[-1].task_id if len(ids) > limit else None)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """See TaskStore.received."""
+        self.fault("before received")
+        with self.lock:
+            listed = [
+                (codec.received_key(task), task)
+                for task in self._heads.values()
+                if task.received_timestamp <= which.until
+                and (which.since is None or task.received_timestamp >= which.since)
+                and which.has_labels_of(task)
+            ]
+            places = sorted((one for one in listed if before is None or one[0] < before), key=itemgetter(0))[::-1]
+            page = tuple(
+                (key, Unreadable(task.task_id, _OTHER_FORMAT) if task.task_id in self._unreadable else task)
+                for key, task in places[:limit]
+            )
+        return ReceivedPage(page, page[-1][0] if len(places) > limit else None)
 
     def _require_readable(self, task_id: str) -> None:
         if task_id in self._unreadable:

@@ -18,10 +18,12 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lease import is_same_lease
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import LabelsOf, Task
+from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores import results as kept_results
-from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
+from delegation.tasks.stores.base import Advance, DueEntry, Received, ReceivedPage, Revise, TaskHeads, TaskStore
 from delegation.tasks.stores.history import first_outcome
 from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.dispatch_queue import DispatchQueue
@@ -31,6 +33,7 @@ RACES: Final = 20
 """Tries to write before an operation fails; each lost race means that another writer made progress."""
 _NO_RULES: Final[Mapping[str, DetailRules]] = MappingProxyType({})
 _NO_TRAITS: Final[Mapping[str, TraitsOf]] = MappingProxyType({})
+_NO_LABELS: Final[Mapping[str, LabelsOf]] = MappingProxyType({})
 
 Decide = Callable[[Task, datetime], Decision]
 """A decision of `life.decisions` for one task at a moment."""
@@ -43,6 +46,10 @@ def new_nonce() -> str:
 
 def ignored(_task: Task) -> None:
     """Report nothing, as a process does whose output nobody counts."""
+
+
+def unannounced(_owed: Sequence[Notification]) -> None:
+    """Send nothing, as a process does that has no queue of notifications: the sweeper sends them."""
 
 
 def other_lease(task: Task, owner: str | None) -> LeaseLost:
@@ -78,12 +85,15 @@ class TaskChanges:
         left_partly_done: Callable[[Task], None] = ignored,
         results: ResultStore | None = None,
         traits: Mapping[str, TraitsOf] = _NO_TRAITS,
+        announce: Callable[[Sequence[Notification]], None] = unannounced,
+        labels: Mapping[str, LabelsOf] = _NO_LABELS,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
-        their admission.
+        their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
+        that it stored, and raises nothing.
         """
         self._store = store
         self._policies = policies
@@ -96,6 +106,8 @@ class TaskChanges:
         self._left_partly_done = left_partly_done
         self._results = results
         self._traits_of = traits
+        self._announce = announce
+        self._labels_of = labels
         self._held: Task | None = None
         self._owner: str | None = None
 
@@ -119,6 +131,8 @@ class TaskChanges:
             left_partly_done=self._left_partly_done,
             results=self._results,
             traits=self._traits_of,
+            announce=self._announce,
+            labels=self._labels_of,
         )
 
     def holding(self, held: Task) -> Self:
@@ -159,6 +173,11 @@ class TaskChanges:
     def limits(self) -> Caps | None:
         """How many tasks may run at once; None when all are dispatched at once."""
         return self._policies.limits
+
+    @property
+    def notifications(self) -> NotificationPolicy:
+        """Who is notified of the ends of tasks."""
+        return self._policies.notifications
 
     def drain(self) -> None:
         """Let runs in this process, which is about to end, be handed over at their next checkpoint."""
@@ -204,6 +223,10 @@ class TaskChanges:
         """Return a page of all tasks, in no particular order."""
         return self._store.heads(cursor=cursor, limit=limit)
 
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """Return a page of tasks, the newest received first."""
+        return self._store.received(which, before=before, limit=limit)
+
     def change(self, task_id: str, decide: Decide, *, task: Task | None = None) -> Task:
         """Read, decide and write; repeat when another writer was first. A fresh `task` saves the first read."""
         return self._change(task_id, decide, task).after
@@ -223,8 +246,9 @@ class TaskChanges:
             reports = self._reports(current, path[-1])
             if reports:
                 path = (*path[:-1], path[-1].evolve(reported_version=path[-1].version))
+            change = self._write(current, *path)
             try:
-                written = Written(current, self._store.apply(self._write(current, *path)))
+                written = Written(current, self._store.apply(change))
             except (StaleTask, RevisionConflict) as refused:
                 if refused.stored is None:
                     raise TaskNotFound(task_id) from None
@@ -232,6 +256,8 @@ class TaskChanges:
                 continue
             if reports:
                 self._left_partly_done(written.after)
+            if isinstance(change, Advance) and change.owed:
+                self._announce(change.owed)
             return written
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
@@ -270,15 +296,26 @@ class TaskChanges:
             at=at,
             deadline_ts=self._policies.deadline(ended.task_type, at),
         )
+        following = self._notifying(following)
         if not ended.cancel_requested:
             return (following,)
         return following, decisions.cancelled(following.evolve(cancelled_by=ended.cancelled_by), now)
+
+    def _notifying(self, task: Task) -> Task:
+        """Return a task that is submitted again, with the channels that it had and those of this deployment's tasks."""
+        channels = tuple(dict.fromkeys((*task.notify, *self._policies.notifications.channels())))
+        return task if channels == task.notify else task.evolve(notify=channels)
 
     def _write(self, before: Task, *path: Task) -> Advance | Revise:
         """Return decided versions as one write, with the next revision and a new nonce."""
         nonce = self._nonce()
         *via, after = (step.evolve(revision=before.revision + 1, nonce=nonce) for step in path)
         return Revise(before, after) if after.version == before.version else Advance(before, after, tuple(via))
+
+    def _labelled(self, task: Task) -> Task:
+        """Return a task with the labels that its type finds in its payload."""
+        labels_of = self._labels_of.get(task.task_type)
+        return task if labels_of is None else task.evolve(**labels_of(task.task_payload).keys())
 
     def _rules(self, task: Task) -> DetailRules:
         return self._details.get(task.task_type, KeptDetails())
