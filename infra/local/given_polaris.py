@@ -161,8 +161,8 @@ class _Session:
         except httpx.TransportError as error:
             raise PolarisUnusable(self._given.url, f"{type(error).__name__} at {method} {path}", "try again") from error
         if not response.is_success:
-            error = error_of(response, write=True, secrets=[self._tokens.token()])
-            raise self._unusable(error, f"the owner needs {_TO_OWNER}: grant them to {self._principal.client_id}")
+            refused = error_of(response, write=True, secrets=[self._tokens.token()])
+            raise self._unusable(refused, f"the owner needs {_TO_OWNER}: grant them to {self._principal.client_id}")
 
     def check_grants(self, identifier: TableIdentifier) -> None:
         """Check as the service that it lists, loads with credentials, and that these delete."""

@@ -99,8 +99,10 @@ class LocalTables:
         return False
 
     def exists(self, who: CatalogCaller, name: TableKey) -> None:
-        """Raise RestError unless the table exists; its metadata file is not looked at."""
+        """Raise RestError unless the table exists and has its metadata file, which Polaris reads for this too."""
+        entry = self._state.get(name)
         self._access.require(who, "TABLE_EXISTS", self._state.path(*name))
+        self._files.read(entry.metadata_location)
 
     def credentials(self, who: CatalogCaller, name: TableKey) -> JsonObject:
         """Return LoadCredentialsResponse, for clients that refresh credentials; the metadata file is not read."""
