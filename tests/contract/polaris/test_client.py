@@ -100,7 +100,7 @@ def test_a_missing_right_to_list_is_named(world: World, connect: Connect) -> Non
         list(client.list_tables(world.polaris.warehouse, (world.name,)))
 
 
-def test_what_does_not_exist_is_told_apart(world: World, connect: Connect) -> None:
+def test_each_thing_that_does_not_exist_has_its_error(world: World, connect: Connect) -> None:
     world.namespace()
     client = connect("TABLE_WRITE_DATA")
     with pytest.raises(errors.NoSuchTable):
