@@ -154,7 +154,7 @@ class TextOutput:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
         self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {last.table or last.task_type}{day}"))
-        self._out.print(history_table(versions))
+        self._out.print(history_table(versions, self._out.width))
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:

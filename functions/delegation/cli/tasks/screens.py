@@ -11,12 +11,14 @@ from rich.text import Text
 
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
-from delegation.cli.watching import duration_text, size_text, status_text
+from delegation.cli.watching import STYLES, asker_text, duration_text, outcome_text, plain, size_text, status_text
 from delegation.operations.purge.behavior.kinds import KIND
 from delegation.wire.tasks import Asker, TaskRecord
 
 _WIDE: Final = 140
 """From so many columns on a task has a line of its own; below it has two."""
+_ID: Final = 36
+_OTHERS: Final = 2 + len("ACQUIRING_RESOURCES") + 2 + len("1,200,000/1,200,000") + 2
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Task": ("task_id", "task_type", "parent_id", "children", "requested_by", "cancelled_by", "synchronous"),
     "Status": ("version", "revision", "cancel_requested", "error_code", "result_summary", "partly_deleted"),
@@ -70,7 +72,8 @@ def task_list(page: TaskPage, width: int) -> RenderableType:
         table.add_column("table", overflow="fold")
         table.add_column("note", overflow="fold")
     else:
-        table.add_column("table, task", overflow="fold", min_width=36)
+        # A fixed width, because rich crops the last column where another one has a least width.
+        table.add_column("table, task", overflow="fold", width=_first_width(page, width))
         table.add_column("status, since", no_wrap=True)
         table.add_column("files, note", overflow="fold")
     for view in page.tasks:
@@ -81,6 +84,12 @@ def task_list(page: TaskPage, width: int) -> RenderableType:
         table.add_row(Text(one.task_id, "dim") if wide else _two(Text(one.reason, "yellow"), Text(one.task_id, "dim")),
                       *cells, Text(one.reason, "yellow") if wide else "")  # fmt: skip
     return table
+
+
+def _first_width(page: TaskPage, width: int) -> int:
+    """Return a width for ids and the longest name, as far as the other columns leave it."""
+    longest = max((len(view.table or view.task_type) for view in page.tasks), default=0)
+    return max(_ID, min(longest, width - _OTHERS))
 
 
 def _wide_row(view: TaskRecord, time_format: str, *, known: bool) -> list[RenderableType]:
@@ -109,7 +118,7 @@ def _subject(view: TaskRecord, *, known: bool) -> Text:
     if not known:
         return Text(f"{view.task_type} (unknown behavior)", style="yellow")
     shown_type = None if view.task_type == KIND and view.table else view.task_type
-    return Text(" ".join(part for part in (view.table, shown_type) if part))
+    return Text(plain(" ".join(part for part in (view.table, shown_type) if part)))
 
 
 def _note(view: TaskRecord) -> Text:
@@ -147,7 +156,7 @@ _LABEL: Final = 2 + max(len(name) for names in _GROUPS.values() for name in name
 
 def _headline(view: TaskRecord) -> Text:
     since = view.last_status_change_ts
-    what = view.table or view.task_type
+    what = plain(view.table or view.task_type)
     return Text.assemble(
         (what, "bold"), "  ", status_text(view.status), Text(f" since {_full(since)}" if since else "", "dim")
     )
@@ -175,11 +184,13 @@ def _value(value: object, as_json: object) -> Text:
         case datetime():
             return Text(_full(value))
         case Asker():
-            return Text(" ".join(part for part in (value.client_id, value.subject) if part))
+            return Text(asker_text(value))
         case str():
-            return Text(value)
+            return Text("\n".join(map(plain, value.splitlines())))
         case True:
             return Text("yes")
+        case int():
+            return Text(f"{value:,}")
         case _:
             return Text(json.dumps(as_json, ensure_ascii=False))
 
@@ -202,32 +213,42 @@ def why_screen(why: Why) -> RenderableType:
         if value:
             style = "bold" if name == "next" else "yellow" if name == "do" else ""
             grid.add_row(Text(name, style="dim"), Text(value, style=style))
-    return Group(Text.assemble((why.what, "bold"), "  ", (why.task_id, "dim")), grid)
+    return Group(Text(why.what, "bold"), Text(why.task_id, "dim"), grid)
 
 
-def history_table(versions: Sequence[TaskRecord]) -> Table:
-    """Return a table of a task's versions: when each began, how long it lasted, its attempt, files and outcome."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def history_table(versions: Sequence[TaskRecord], width: int = _WIDE) -> Table:
+    """Return a table of a task's versions: when each began, how long it lasted, its attempt, files and outcome.
+
+    The outcome is a column of its own where the terminal is wide, and else a line below.
+    """
+    wide = width >= _WIDE
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("version", justify="right")
-    for column in ("status", "since", "lasted", "attempt", "files", "note"):
-        table.add_column(column, overflow="fold", no_wrap=column in {"status", "since", "lasted"})
     time_format = time_format_of(versions)
+    since_width = len(time_format.replace("%m-%d", "00-00").replace("%H:%M:%S", "00:00:00"))
+    layout = "{:<19}  {:<" + str(since_width) + "}  {:>10}  {:>7}"
+    if wide:
+        table.add_column(layout.format("status", "since", "lasted", "attempt"), no_wrap=True)
+        table.add_column("files", no_wrap=True)
+        table.add_column("note", overflow="fold")
+    else:
+        table.add_column(layout.format("status", "since", "lasted", "attempt") + "  files", overflow="fold")
     for view, after in zip(versions, [*versions[1:], None], strict=True):
-        table.add_row(*_version_row(view, after, time_format))
+        line = Text(layout.format(*_version_cells(view, after, time_format)))
+        line.stylize(STYLES.get(view.status, ""), 0, len(view.status))
+        note = Text(outcome_text(view), "dim")
+        if wide:
+            table.add_row(str(view.version), line, files_of(view), note)
+        else:
+            line.append("  " + files_of(view) if files_of(view) else "")
+            table.add_row(str(view.version), Text.assemble(line, "\n", note) if note else line)
     return table
 
 
-def _version_row(view: TaskRecord, after: TaskRecord | None, time_format: str) -> list[RenderableType]:
+def _version_cells(view: TaskRecord, after: TaskRecord | None, time_format: str) -> tuple[str, str, str, str]:
     since, until = view.last_status_change_ts, after.last_status_change_ts if after else None
-    return [
-        str(view.version),
-        status_text(view.status),
-        _moment(since, time_format),
-        duration_text((until - since).total_seconds()) if since and until else "",
-        str(view.attempt_count),
-        files_of(view),
-        Text(": ".join(part for part in (view.error_code, view.result_summary) if part)),
-    ]
+    lasted = duration_text((until - since).total_seconds()) if since and until else ""
+    return view.status, _moment(since, time_format), lasted, str(view.attempt_count)
 
 
 def time_format_of(views: Sequence[TaskRecord]) -> str:

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.cli.watching import duration_text, size_text
+from delegation.cli.watching import asker_text, duration_text, outcome_text, plain, size_text
 from delegation.timestamps import isoformat
-from delegation.wire.tasks import Asker, TaskRecord
+from delegation.wire.tasks import TaskRecord
 
 _SWEEP: Final = timedelta(minutes=1)
 """How often the sweeper looks for tasks that are due or lost (docs/architecture.md, Operating it)."""
@@ -45,7 +45,7 @@ def explain(task: TaskRecord, now: datetime) -> Why:
     since = task.last_status_change_ts
     return Why(
         task_id=task.task_id,
-        what=" ".join(part for part in (task.task_type, "of", task.table) if part) if task.table else task.task_type,
+        what=plain(f"{task.task_type} of {task.table}" if task.table else task.task_type),
         status=task.status + (f" for {_ago(since, now)}, since {_clock(since)}" if since else ""),
         attempt=_attempt(task),
         holder=_holder(task, now),
@@ -150,7 +150,7 @@ def _progress(task: TaskRecord, now: datetime) -> str:
     if task.files_per_second and not task.is_terminal:
         parts.append(f"{task.files_per_second:,} a second")
     if task.files_planned is None and not task.files_deleted and task.progress:
-        parts = [", ".join(f"{name} {value}" for name, value in task.progress.items())]
+        parts = [plain(", ".join(f"{name} {value}" for name, value in task.progress.items()))]
     reported = f", reported {_ago(task.progress_ts, now)} ago" if task.progress_ts and not task.is_terminal else ""
     return ", ".join(parts) + reported
 
@@ -158,13 +158,9 @@ def _progress(task: TaskRecord, now: datetime) -> str:
 def _last_error(task: TaskRecord) -> str:
     if task.error_code is None:
         return "none"
-    text = f"{task.error_code}: {task.result_summary}" if task.result_summary else task.error_code
+    text = outcome_text(task)
     by = task.cancelled_by
-    return f"{text} (by {_name(by)})" if by is not None and task.error_code == _CANCELLED else text
-
-
-def _name(asker: Asker) -> str:
-    return " ".join(part for part in (asker.client_id, asker.subject) if part)
+    return f"{text}, by {asker_text(by)}" if by is not None and task.error_code == _CANCELLED else text
 
 
 def _until(at: datetime, now: datetime) -> str:
