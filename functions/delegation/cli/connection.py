@@ -1,6 +1,7 @@
 """How a command reaches the service, its task table and the catalog: by a stack.json or by the command's settings."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -109,6 +110,8 @@ class Connection:
     """
 
     def __init__(self, stack: Path | None, settings: CommandSettings | None = None) -> None:
+        self._opened = ExitStack()
+        self._http: httpx.Client | None = None
         self.settings = settings or CommandSettings.load()
         own = self.settings.get("stack")
         self._path = stack or (Path(own) if own else DEFAULT_STACK)
@@ -116,8 +119,20 @@ class Connection:
 
     @classmethod
     def of(cls, ctx: typer.Context, stack: Path | None) -> "Connection":
-        """Return the connection of a command; raises SettingsInvalid."""
-        return cls(stack, settings_of(ctx))
+        """Return the connection of a command, closed when the command ends; raises SettingsInvalid."""
+        connection = cls(stack, settings_of(ctx))
+        ctx.call_on_close(connection.close)
+        return connection
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._opened.close()
+
+    def http(self) -> httpx.Client:
+        """Return the HTTP client for Polaris."""
+        if self._http is None:
+            self._http = self._opened.enter_context(httpx.Client(timeout=20.0))
+        return self._http
 
     def client_settings(self) -> ClientSettings:
         """Return the settings of the service's client; raises NotConnected, BadConnection, SettingsInvalid."""
@@ -129,11 +144,11 @@ class Connection:
 
     def client(self) -> DelegationClient:
         """Return a client of the service; also raises ClientMisconfigured."""
-        return DelegationClient.connect(self.client_settings())
+        return self._opened.enter_context(DelegationClient.connect(self.client_settings()))
 
     def operator_client(self) -> DelegationClient:
         """Return a client with the operator's identity; raises the same."""
-        return DelegationClient.connect(self.operator_settings())
+        return self._opened.enter_context(DelegationClient.connect(self.operator_settings()))
 
     def catalog(self) -> PolarisClient:
         """Return a Polaris client with the caller's credential; raises NotConnected, BadConnection, SettingsInvalid."""
@@ -143,9 +158,16 @@ class Connection:
                 SecretStr(self.settings.get("polaris_credential") or ""),
                 scope=self.settings.get("polaris_scope") or DEFAULT_SCOPE,
                 realm=self.settings.get("realm"),
+                http=self.http(),
             )
         stack = self.stack()
-        return polaris_as(stack.polaris_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm)
+        return polaris_as(
+            stack.polaris_url,
+            stack.polaris_credential,
+            scope=stack.polaris_scope,
+            realm=stack.realm,
+            http=self.http(),
+        )
 
     def task_store(self, table: str | None) -> "DynamoDbTaskStore":
         """Return the store over the task table, with the operator's own AWS credentials.
@@ -212,14 +234,16 @@ class Connection:
         return not self._named and self.settings.get(name) is not None
 
 
-def emulated_identity(endpoint: str) -> Mapping[str, str]:
+def emulated_identity(endpoint: str) -> Mapping[str, Any]:
     """Return the region and keys for an emulator on this machine, none for any other endpoint."""
     return _EMULATED if urlsplit(endpoint).hostname in _LOOPBACK else {}
 
 
-def polaris_as(url: str, credential: SecretStr, *, scope: str, realm: str | None) -> PolarisClient:
+def polaris_as(
+    url: str, credential: SecretStr, *, scope: str, realm: str | None, http: httpx.Client | None = None
+) -> PolarisClient:
     """Return a Polaris client with an `id:secret` credential; raises BadConnection for any other form."""
-    shared = Transport(httpx.Client(timeout=20.0))
+    shared = Transport(http)
     token = polaris_tokens(url, credential, scope=scope, realm=realm, transport=shared)
     return PolarisClient(url, token, realm=realm, transport=shared)
 

@@ -37,12 +37,21 @@ class LazyCommand:
 
 
 BUILT_IN: Final[Mapping[str, LazyCommand]] = {
+    "certs": LazyCommand(
+        "delegation.cli.certs.commands:app",
+        "Make, replace and revoke the certificates of the service, its callers and its operators.",
+    ),
     "config": LazyCommand("delegation.cli.config.commands:app", "Show and check the command's own settings."),
+    "doctor": LazyCommand(
+        "delegation.cli.doctor.command:doctor_command",
+        "Check each part that the service needs, and say how to mend what is broken.",
+    ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "persistence": LazyCommand(
         "delegation.cli.persistence:app",
         "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",
     ),
+    "polaris": LazyCommand("delegation.cli.polaris.commands:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
         "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
@@ -152,7 +161,8 @@ def print_version(ctx: typer.Context, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from delegation.edge.api.release import VERSION  # noqa: PLC0415
 
-        typer.echo(json.dumps({"version": VERSION}) if ctx.command.as_json else f"delegation {VERSION}")
+        as_json = isinstance(ctx.command, CommandRoot) and ctx.command.as_json
+        typer.echo(json.dumps({"version": VERSION}) if as_json else f"delegation {VERSION}")
         raise typer.Exit
 
 
