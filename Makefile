@@ -17,9 +17,10 @@ BENCH ?= *
 MUTATION ?= none
 TEXT ?=
 TASKS ?= 500
+PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain mutants fixtures clean
+.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain linearizability mutants fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +78,10 @@ mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests
 
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
+
+linearizability: SECONDS = 90
+linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.linearizability.fleet --processes $(PROCESSES) --seconds $(SECONDS) $(ARGS)
 
 drain: TASKS = 20000
 drain: need-java $(STAMP) ## Drain a dropped schema on a hand-moved clock: TASKS=20000, ARGS="--slots 100 --dynamodb"

@@ -1,15 +1,28 @@
 """Servers for tests of several folders; each starts once per test process, when a test needs it."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis import settings
 
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.errors import UnavailableError
 from tests import scheduling
+
+_read_description = JSONFileLoader.load_file
+
+
+@functools.cache
+def _description(path: str) -> Any:
+    return _read_description(JSONFileLoader(), path)
+
+
+# Each of the thousand boto3 sessions of the tests would parse the same descriptions of AWS' services again.
+JSONFileLoader.load_file = lambda _self, file_path: _description(file_path)  # type: ignore[method-assign]
 
 # No test asserts on time, and a busy machine must not fail an example.
 settings.register_profile("unhurried", deadline=None)

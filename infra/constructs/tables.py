@@ -7,14 +7,18 @@ from constructs import Construct
 
 DUE_INDEX = "due"
 ADMISSION_INDEX = "admission"
+RECEIVED_INDEX = "received"
+TARGET_INDEX = "target"
+CORRELATION_INDEX = "correlation"
 EXPIRES_AT = "expires_at"
 
 
 class TaskTables(Construct):
     """Three tables that outlive the stack, can be restored to any second of the last 35 days, and refuse deletion.
 
-    Both indexes are sparse: only the head item of a task that needs attention has the keys of the due index, only that
-    of a task that waits for its admission or runs has those of the admission index.
+    The indexes are sparse: only the head item of a task that needs attention has the keys of the due index, only that
+    of a task that waits for its admission or runs has those of the admission index. Every head has those of the index
+    of received tasks, and of the other two the keys for which it has a label.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
@@ -39,6 +43,9 @@ class TaskTables(Construct):
         for index, bucket, sort_key in (
             (DUE_INDEX, "due_bucket", "due_at"),
             (ADMISSION_INDEX, "admission_bucket", "admission_key"),
+            (RECEIVED_INDEX, "received_bucket", "received_key"),
+            (TARGET_INDEX, "target_key", "received_key"),
+            (CORRELATION_INDEX, "correlation_key", "received_key"),
         ):
             table.add_global_secondary_index(
                 index_name=index,

@@ -50,6 +50,9 @@ def create_tables(
     indexes = {
         "due": {"due_bucket": "S", "due_at": "S"},
         "admission": {"admission_bucket": "S", "admission_key": "S"},
+        "received": {"received_bucket": "S", "received_key": "S"},
+        "target": {"target_key": "S", "received_key": "S"},
+        "correlation": {"correlation_key": "S", "received_key": "S"},
     }
     _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, indexes)
     _create_table(dynamodb, idempotency, {"scope": "S"}, {})

@@ -11,6 +11,7 @@ from moto import mock_aws
 from delegation.dynamodb import client_config
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX, ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
 REGION = "us-east-1"
 
@@ -27,7 +28,7 @@ def dynamodb_client(url: str | None = None) -> Any:
 
 
 def create_task_table(client: Any) -> str:
-    """A table of its own, as infra declares it: key (task_id, version), sparse indexes `due` and `admission`."""
+    """A table of its own, as infra declares it: key (task_id, version), sparse indexes of heads."""
     table = f"tasks-{uuid.uuid4()}"
     client.create_table(
         TableName=table,
@@ -39,6 +40,10 @@ def create_task_table(client: Any) -> str:
             {"AttributeName": "due_at", "AttributeType": "S"},
             {"AttributeName": "admission_bucket", "AttributeType": "S"},
             {"AttributeName": "admission_key", "AttributeType": "S"},
+            {"AttributeName": "received_bucket", "AttributeType": "S"},
+            {"AttributeName": "received_key", "AttributeType": "S"},
+            {"AttributeName": "target_key", "AttributeType": "S"},
+            {"AttributeName": "correlation_key", "AttributeType": "S"},
         ],
         KeySchema=[
             {"AttributeName": "task_id", "KeyType": "HASH"},
@@ -56,6 +61,9 @@ def create_task_table(client: Any) -> str:
             for name, bucket, key in (
                 (DUE_INDEX, "due_bucket", "due_at"),
                 (ADMISSION_INDEX, "admission_bucket", "admission_key"),
+                (RECEIVED_INDEX, "received_bucket", "received_key"),
+                (TARGET_INDEX, "target_key", "received_key"),
+                (CORRELATION_INDEX, "correlation_key", "received_key"),
             )
         ],
     )

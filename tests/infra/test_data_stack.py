@@ -43,7 +43,13 @@ def test_the_task_table_has_the_keys_and_index_that_the_store_uses(data: Any) ->
         {"AttributeName": "version", "KeyType": "RANGE"},
     ]
     kinds = {part["AttributeName"]: part["AttributeType"] for part in properties["AttributeDefinitions"]}
-    places = {"due": ("due_bucket", "due_at"), "admission": ("admission_bucket", "admission_key")}
+    places = {
+        "due": ("due_bucket", "due_at"),
+        "admission": ("admission_bucket", "admission_key"),
+        "received": ("received_bucket", "received_key"),
+        "target": ("target_key", "received_key"),
+        "correlation": ("correlation_key", "received_key"),
+    }
     names = {name for pair in places.values() for name in pair}
     assert kinds == {"task_id": "S", "version": "N", **dict.fromkeys(names, "S")}
     indexes = {index["IndexName"]: index for index in properties["GlobalSecondaryIndexes"]}

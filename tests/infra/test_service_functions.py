@@ -20,7 +20,11 @@ _POLARIS = {"secretsmanager:GetSecretValue"}
 _REFERENCES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"}
 _END_JOBS = {"emr-serverless:ListJobRuns", "emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"}
 ACTIONS = {
-    "api": _TASKS | _PLANS | _POLARIS | _REFERENCES | {"dynamodb:ConditionCheckItem", "sqs:SendMessage"},
+    "api": _TASKS
+    | _PLANS
+    | _POLARIS
+    | _REFERENCES
+    | {"dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "sqs:SendMessage"},
     "authorizer": set(),
     "dispatcher": _TASKS
     | {

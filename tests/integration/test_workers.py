@@ -75,6 +75,8 @@ def site(dynamodb_local, tmp_path):
     site.end()
 
 
+# `make drill` kills them for as long as its SECONDS say.
+@pytest.mark.long
 def test_each_task_succeeds_once_while_workers_and_the_state_machine_are_killed_at_random(dynamodb_local, tmp_path):
     tasks, seconds = os.environ.get("DRILL_TASKS", "10"), os.environ.get("DRILL_SECONDS", "3")
     done = subprocess.run(

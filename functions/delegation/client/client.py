@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -32,6 +32,7 @@ from delegation.client.errors import (
     UnexpectedAnswer,
     error_for,
 )
+from delegation.client.filters import TaskFilters, query_of
 from delegation.client.settings import ClientSettings
 from delegation.polaris.answers import retry_after
 from delegation.polaris.errors import PolarisError
@@ -40,7 +41,7 @@ from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.wire.config import ServiceConfig
 from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import TaskRecord, TaskVersions
+from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 
 TIMEOUT = httpx.Timeout(35.0, connect=5.0)
 """Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
@@ -158,6 +159,24 @@ class DelegationClient:
             if page.next_page_token is None:
                 return
             query["page_token"] = page.next_page_token
+
+    def list(self, **filters: Unpack[TaskFilters]) -> Iterator[TaskRecord]:
+        """Yield the tasks of the filters, the newest received first; pages are requested on demand.
+
+        A task that is submitted again meanwhile moves to the front, and is missing if it was not yet yielded.
+        """
+        token: str | None = None
+        while True:
+            page = self.list_page(token=token, **filters)
+            yield from page.tasks
+            token = page.next_page_token
+            if token is None:
+                return
+
+    def list_page(self, *, token: str | None = None, **filters: Unpack[TaskFilters]) -> TaskList:
+        """Return a page of tasks; `token` is the `next_page_token` of the page before, with the same filters."""
+        query = urlencode({**query_of(filters), **({} if token is None else {"page_token": token})})
+        return self._get(f"v1/tasks?{query}" if query else "v1/tasks", TaskList)
 
     def receipt(self, task_id: str) -> Receipt:
         """Return the receipt of a purge that ended; raises NotFound without one (`RECEIPT_NOT_FOUND`)."""

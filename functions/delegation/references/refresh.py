@@ -66,7 +66,8 @@ class Refresher:
     """Refreshes the index of one catalog.
 
     `owner` names this process. `pace` returns when the next request to the catalog may go, `checkpoint` before each
-    table and raises to stop. `max_age` is how old a left pass may be to be continued, and a complete one to be enough.
+    table and raises to stop; `report` gets the number of tables that the pass has checked. `max_age` is how old a left
+    pass may be to be continued, and a complete one to be enough.
     """
 
     store: ReferenceStore
@@ -77,6 +78,7 @@ class Refresher:
     clock: Callable[[], datetime]
     pace: Callable[[], None] = lambda: None
     checkpoint: Callable[[], None] = lambda: None
+    report: Callable[[int], None] = lambda _checked: None
 
     def ensure_fresh(self, catalog: str) -> CatalogPass:
         """The state of a catalog whose index is complete and new enough; refreshes it if no other process does.
@@ -228,6 +230,7 @@ class _HeldPass:
         if self._unwritten >= TABLES_A_WRITE:
             self._write(owned_until=self._refresher.clock() + OWNED_FOR)
         self.renew()
+        self._refresher.report(self._state.checked + self._unwritten)
 
     def renew(self) -> None:
         """Keep the pass for this process once half of its time has gone; raises PassLost."""

@@ -8,6 +8,8 @@
     queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
     running/{place}/{task_id}   the current copy again, while the task is admitted
     admissions                  the register of recent admissions
+    received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first
+    target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
 
 A change is one commit, so it is applied whole or not at all; concurrent changes of one process share a compare-and-set.
 For deployments that have the NoSQL persistence and no task table. `tasks.stores.dynamodb` allows more writes a second,
@@ -55,6 +57,8 @@ from delegation.tasks.stores.base import (
     Create,
     DueEntry,
     Expect,
+    Received,
+    ReceivedPage,
     Revise,
     TaskChange,
     TaskHeads,
@@ -64,6 +68,7 @@ from delegation.tasks.stores.base import (
     require_unmoved,
     require_version,
 )
+from delegation.tasks_on_persistence import lists
 from delegation.timestamps import isoformat
 
 REFERENCE: Final = "tasks"
@@ -218,7 +223,8 @@ class PersistenceTaskStore:
             for key, _ in list(entities.items(IndexKey.of(_ROW, task.task_id))):
                 entities.remove(key)
             _disown(entities, task.task_id, task.attempt_count)
-            entities.remove(IndexKey.of(_HEAD, task.task_id))
+            for key in (IndexKey.of(_HEAD, task.task_id), *_place_keys(head)):
+                entities.remove(key)
             return Changed(entities.head, True)
 
         with _translated():
@@ -250,6 +256,22 @@ class PersistenceTaskStore:
         ids = [key.elements()[-1] for key, _ in found[:limit]]
         entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
         return TaskHeads(entries, ids[-1] if len(found) > limit else None)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """See TaskStore.received: a label's keys, or all, in the order of the index."""
+        start, end, prefix = lists.range_of(which, before)
+        with _translated():
+            items = self._index().items(start=start, end=end, prefix=prefix)
+            found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
+            stored = self._store.fetch_many([ref for _, ref in found[:limit]])
+        places = [lists.place_of(key) for key, _ in found[:limit]]
+        heads = [_entry(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
+        entries = [
+            (place, head)
+            for place, head in zip(places, heads, strict=True)
+            if isinstance(head, Unreadable) or which.has_labels_of(head)
+        ]
+        return ReceivedPage(tuple(entries), places[-1] if len(found) > limit else None)
 
     def _index(self) -> Index:
         head = self._committer.head()
@@ -372,9 +394,11 @@ def _row_key(task_id: str, version: int) -> IndexKey:
 
 def _place_keys(task: Task) -> list[IndexKey]:
     """Return the keys beside the head under which a task is found."""
-    due = [] if task.due_at is None else [IndexKey.of(_DUE, isoformat(task.due_at), task.task_id)]
+    keys = lists.keys_of(task)
+    if task.due_at is not None:
+        keys.append(IndexKey.of(_DUE, isoformat(task.due_at), task.task_id))
     place = place_of(task)
-    return due if place is None else [*due, IndexKey.of(*place, task.task_id)]
+    return keys if place is None else [*keys, IndexKey.of(*place, task.task_id)]
 
 
 @contextmanager

@@ -115,6 +115,15 @@ class TaskRecord(BaseModel):
             case _:
                 return None
 
+    @property
+    def correlation_id(self) -> str | None:
+        """The correlation id in the payload, None without one."""
+        match _object(self.task_payload):
+            case {"common_payload": {"polaris_correlation_id": str(found)}}:
+                return found
+            case _:
+                return None
+
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         """Validate a record as made by `shown`."""
@@ -127,6 +136,28 @@ class TaskVersions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     versions: tuple[TaskRecord, ...]
+    next_page_token: str | None = None
+
+
+class UnreadableTask(BaseModel):
+    """A stored task that this release cannot read, for example one that a newer release wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    task_id: str
+    reason: str
+
+
+class TaskList(BaseModel):
+    """A page of tasks, the newest received first; `next_page_token` is None on the last one.
+
+    A page may have fewer tasks than asked for, or none, although others follow. Its tasks may miss their `children`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    tasks: tuple[TaskRecord, ...]
+    unreadable: tuple[UnreadableTask, ...] = ()
     next_page_token: str | None = None
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from delegation.dynamodb import client_config
 from delegation.operations.purge.behavior.details import PurgeDetailRules
 from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
-from delegation.operations.purge.behavior.traits import traits_of
+from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
@@ -30,6 +30,8 @@ DETAILS: Final = {KIND: PurgeDetailRules()}
 """How task types with details carry them into another submission."""
 TRAITS: Final = {KIND: traits_of, PLAN_KIND: traits_of}
 """In which lanes tasks wait for their admission."""
+LABELS: Final = {KIND: labels_of, PLAN_KIND: labels_of}
+"""By which tables and correlation ids lists find tasks."""
 
 
 def task_service(
@@ -81,6 +83,7 @@ def tasks_over(
         left_partly_done=count_partly_deleted if counts else ignored,
         results=record_bucket(),
         traits=TRAITS,
+        labels=LABELS,
     )
 
 

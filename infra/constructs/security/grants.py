@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from infra.constructs.security.encryption import use_through
-from infra.constructs.tables import ADMISSION_INDEX, DUE_INDEX
+from infra.constructs.tables import ADMISSION_INDEX, CORRELATION_INDEX, DUE_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
 _TASK_WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""
@@ -53,6 +53,14 @@ class DataGrants:
     def admission(self) -> iam.PolicyStatement:
         """Allow querying the admission index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{ADMISSION_INDEX}")
+
+    def lists(self) -> list[iam.PolicyStatement]:
+        """Allow querying the indexes of received tasks, and reading the tasks that they name."""
+        names = (RECEIVED_INDEX, TARGET_INDEX, CORRELATION_INDEX)
+        return [
+            allow(["dynamodb:Query"], *(f"{self.tasks_table.table_arn}/index/{name}" for name in names)),
+            allow(["dynamodb:BatchGetItem"], self.tasks_table.table_arn),
+        ]
 
     def plans(self) -> list[iam.PolicyStatement]:
         """Allow reading and writing plans and receipts, not deleting them."""

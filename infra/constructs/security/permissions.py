@@ -29,6 +29,7 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
     data = grants.data
     return [
         *data.tasks("dynamodb:ConditionCheckItem", "dynamodb:Query"),
+        *data.lists(),
         data.idempotency(),
         *data.plans(),
         *data.polaris(),

@@ -15,7 +15,13 @@ from typing import Any, Final
 WRITES: Final = frozenset({"PutItem", "DeleteItem", "TransactWriteItems"})
 _KB: Final = 1024
 _KEYS: Final = ("task_id", "version", "scope")
-_INDEXES: Final = (("due_at",), ("admission_bucket", "admission_key"))
+_INDEXES: Final = (
+    ("due_at",),
+    ("admission_bucket", "admission_key"),
+    ("received_bucket", "received_key"),
+    ("target_key", "received_key"),
+    ("correlation_key", "received_key"),
+)
 Item = Mapping[str, Any]
 
 
@@ -61,9 +67,9 @@ def _key(table: str, attributes: Item) -> tuple[str, ...]:
 
 
 def _entries(item: Item | None) -> set[str]:
-    """A head's places in the due index and in the admission index."""
+    """A head's places in the indexes; the names of their keys tell two indexes with equal keys apart."""
     found = item or {}
-    return {str([found[name] for name in names]) for names in _INDEXES if names[-1] in found}
+    return {str([(name, found[name]) for name in names]) for names in _INDEXES if all(name in found for name in names)}
 
 
 @dataclass(frozen=True)

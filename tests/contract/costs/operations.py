@@ -17,11 +17,11 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.admission import Recent, Register
-from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
+from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
@@ -48,6 +48,8 @@ LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"))
 ANSWER = StoredAnswer(202, '{"status":"QUEUED"}')
 ERROR = AttemptError("TIMEOUT", "timed out", ErrorClass.TRANSIENT)
 LIFETIME = timedelta(minutes=30)
+TABLE = "lake.sales.orders"
+LIST = Received(until=NOW, since=NOW - timedelta(days=3))
 Act = Callable[[], object]
 
 
@@ -190,6 +192,15 @@ def disown(harness: Harness) -> Act:
     return lambda: harness.store.disown(task.task_id, 1)
 
 
+def labelled(harness: Harness) -> str:
+    return harness.put(Status.SUBMITTED, **Labels(TABLE, "c-1").keys()).task_id
+
+
+def received(harness: Harness) -> Act:
+    harness.put(Status.RUNNING)
+    return lambda: harness.store.received(LIST, limit=1)
+
+
 def remove(harness: Harness) -> Act:
     task = harness.put(Status.SUCCESS)
     return lambda: harness.store.remove(task)
@@ -313,6 +324,9 @@ def limited_submit(harness: Harness) -> Act:
 
 OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.apply(Create)": create,
+    "TaskStore.apply(Create) with both labels": lambda harness: (
+        lambda: harness.store.apply(Create(submitted(**Labels(TABLE, "c-1").keys())))
+    ),
     "TaskStore.apply(Advance)": advance,
     "TaskStore.apply(Advance) to an end": advance_to_the_end,
     "TaskStore.apply(Advance) through another version": advance_through,
@@ -325,6 +339,11 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.history": of(running, lambda harness, task_id: harness.store.history(task_id)),
     "TaskStore.due": lambda harness: lambda: harness.store.due(NOW),
     "TaskStore.heads": lambda harness: harness.store.heads,
+    "TaskStore.received, a full page of today": received,
+    "TaskStore.received, of a table": of(
+        labelled, lambda harness, _task_id: harness.store.received(replace(LIST, target=TABLE), limit=9)
+    ),
+    "TaskStore.received, to the end of four empty days": lambda harness: lambda: harness.store.received(LIST),
     "TaskStore.remove": remove,
     "TaskStore.apply(Adopt)": adopt,
     "TaskStore.apply(Adopt) with the head": lambda harness: adopt(harness, child_ordinal=1),

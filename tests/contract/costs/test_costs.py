@@ -41,6 +41,7 @@ COMPOSED = {
     "TaskService.due_after",
     "TaskService.end_external_jobs",
     "TaskService.find",
+    "TaskService.received",
     "TaskService.report_partly_done",
     "TaskService.first",
     "TaskService.forget",

@@ -5,6 +5,7 @@ from typing import Final
 from tests.contract.tasks import (
     checks_admission,
     checks_children,
+    checks_lists,
     checks_reads,
     checks_removal,
     checks_threads,
@@ -18,5 +19,6 @@ SEQUENTIAL: Final[tuple[Check, ...]] = (
     *checks_removal.CHECKS,
     *checks_children.CHECKS,
     *checks_admission.CHECKS,
+    *checks_lists.CHECKS,
 )
 CONCURRENT: Final[tuple[Check, ...]] = (*checks_threads.CHECKS, *checks_admission.THREADED)

@@ -34,16 +34,11 @@ def test_totals_without_a_kill_point_are_no_success() -> None:
     assert not Totals().clean
 
 
+# `make crash-matrix` ends all of them at every step.
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(
-    ("loss", "step"),
-    [
-        (Loss.JOB, 400),
-        pytest.param(Loss.WORKER, 300, marks=pytest.mark.long),
-        pytest.param(Loss.EXECUTOR, 800, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize(("loss", "step"), [(Loss.JOB, 400), (Loss.WORKER, 300), (Loss.EXECUTOR, 800)])
 def test_a_killed_spark_purge_that_runs_again_leaves_nothing(lake: Lake, loss: Loss, step: int) -> None:
     totals = spark_matrix.play(lake, "alone", loss, step=step)
     assert totals.problems == []

@@ -298,7 +298,7 @@ WAYS: dict[str, Way] = {
     **READS,
 }
 
-# Ways in which an answer never ends; a client waits as long as it is told to.
+# Ways in which an answer never ends; a client waits for as long as its settings say.
 ENDLESS = frozenset({*LATE, *HUGE, "key by key: silent", "key by key: 3 GB", "reads: silent", "reads: 3 GB in a 500"})
 
 # Ways of which a client that does what they demand notices nothing.

@@ -9,7 +9,7 @@ from delegation.idempotency.record import Record
 from delegation.idempotency.store import RecordPage, RecordWrite
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Child, DueEntry, TaskChange, TaskHeads
+from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskChange, TaskHeads
 from tests.faults.simulator.scheduler import Actor
 
 if TYPE_CHECKING:
@@ -110,6 +110,10 @@ class SimulatedStore(Faulty):
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         self.read()
         return self.deployment.memory.heads(cursor=cursor, limit=limit)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        self.read()
+        return self.deployment.memory.received(which, before=before, limit=limit)
 
 
 class SimulatedRecords(Faulty):

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.details import published
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
-from delegation.tasks.errors import LeaseLost, RunCancelled, RunHandedOver, TaskError
+from delegation.tasks.errors import DeadlineExceeded, LeaseLost, RunCancelled, RunHandedOver, TaskError
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by
@@ -59,6 +59,8 @@ class Purge:
             self._end_attempt(task, STOPPED)
         except RunHandedOver:
             self._end_attempt(task, TIME_IS_UP)
+        except DeadlineExceeded as error:
+            self._end_attempt(task, AttemptError(error.code, str(error), ErrorClass.PERMANENT))
         finally:
             self.actor.spared = False
         return self.service.get(task.task_id)

@@ -1,5 +1,7 @@
 """The client reads a task's versions and receipt, cancels it and retries it."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from delegation.client.errors import Conflict, NotFound, ServiceFailed
@@ -20,6 +22,39 @@ def test_versions_are_read_page_by_page(service):
     assert [each.version for each in service.client.versions(TASK_ID, page_size=2)] == [1, 2, 3]
     asked = [dict(request.url.params) for request in service.asked("GET", f"{TASK}/versions")]
     assert asked == [{"page_size": "2"}, {"page_size": "2", "page_token": "t/2"}]
+
+
+def test_a_list_is_read_page_by_page_with_its_filters(service):
+    first = {"tasks": [record(version=1)], "unreadable": [], "next_page_token": "t/2"}
+    empty = {"tasks": [], "unreadable": [{"task_id": "x", "reason": "newer"}], "next_page_token": "t/3"}
+    last = {"tasks": [record(version=2)], "unreadable": [], "next_page_token": None}
+    service.answer("GET", TASKS, *[json_answer(200, page) for page in (first, empty, last)])
+    since = datetime(2026, 11, 22, 8, tzinfo=UTC)
+    found = service.client.list(status=("RUNNING", "FAILURE"), table="lake.ä b.c", since=since, type=None, page_size=1)
+    assert [each.version for each in found] == [1, 2]
+    query = {
+        "status": "RUNNING,FAILURE",
+        "table": "lake.ä b.c",
+        "since": "2026-11-22T08:00:00.000000Z",
+        "page_size": "1",
+    }
+    asked = [dict(request.url.params) for request in service.asked("GET", TASKS)]
+    assert asked == [query, {**query, "page_token": "t/2"}, {**query, "page_token": "t/3"}]
+
+
+def test_one_page_of_a_list(service):
+    page = {"tasks": [], "unreadable": [{"task_id": "x", "reason": "newer"}], "next_page_token": "t/3"}
+    service.answer("GET", TASKS, json_answer(200, page))
+    found = service.client.list_page(status="RUNNING", type="TABLE_PURGE", correlation_id="c-1", token="t/2")
+    assert (found.unreadable[0].task_id, found.next_page_token) == ("x", "t/3")
+    query = {"status": "RUNNING", "type": "TABLE_PURGE", "correlation_id": "c-1", "page_token": "t/2"}
+    assert [dict(request.url.params) for request in service.asked("GET", TASKS)] == [query]
+
+
+def test_a_list_without_filters_has_no_query(service):
+    service.answer("GET", TASKS, json_answer(200, {"tasks": [record()]}))
+    assert [each.task_id for each in service.client.list()] == [TASK_ID]
+    assert [request.url.query for request in service.asked("GET", TASKS)] == [b""]
 
 
 def test_a_receipt_keeps_members_that_this_release_does_not_know(service):

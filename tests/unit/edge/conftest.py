@@ -17,6 +17,8 @@ from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.stores.base import Create, Received, ReceivedPage, Unreadable
+from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.unit.edge.gateway import Context, request
 from tests.unit.tasks.builders import resubmitted
 
@@ -76,6 +78,8 @@ class FakeTasks:
 
     tasks: dict[str, Task] = field(default_factory=lambda: {TASK_ID: a_task()})
     dispatched: list[str] = field(default_factory=list)
+    unreadable: set[str] = field(default_factory=set)
+    reads: int = 0
 
     def get(self, task_id: str) -> Task:
         if task_id not in self.tasks:
@@ -88,6 +92,19 @@ class FakeTasks:
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         head = self.tasks.get(task_id)
         return tuple(head.evolve(version=n) for n in range(after + 1, head.version + 1))[:limit] if head else ()
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        store = MemoryTaskStore()
+        for task in self.tasks.values():
+            store.apply(Create(task.evolve(version=1)))
+        for task_id in self.unreadable:
+            store.make_unreadable(task_id)
+        self.reads += 1
+        page = store.received(which, before=before, limit=limit)
+        shown = (
+            (place, one if isinstance(one, Unreadable) else self.tasks[one.task_id]) for place, one in page.entries
+        )
+        return ReceivedPage(tuple(shown), page.cursor)
 
     def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
         task = self.get(task_id)

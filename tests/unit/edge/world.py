@@ -27,7 +27,7 @@ from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.service import TaskService
-from delegation.wiring.tasks import DETAILS
+from delegation.wiring.tasks import DETAILS, LABELS
 from tests.unit.operations.purge.lake import FAST, Lake, LakeSource
 from tests.unit.tasks.builders import Clock
 
@@ -96,6 +96,7 @@ class World:
             self.queue,
             clock=self.clock,
             details=DETAILS,
+            labels=LABELS,
         )
         settings = PurgeSettings(
             inline_max_files=inline_max_files, chunk_paths=4, run_records=5, read_threads=1, delete=FAST

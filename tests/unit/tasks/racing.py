@@ -5,7 +5,7 @@ from datetime import datetime
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Child, DueEntry, TaskChange, TaskHeads
+from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskChange, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 
 
@@ -44,6 +44,9 @@ class RacedStore:
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         return self.calm.heads(cursor=cursor, limit=limit)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        return self.calm.received(which, before=before, limit=limit)
 
 
 class Queue:

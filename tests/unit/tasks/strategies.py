@@ -110,6 +110,8 @@ def tasks(draw: st.DrawFn) -> Task:
         attempts_before=draw(maybe(COUNTS)),
         runs_before=draw(maybe(COUNTS)),
         result_attempt=draw(maybe(COUNTS)),
+        target_key=draw(maybe(TEXT)),
+        correlation_key=draw(maybe(TEXT)),
         due_at=None if terminal else draw(maybe(MOMENTS)),
         details={**draw(DETAILS), **draw(ADDED_LATER)},
     )

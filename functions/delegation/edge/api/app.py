@@ -17,6 +17,7 @@ from delegation.edge.api.endpoints import (
     ENDPOINTS,
     EXECUTE,
     HEALTH,
+    LIST,
     PAGE,
     RECEIPT,
     RETRY,
@@ -26,6 +27,7 @@ from delegation.edge.api.endpoints import (
     Endpoint,
 )
 from delegation.edge.api.health import HealthCheck
+from delegation.edge.api.lists import Lists
 from delegation.edge.api.management import Management
 from delegation.edge.api.routes import Dependencies, Event, Routes, Served
 from delegation.edge.errors import MethodNotAllowed, RouteNotFound
@@ -55,10 +57,11 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHa
 
 def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Telemetry) -> None:
     routes, management, health = Routes(deps, telemetry), Management(deps, telemetry), HealthCheck(deps, telemetry)
-    description = Description(telemetry)
+    description, lists = Description(telemetry), Lists(deps, telemetry)
     in_context: Mapping[Endpoint, Callable[[Event, LambdaContext], Served]] = {
         EXECUTE: routes.execute,
         SUBMIT: routes.submit,
+        LIST: lambda event, _context: lists.tasks(event),
         CONFIG: lambda event, _context: routes.config(event),
         HEALTH: lambda event, _context: health.health(event),
         DESCRIPTION: lambda event, _context: description.openapi(event),

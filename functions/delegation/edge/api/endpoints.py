@@ -18,6 +18,7 @@ class Endpoint:
 
 EXECUTE: Final = Endpoint("executeSynchronousTask", "POST", "/v1/tasks/execute/synchronous", Permission.SUBMIT)
 SUBMIT: Final = Endpoint("submitTask", "POST", "/v1/tasks", Permission.SUBMIT)
+LIST: Final = Endpoint("listTasks", "GET", "/v1/tasks")
 STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
 VERSIONS: Final = Endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versions")
 RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
@@ -27,4 +28,4 @@ CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
 DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
 PAGE: Final = Endpoint("getDocumentation", "GET", "/docs", None)
-ENDPOINTS: Final = (EXECUTE, SUBMIT, STATUS, VERSIONS, RECEIPT, CANCEL, RETRY, CONFIG, HEALTH, DESCRIPTION, PAGE)
+ENDPOINTS: Final = (EXECUTE, SUBMIT, LIST, STATUS, VERSIONS, RECEIPT, CANCEL, RETRY, CONFIG, HEALTH, DESCRIPTION, PAGE)

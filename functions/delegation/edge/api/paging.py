@@ -53,4 +53,9 @@ def _position(token: str | None, of: str) -> str | None:
     match found:
         case [str(listed), str(last)] if listed == of:
             return last
-    raise BadRequest(f"query {TOKEN}", "must be the next_page_token of the same list with the same filters")
+    raise foreign_token()
+
+
+def foreign_token() -> BadRequest:
+    """Return the refusal of a token that this list did not have."""
+    return BadRequest(f"query {TOKEN}", "must be the next_page_token of the same list with the same filters")

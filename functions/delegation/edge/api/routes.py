@@ -18,6 +18,7 @@ from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.operations.purge.behavior.parameters import DRY_RUN
 from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.stores.base import Received, ReceivedPage
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
@@ -48,6 +49,9 @@ class TaskOperations(Protocol):
 
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """Return versions after `after`, oldest first; none if there is no such task."""
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """Return a page of tasks, the newest received first."""
 
     def cancel(self, task_id: str, *, by: Caller | None = None) -> Task:
         """Cancel a waiting task, or ask a running one to stop."""

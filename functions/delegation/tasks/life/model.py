@@ -1,6 +1,8 @@
 """A task: one frozen record, six statuses, and the rules that a record of each status obeys."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -40,6 +42,30 @@ class Caller(BaseModel):
     subject: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What lists find a task by: what it works on (the `target` of a purge is its table), and a correlation id."""
+
+    target: str | None = None
+    correlation_id: str | None = None
+
+    def keys(self) -> dict[str, str | None]:
+        """Return the fields of a task that hold their digests."""
+        return {"target_key": label_key(self.target), "correlation_key": label_key(self.correlation_id)}
+
+
+LabelsOf = Callable[[str], Labels]
+"""The labels of a task type, found in a task's payload."""
+
+
+def label_key(text: str | None) -> str | None:
+    """Return the first 128 bits of a text's SHA-256 in hex: a text may be longer than a key of an index can be.
+
+    Source: Amazon DynamoDB Developer Guide, "Quotas" (a partition key has at most 2048 bytes).
+    """
+    return None if text is None else hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
 class Task(BaseModel):
     """One version of one task.
 
@@ -59,6 +85,9 @@ class Task(BaseModel):
     without them. Ids of other tasks are children that such a release adopted. `child_ordinal` counts what the present
     attempt adopted without an identity. Children that the first `attempts_before` attempts adopted belong to earlier
     submissions, and `runs_before` counts the runs of those. `result_attempt` made `pending_result`.
+
+    `target_key` and `correlation_key` are digests (`Labels`) of what the task works on and of its request's correlation
+    id; lists find the task by them.
 
     `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
     rewrite. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
@@ -123,6 +152,8 @@ class Task(BaseModel):
     cancelled_by: Caller | None = None
     repeats: int | None = Field(default=None, ge=1)
     reported_version: int | None = Field(default=None, ge=1)
+    target_key: str | None = None
+    correlation_key: str | None = None
 
     due_at: Timestamp | None = None
     details: Mapping[str, Any] = Field(default_factory=dict, repr=False)
@@ -207,11 +238,13 @@ class Task(BaseModel):
 _FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
 _ADMISSION: Final = frozenset({"lane", "admitted_ts"})
 _HAND_OVERS: Final = frozenset({"handed_over_count", "handed_over_state"})
+_LABELS: Final = frozenset({"target_key", "correlation_key"})
 INTERNAL: Final = (
     frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"})
     | _FAMILY
     | _ADMISSION
     | _HAND_OVERS
+    | _LABELS
 )
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}

@@ -1,12 +1,13 @@
 """The interface between tasks and the stores that keep them."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from datetime import date, datetime
+from typing import Final, Protocol
 
 from delegation.tasks.errors import RevisionConflict, StaleTask
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Task, label_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,46 @@ class TaskHeads:
         return tuple(entry for entry in self.entries if isinstance(entry, Unreadable))
 
 
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The tasks that a list has: received from `since` to `until`, with this target and this correlation id."""
+
+    until: datetime
+    since: datetime | None = None
+    target: str | None = None
+    correlation_id: str | None = None
+
+    def has_labels_of(self, task: Task) -> bool:
+        """Return whether a task has this target and this correlation id, where the list is of one."""
+        target, correlation = label_key(self.target), label_key(self.correlation_id)
+        return target in {None, task.target_key} and correlation in {None, task.correlation_key}
+
+
+_POSITION: Final = re.compile(r"(\d{4}-\d\d-\d\d)(~|T\d\d:\d\d:\d\d\.\d{6}Z/[^/]{1,256})", re.ASCII)
+
+
+def is_position(text: str) -> bool:
+    """Return whether a text can be a position or a cursor of a ReceivedPage, in whichever store."""
+    match = _POSITION.fullmatch(text)
+    try:
+        return match is not None and bool(date.fromisoformat(match[1]))
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPage:
+    """Some heads in the order of a list, each with its position there; `cursor` continues after them, None at the end.
+
+    A page may have fewer entries than its limit, or none, although others follow.
+    """
+
+    entries: tuple[tuple[str, Task | Unreadable], ...]
+    cursor: str | None
+
+
 class TaskStore(Protocol):
-    """Heads, rows and the due index of all tasks.
+    """Heads, rows and the indexes of all tasks.
 
     Every write is atomic, conditional on version and revision, and carries a nonce (`after.nonce`): the same change
     applied again after an unclear answer is recognized and returns like the first time. All methods raise
@@ -196,6 +235,13 @@ class TaskStore(Protocol):
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """Return a page of all heads in no particular order; one that cannot be read is Unreadable in its place."""
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """Return at most `limit` tasks, the newest received first, after the position or cursor `before`.
+
+        Tasks received at one moment have a fixed order. One that is submitted again moves to the front. A change of the
+        last seconds may be missing; one that cannot be read is Unreadable in its place.
+        """
 
 
 def require_terminal(task: Task) -> None:

@@ -28,7 +28,14 @@ _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed
 _REPORTED: Final = _ATTRIBUTE_OF["reported"]
 _UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "payload_version": 1}
 """Fields that are stored only if they have another value than this: a later release added them to format 1."""
-_STORAGE_ONLY: Final = frozenset({"format", "due_bucket", "admission_bucket", "admission_key"})
+_STORAGE_ONLY: Final = frozenset({
+    "format",
+    "due_bucket",
+    "admission_bucket",
+    "admission_key",
+    "received_bucket",
+    "received_key",
+})  # fmt: skip
 
 
 def due_bucket(task_id: str) -> str:
@@ -46,9 +53,20 @@ def queued_buckets() -> tuple[str, ...]:
     return tuple(f"{QUEUED}-{shard}" for shard in range(QUEUED_SHARDS))
 
 
+def received_key(task: Task) -> str:
+    """Return a task's place among all tasks in the order in which they were received; it begins with the day."""
+    return f"{isoformat(task.received_timestamp)}/{task.task_id}"
+
+
+def day_of(key: str) -> str:
+    """Return the day of a received key, the partition of the index of received tasks."""
+    return key[:10]
+
+
 def head_item(task: Task) -> dict[str, Any]:
-    """Return the head: its sort key is version 0; its real version and its places in both indexes are beside it."""
+    """Return the head: its sort key is version 0; its real version and its places in the indexes are beside it."""
     item = {**_attributes(task), "version": HEAD, "current_version": task.version}
+    item |= {"received_bucket": day_of(received_key(task)), "received_key": received_key(task)}
     if task.due_at is not None:
         item |= {"due_bucket": due_bucket(task.task_id), "due_at": isoformat(task.due_at)}
     place = place_of(task)
@@ -60,7 +78,7 @@ def head_item(task: Task) -> dict[str, Any]:
 
 
 def row_item(task: Task) -> dict[str, Any]:
-    """Return one version, never changed again and never in the index."""
+    """Return one version, never changed again and never in an index."""
     return {**_attributes(task), "version": task.version}
 
 

@@ -1,4 +1,4 @@
-"""TaskStore on one DynamoDB table: heads under version 0, rows under their version, a sparse sharded due index.
+"""TaskStore on one DynamoDB table: heads under version 0, rows under their version, sparse indexes of heads.
 
 Without contention Create and Advance are one TransactWriteItems of two puts, Revise one PutItem, due one Query a shard.
 """
@@ -32,6 +32,8 @@ from delegation.tasks.stores.base import (
     Create,
     DueEntry,
     Expect,
+    Received,
+    ReceivedPage,
     Revise,
     TaskChange,
     TaskHeads,
@@ -399,6 +401,16 @@ class DynamoDbTaskStore:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
         page = tuple(found[:limit])
         return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """See TaskStore.received and `dynamodb_received`."""
+        # Loaded here, because only the API reads lists.
+        from delegation.tasks.stores.dynamodb_received import ReceivedTasks  # noqa: PLC0415
+
+        reading = ReceivedTasks(
+            self.dynamodb.repeatable, self.table, wait=self.dynamodb.wait, tries=self.dynamodb.tries
+        )
+        return reading.page(which, before, limit)
 
     def _query(self, limit: int | None, **arguments: Any) -> list[dict[str, Any]]:
         """Read pages until there are `limit` items if given, or until the last page."""

@@ -4,6 +4,7 @@ import threading
 from bisect import insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskExists
@@ -24,6 +25,8 @@ from delegation.tasks.stores.base import (
     Create,
     DueEntry,
     Expect,
+    Received,
+    ReceivedPage,
     Revise,
     TaskChange,
     TaskHeads,
@@ -267,6 +270,24 @@ class MemoryTaskStore:
                 for task_id in ids[:limit]
             )
         return TaskHeads(page, page[-1].task_id if len(ids) > limit else None)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """See TaskStore.received."""
+        self.fault("before received")
+        with self.lock:
+            listed = [
+                (codec.received_key(task), task)
+                for task in self._heads.values()
+                if task.received_timestamp <= which.until
+                and (which.since is None or task.received_timestamp >= which.since)
+                and which.has_labels_of(task)
+            ]
+            places = sorted((one for one in listed if before is None or one[0] < before), key=itemgetter(0))[::-1]
+            page = tuple(
+                (key, Unreadable(task.task_id, _OTHER_FORMAT) if task.task_id in self._unreadable else task)
+                for key, task in places[:limit]
+            )
+        return ReceivedPage(page, page[-1][0] if len(places) > limit else None)
 
     def _require_readable(self, task_id: str) -> None:
         if task_id in self._unreadable:

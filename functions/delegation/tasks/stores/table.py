@@ -6,11 +6,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX
+from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
 KEY: Final = {"task_id": "S", "version": "N"}
 _INDEXES: Final = {
     DUE_INDEX: {"due_bucket": "S", "due_at": "S"},
     ADMISSION_INDEX: {"admission_bucket": "S", "admission_key": "S"},
+    RECEIVED_INDEX: {"received_bucket": "S", "received_key": "S"},
+    TARGET_INDEX: {"target_key": "S", "received_key": "S"},
+    CORRELATION_INDEX: {"correlation_key": "S", "received_key": "S"},
 }
 
 

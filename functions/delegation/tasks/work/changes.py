@@ -18,10 +18,10 @@ from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lease import is_same_lease
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import LabelsOf, Task
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores import results as kept_results
-from delegation.tasks.stores.base import Advance, DueEntry, Revise, TaskHeads, TaskStore
+from delegation.tasks.stores.base import Advance, DueEntry, Received, ReceivedPage, Revise, TaskHeads, TaskStore
 from delegation.tasks.stores.history import first_outcome
 from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.dispatch_queue import DispatchQueue
@@ -31,6 +31,7 @@ RACES: Final = 20
 """Tries to write before an operation fails; each lost race means that another writer made progress."""
 _NO_RULES: Final[Mapping[str, DetailRules]] = MappingProxyType({})
 _NO_TRAITS: Final[Mapping[str, TraitsOf]] = MappingProxyType({})
+_NO_LABELS: Final[Mapping[str, LabelsOf]] = MappingProxyType({})
 
 Decide = Callable[[Task, datetime], Decision]
 """A decision of `life.decisions` for one task at a moment."""
@@ -78,12 +79,13 @@ class TaskChanges:
         left_partly_done: Callable[[Task], None] = ignored,
         results: ResultStore | None = None,
         traits: Mapping[str, TraitsOf] = _NO_TRAITS,
+        labels: Mapping[str, LabelsOf] = _NO_LABELS,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
-        their admission.
+        their admission, `labels` by what lists find them.
         """
         self._store = store
         self._policies = policies
@@ -96,6 +98,7 @@ class TaskChanges:
         self._left_partly_done = left_partly_done
         self._results = results
         self._traits_of = traits
+        self._labels_of = labels
         self._held: Task | None = None
         self._owner: str | None = None
 
@@ -119,6 +122,7 @@ class TaskChanges:
             left_partly_done=self._left_partly_done,
             results=self._results,
             traits=self._traits_of,
+            labels=self._labels_of,
         )
 
     def holding(self, held: Task) -> Self:
@@ -204,6 +208,10 @@ class TaskChanges:
         """Return a page of all tasks, in no particular order."""
         return self._store.heads(cursor=cursor, limit=limit)
 
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """Return a page of tasks, the newest received first."""
+        return self._store.received(which, before=before, limit=limit)
+
     def change(self, task_id: str, decide: Decide, *, task: Task | None = None) -> Task:
         """Read, decide and write; repeat when another writer was first. A fresh `task` saves the first read."""
         return self._change(task_id, decide, task).after
@@ -279,6 +287,11 @@ class TaskChanges:
         nonce = self._nonce()
         *via, after = (step.evolve(revision=before.revision + 1, nonce=nonce) for step in path)
         return Revise(before, after) if after.version == before.version else Advance(before, after, tuple(via))
+
+    def _labelled(self, task: Task) -> Task:
+        """Return a task with the labels that its type finds in its payload."""
+        labels_of = self._labels_of.get(task.task_type)
+        return task if labels_of is None else task.evolve(**labels_of(task.task_payload).keys())
 
     def _rules(self, task: Task) -> DetailRules:
         return self._details.get(task.task_type, KeptDetails())

@@ -66,7 +66,7 @@ class TaskService(TaskChanges):
             nonce=self._nonce(),
             **fields,
         )
-        return self._to_be_dispatched(task, now, traits)
+        return self._to_be_dispatched(self._labelled(task), now, traits)
 
     def resubmitted(
         self,
@@ -100,7 +100,7 @@ class TaskService(TaskChanges):
             at=None if at is None else max(at, now),
             repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
         )
-        return self._to_be_dispatched(again, now, traits)
+        return self._to_be_dispatched(self._labelled(again), now, traits)
 
     def create(
         self, first: Task, *, resumes: bool = True, rerun: bool = False, moved: bool = False

@@ -6,12 +6,14 @@ from typing import Any
 from delegation.tasks.stores.base import TaskStore
 from tests.contract.tasks import checks_admission as admission
 from tests.contract.tasks import checks_children as children
+from tests.contract.tasks import checks_lists as lists
 from tests.contract.tasks import checks_reads as reads
 from tests.contract.tasks import checks_removal as removal
 from tests.contract.tasks import checks_threads as threads
 from tests.contract.tasks import checks_writes as writes
 from tests.contract.tasks.broken import admission as broken_admission
 from tests.contract.tasks.broken import children as broken_children
+from tests.contract.tasks.broken import lists as broken_lists
 from tests.contract.tasks.broken import reads as broken_reads
 from tests.contract.tasks.broken import writes as broken_writes
 from tests.contract.tasks.checks_support import Check
@@ -150,4 +152,15 @@ BROKEN: tuple[Broken, ...] = (
         broken_admission.RegisterWithoutCondition,
         (admission.the_register_moves_from_its_revision_only, admission.one_of_many_writers_moves_the_register),
     ),
+    Broken(broken_lists.ListsTheOldestFirst, (lists.the_newest_received_is_first_however_large_the_pages,)),
+    Broken(broken_lists.ListsStopAtAnEmptyDay, (lists.the_newest_received_is_first_however_large_the_pages,)),
+    Broken(broken_lists.ListsSkipTasksOfOneMoment, (lists.tasks_of_one_moment_have_a_fixed_order,)),
+    Broken(broken_lists.ListsForgetTheirTime, (lists.a_list_begins_at_its_time,)),
+    Broken(broken_lists.ListsIgnoreTheCorrelation, (lists.a_label_finds_its_tasks_in_the_same_order,)),
+    Broken(broken_lists.ListsEveryTarget, (lists.a_label_finds_its_tasks_in_the_same_order,)),
+    Broken(broken_lists.ListsVersions, (lists.a_list_has_the_present_heads_once,)),
+    Broken(broken_lists.ListsKeepTheFirstPlace, (lists.a_task_submitted_again_moves_to_the_front,)),
+    Broken(broken_lists.ListsLookForTheirPosition, (lists.a_page_follows_a_position_whose_task_is_gone,)),
+    Broken(broken_lists.ListsHideUnreadableOnes, (lists.a_list_includes_what_it_cannot_read,)),
+    Broken(broken_lists.ListsRaiseOnAnUnreadableOne, (lists.a_list_includes_what_it_cannot_read,)),
 )

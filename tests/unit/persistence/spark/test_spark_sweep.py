@@ -20,6 +20,8 @@ from tests.unit.persistence.releases.record import POLICY, Site
 
 pytestmark = [
     pytest.mark.spark,
+    # A minute for one comparison; the rules that both sweeps share are tested without Spark.
+    pytest.mark.long,
     # Py4J leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

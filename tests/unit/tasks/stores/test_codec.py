@@ -12,6 +12,7 @@ from delegation.dynamodb import from_item, to_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import INTERNAL, STORED_NAMES, Status, Task, jsonable
 from delegation.tasks.stores import codec
+from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown
 from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
 from tests.unit.tasks.strategies import tasks
@@ -38,6 +39,14 @@ def test_only_heads_that_need_attention_are_in_the_due_index(task: Task) -> None
     assert not {"due_bucket", "due_at"} & set(row)
     assert (head["version"], head["current_version"], row["version"]) == (0, task.version, task.version)
     assert head["format"] == row["format"] == 1
+
+
+@given(task=tasks())
+def test_every_head_and_no_row_is_in_the_index_of_received_tasks(task: Task) -> None:
+    head, row = codec.head_item(task), codec.row_item(task)
+    assert head["received_key"] == f"{isoformat(task.received_timestamp)}/{task.task_id}"
+    assert head["received_key"].startswith(f"{head['received_bucket']}T")
+    assert not {"received_bucket", "received_key"} & set(row)
 
 
 def test_an_item_is_plain_text_and_numbers() -> None:

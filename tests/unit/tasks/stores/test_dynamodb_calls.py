@@ -1,14 +1,15 @@
 """How the DynamoDB store reads, which calls its operations make, and how a write of another store joins its own."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from delegation.tasks.errors import OutcomeUnknown, StaleTask, StoreUnavailable
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Advance, Create, Expect
+from delegation.tasks.stores.base import Advance, Create, Expect, Received
 from delegation.tasks.stores.dynamodb import CompanionRefused, DynamoDbTaskStore
-from tests.unit.tasks.builders import acquired, submitted
+from tests.unit.tasks.builders import NOW, acquired, submitted
 from tests.unit.tasks.stores.dynamodb_bench import (
     REFUSALS,
     TRIES,
@@ -32,6 +33,7 @@ READS = {
     "history": lambda store, task: store.history(task.task_id),
     "due": lambda store, task: store.due(task.due_at),
     "heads": lambda store, task: store.heads(),
+    "received": lambda store, task: store.received(Received(NOW, since=NOW)),
 }
 
 
@@ -44,6 +46,28 @@ def test_a_read_is_tried_again(
     bench.client.reads = [Fault(error)] * (TRIES - 1)
     assert read(bench.store, task) == read(bench.rival, task)
     assert len(bench.waits) == TRIES - 1
+
+
+def test_a_list_reads_again_what_a_batch_left_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DynamoDB leaves out keys of an answer above 16 MB, or all while it is throttled (BatchGetItem)."""
+    tasks = {bench.rival.apply(Create(submitted())).task_id for _ in range(5)}
+    read, asked = bench.client.batch_get_item, []
+
+    def some(*, RequestItems: dict[str, Any]) -> dict[str, Any]:
+        ((table, wanted),) = RequestItems.items()
+        asked.append(len(wanted["Keys"]))
+        served, left = ([], wanted["Keys"]) if len(asked) == 2 else (wanted["Keys"][:2], wanted["Keys"][2:])
+        found = read(RequestItems={table: {"Keys": served}})["Responses"] if served else {}
+        return {"Responses": found, "UnprocessedKeys": {table: {"Keys": left}} if left else {}}
+
+    monkeypatch.setattr(bench.client, "batch_get_item", some, raising=False)
+    page = bench.store.received(Received(NOW, since=NOW))
+    assert {task.task_id for _, task in page.entries} == tasks
+    assert (asked, len(bench.waits)) == ([5, 3, 3, 1], 1)
+    throttled = lambda **asked: {"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}  # noqa: E731
+    monkeypatch.setattr(bench.client, "batch_get_item", throttled)
+    with pytest.raises(StoreUnavailable, match="5 tasks of a list were not read"):
+        bench.store.received(Received(NOW, since=NOW))
 
 
 def test_due_reads_all_pages_however_small(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,11 @@ class PurgeBehavior:
         if index is None:
             return None
         return reference_index(
-            lambda run: self._refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
+            lambda run: replace(
+                self._refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
+                # A pass of many hand-overs must be seen to get ahead.
+                report=lambda checked: run.report(done=checked, unit="tables"),
+            ),
             every=self.reference_settings.refresh_interval,
         )
 

@@ -1,4 +1,4 @@
-"""For whom and on which bucket a purge works, how urgent it is and how large: what its admission is decided by."""
+"""What a purge's admission is decided by: for whom and on which bucket it works, its urgency, its size; its labels."""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
+from delegation.tasks.life.model import Labels
 
 PRIORITY: Final = "priority"
 """The property of a request; a higher one is admitted first."""
@@ -25,6 +26,18 @@ def traits_of(payload: str) -> Traits:
         return Traits(tenant=str(catalog), bucket=urlsplit(str(location)).netloc, priority=urgency)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Traits()
+
+
+def labels_of(payload: str) -> Labels:
+    """Return the labels of a stored purge: its table's dotted name as target, and its request's correlation id."""
+    try:
+        document = json.loads(payload)
+        identity = document["operation_parameters"]["table_identity"]
+        parts = [identity["catalog_name"], *identity["namespace_levels"], identity["table_name"]]
+        correlation_id = document["common_payload"].get("polaris_correlation_id")
+        return Labels(".".join(map(str, parts)), correlation_id if isinstance(correlation_id, str) else None)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Labels()
 
 
 def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:

@@ -1,0 +1,45 @@
+"""The recurring task of a catalog's index, in the harness."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+from delegation.references.recurring import IndexedCatalog, reference_index
+from delegation.references.refresh import Refresher
+from delegation.tasks.errors import RunHandedOver
+from delegation.tasks.testing.harness import TaskHarness
+from delegation.tasks.work.behaviors import Run
+from tests.unit.operations.purge.lake import busy_table
+from tests.unit.references.test_refresh import Scene
+
+TABLES = 40
+
+
+def test_a_pass_of_many_hand_overs_ends() -> None:
+    """Each attempt has time for one table; twenty hand-overs in a row are excused only while the task gets ahead."""
+    scene = Scene()
+    busy_table(scene.one, "t")
+    for number in range(TABLES - 1):
+        scene.one.pointers[f"t{number}"] = scene.one.pointers["t"]
+    tables: Counter[int] = Counter()
+
+    def refresher(run: Run) -> Refresher:
+        attempt = run.task.attempt_count
+
+        def checkpoint() -> None:
+            # A report is written every two seconds.
+            scene.now = harness.advance(timedelta(seconds=3))
+            tables[attempt] += 1
+            if tables[attempt] > 1:
+                raise RunHandedOver(run.task.task_id)
+
+        found = scene.refresher(f"attempt {attempt}", checkpoint=checkpoint)
+        return replace(found, report=lambda checked: run.report(done=checked, unit="tables"))
+
+    behavior = reference_index(refresher, every=timedelta(days=365))
+    harness = TaskHarness(behavior)
+    scene.now = harness.now
+    harness.submit(behavior, IndexedCatalog(catalog="cat"))
+    harness.run_until_idle()
+    assert len(tables) == TABLES
+    assert scene.store.pass_of("cat").tables == TABLES
