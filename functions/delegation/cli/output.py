@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any, TextIO
 
 import typer
@@ -21,6 +22,7 @@ from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.cli.watching import TaskWatch, size_text, status_text
 from delegation.errors import DelegationError
+from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
 
@@ -40,10 +42,11 @@ class JsonOutput:
     def task(self, view: TaskRecord) -> None:
         print_json(view.model_dump(mode="json"))
 
-    def tasks(self, page: TaskPage) -> None:
+    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
         shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
         unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
-        print_json({"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more})
+        document = {"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more}
+        print_json({**document, "since": None if since is None else isoformat(since)})
 
     def candidates(self, page: TaskPage) -> None:
         """Print nothing before the result: the document is one."""
@@ -113,13 +116,15 @@ class TextOutput:
     def task(self, view: TaskRecord) -> None:
         self._out.print(task_screen(view))
 
-    def tasks(self, page: TaskPage) -> None:
+    def tasks(self, page: TaskPage, since: datetime | None = None) -> None:
         if page.tasks or page.unreadable:
             self._out.print(task_list(page, self._out.width))
         else:
             self._out.print("No tasks." if not page.more else "No task on this page.")
         if page.cursor is not None:
-            self._out.print(f"Continue with --cursor {page.cursor}", style="dim", soft_wrap=True)
+            # A cursor belongs to the filters, and `2h` is another time in the next call.
+            options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
+            self._out.print(f"Continue with {options}", style="dim", soft_wrap=True)
 
     def candidates(self, page: TaskPage) -> None:
         """Show to stderr what a change by filter is about."""

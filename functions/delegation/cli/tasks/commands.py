@@ -81,7 +81,7 @@ def list_command(
         status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=only_open
     )
     page = open_tasks(ctx, stack, direct=direct, table=tasks_table).found(wanted, limit=limit, cursor=cursor)
-    output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)))
+    output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since)
 
 
 @app.command("kinds")

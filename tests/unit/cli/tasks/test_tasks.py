@@ -118,7 +118,7 @@ def test_pages_list_each_unreadable_record_once(store):
 def test_empty_table_lists_no_tasks(run, store):
     assert run("tasks", "list", "--direct").stdout == "No tasks.\n"
     assert lines(run("tasks", "list", "--direct", "--json").stdout) == [
-        {"tasks": [], "unreadable": [], "cursor": None, "more": False}
+        {"tasks": [], "unreadable": [], "cursor": None, "more": False, "since": None}
     ]
 
 
