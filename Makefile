@@ -6,6 +6,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CONTRACT := $(VENV)-contract
 EXTRAS := cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
@@ -20,7 +21,7 @@ TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain linearizability mutants fixtures clean
+.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +77,9 @@ simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000
 mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
 
+canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and compare; the packages come from npm's registry
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.canonical $(ARGS)
+
 drill: need-java $(STAMP) ## Kill workers and the state machine's processes at random: TASKS=500 SECONDS=60; prints totals last
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.drill --tasks $(TASKS) --seconds $(SECONDS) $(ARGS)
 
@@ -87,11 +91,20 @@ drain: TASKS = 20000
 drain: need-java $(STAMP) ## Drain a dropped schema on a hand-moved clock: TASKS=20000, ARGS="--slots 100 --dynamodb"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.drain.drain --tasks $(TASKS) $(ARGS)
 
+schemathesis: need-java $(STAMP) $(CONTRACT)/.installed ## Send generated requests to the whole system; prints totals last; ARGS="--ours 60 --seed 2"
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.conformance --schemathesis $(CONTRACT)/bin/schemathesis $(ARGS)
+
+$(CONTRACT)/.installed: pyproject.toml constraints.txt
+	@python=$$(.ci/need python); test -x $(CONTRACT)/bin/python || "$$python" -m venv $(CONTRACT)
+	@$(CONTRACT)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
+	@touch $@
+
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)
 
 clean: ## Remove .venv, .local, build output and caches
-	@rm -rf $(VENV) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(CONTRACT) .local build cdk.out *.egg-info functions/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 .PHONY: need-%

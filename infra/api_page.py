@@ -1,7 +1,9 @@
 """The API's description as it is served: openapi.json and docs.html, made from docs/openapi.yaml and the error codes.
 
-`python -m infra.api_page` writes both into the package. The page has no script and loads nothing. It is our own: the
-known renderers are scripts of a megabyte, which a page that loads nothing would have to contain.
+`python -m infra.api_page` writes the schemas of docs/openapi.yaml (api_schemas.py), then both into the package. The
+page has no script and loads nothing. It is our own: the known renderers are scripts of a megabyte, which a page that
+loads nothing would have to contain. Every element, row and member of the JSON has a line of its own, so that two
+changes of the document merge.
 """
 
 import html
@@ -13,12 +15,14 @@ from typing import Any, Final
 import yaml
 
 from delegation.edge.codes import codes
+from infra.api_schemas import section
 from infra.environment import ROOT
 from infra.error_page import statuses
 
 SOURCE: Final = ROOT / "docs" / "openapi.yaml"
 FOLDER: Final = ROOT / "functions" / "delegation" / "edge" / "api"
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
+_SECTION: Final = re.compile(r"(.*\n  schemas:\n).*?(  responses:\n.*)", re.DOTALL)
 _CODE: Final = re.compile(r"`([^`]+)`")
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; }
@@ -43,28 +47,31 @@ def document() -> dict[str, Any]:
 
 
 def openapi_json() -> str:
-    """Return the document as JSON, one line per member of the two upper levels and no insignificant blanks."""
-    return json.dumps(document(), ensure_ascii=False, separators=(",", ":")) + "\n"
+    """Return the document as JSON, a member or an entry on each line, without indentation."""
+    return json.dumps(document(), ensure_ascii=False, separators=(",", ":"), indent=0) + "\n"
 
 
 def page() -> str:
     """Return the page."""
     spec = document()
-    body = "".join((*_head(spec), *_operations(spec), *_schemas(spec), *_codes()))
+    body = "\n".join(part for part in (*_head(spec), *_operations(spec), *_schemas(spec), *_codes()) if part)
     title = html.escape(spec["info"]["title"])
     head = f'<meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">'
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>{body}</body></html>\n'
+    start = f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>'
+    return f"{start}\n<body>\n{body}\n</body></html>\n"
 
 
 def _head(spec: Mapping[str, Any]) -> Iterator[str]:
     info = spec["info"]
-    yield f"<h1>{_text(info['title'])}</h1><p>{_text(info['summary'])} Version {_text(info['version'])}, "
+    yield f"<h1>{_text(info['title'])}</h1>"
+    yield f"<p>{_text(info['summary'])} Version {_text(info['version'])},"
     yield 'as <a href="openapi.json">OpenAPI 3.1</a>.</p>'
     yield _paragraphs(info["description"])
     yield "<nav>"
     for _, _, operation in _each_operation(spec):
         yield f'<a href="#{operation["operationId"]}">{_text(operation["summary"])}</a>'
-    yield '<a href="#schemas">Schemas</a><a href="#codes">Error codes</a></nav>'
+    yield '<a href="#schemas">Schemas</a>'
+    yield '<a href="#codes">Error codes</a></nav>'
 
 
 def _operations(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -93,7 +100,8 @@ def _answers(spec: Mapping[str, Any], operation: Mapping[str, Any]) -> Iterator[
 def _schemas(spec: Mapping[str, Any]) -> Iterator[str]:
     yield '<h2 id="schemas">Schemas</h2>'
     for name, schema in spec["components"]["schemas"].items():
-        yield f'<section id="schema-{name}"><h3>{name}</h3>{_paragraphs(schema.get("description", ""))}'
+        yield f'<section id="schema-{name}"><h3>{name}</h3>'
+        yield _paragraphs(schema.get("description", ""))
         required = set(schema.get("required", []))
         members = schema.get("properties", {})
         if not members:
@@ -113,7 +121,8 @@ def _codes() -> Iterator[str]:
     known = statuses()
     yield '<h2 id="codes">Error codes</h2>'
     for chapter, entries in codes().items():
-        yield f'<h3>{_text(chapter)}</h3><div class="wide"><table><tr><th>code<th>status<th>meaning<th>what to do</tr>'
+        yield f"<h3>{_text(chapter)}</h3>"
+        yield '<div class="wide"><table><tr><th>code<th>status<th>meaning<th>what to do</tr>'
         for name, code in entries.items():
             numbers = ", ".join(map(str, sorted(known.get(name, ({500}, set()))[0])))
             cells = (f"<code>{name}</code>", numbers, _text(code.meaning), _text(code.action))
@@ -181,11 +190,12 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     lines = ["<tr>" + "".join(f"<td>{cell}" for cell in row) + "</tr>" for row in rows]
     if not lines:
         return ""
-    return f'<div class="wide"><table><tr>{"".join(f"<th>{each}" for each in head)}</tr>{"".join(lines)}</table></div>'
+    first = f'<div class="wide"><table><tr>{"".join(f"<th>{each}" for each in head)}</tr>'
+    return "\n".join((first, *lines, "</table></div>"))
 
 
 def _paragraphs(text: str) -> str:
-    return "".join(f"<p>{_text(part)}</p>" for part in text.split("\n\n") if part.strip())
+    return "\n".join(f"<p>{_text(part)}</p>" for part in text.split("\n\n") if part.strip())
 
 
 def _text(text: str) -> str:
@@ -198,6 +208,15 @@ def _quoted(found: re.Match[str]) -> str:
     return f'<a href="#{found[1]}">{word}</a>' if any(found[1] in entries for entries in codes().values()) else word
 
 
+def with_schemas(text: str) -> str:
+    """Return the text of docs/openapi.yaml with its schemas made anew from the models."""
+    found = _SECTION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{SOURCE} needs `  schemas:` before `  responses:` among its components; restore both lines")
+    return f"{found[1]}{section()}{found[2]}"
+
+
 if __name__ == "__main__":
+    SOURCE.write_text(with_schemas(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
     (FOLDER / "openapi.json").write_text(openapi_json(), encoding="utf-8")
     (FOLDER / "docs.html").write_text(page(), encoding="utf-8")

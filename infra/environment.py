@@ -77,12 +77,19 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "client_issuer",
                 "client_serials",
                 "client_certificate_source",
+                "client_vpc_endpoints",
                 "client_crl",
                 "client_ca",
                 "client_next_subject",
                 "client_next_issuer",
+                "client_next_serials",
+                "revocation_lists",
+                "revocation_outdated",
+                "revocation_max_age_seconds",
                 "operator_subjects",
                 "operator_issuer",
+                "operator_next_issuer",
+                "operator_client_ids",
                 "operator_scope",
                 "operators_may_submit",
                 "token_issuer",
@@ -90,6 +97,12 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "token_public_key",
                 "token_next_public_key",
                 "token_audience",
+                "token_client_id",
+                "token_next_issuer",
+                "token_next_jwks_url",
+                "token_next_audience",
+                "token_next_client_id",
+                "token_binding",
                 "token_scope",
             ),
         ),
@@ -188,12 +201,19 @@ _NAMES: Final = {
     "client_issuer": "DELEGATION_CLIENT_ISSUER",
     "client_serials": "DELEGATION_CLIENT_SERIALS",
     "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
+    "client_vpc_endpoints": "DELEGATION_CLIENT_VPC_ENDPOINTS",
     "client_crl": "DELEGATION_CLIENT_CRL",
     "client_ca": "DELEGATION_CLIENT_CA",
     "client_next_subject": "DELEGATION_CLIENT_NEXT_SUBJECT",
     "client_next_issuer": "DELEGATION_CLIENT_NEXT_ISSUER",
+    "client_next_serials": "DELEGATION_CLIENT_NEXT_SERIALS",
+    "revocation_lists": "DELEGATION_REVOCATION_LISTS",
+    "revocation_outdated": "DELEGATION_REVOCATION_OUTDATED",
+    "revocation_max_age_seconds": "DELEGATION_REVOCATION_MAX_AGE_SECONDS",
     "operator_subjects": "DELEGATION_OPERATOR_SUBJECTS",
     "operator_issuer": "DELEGATION_OPERATOR_ISSUER",
+    "operator_next_issuer": "DELEGATION_OPERATOR_NEXT_ISSUER",
+    "operator_client_ids": "DELEGATION_OPERATOR_CLIENT_IDS",
     "operator_scope": "DELEGATION_OPERATOR_SCOPE",
     "operators_may_submit": "DELEGATION_OPERATORS_MAY_SUBMIT",
     "token_issuer": "DELEGATION_TOKEN_ISSUER",
@@ -201,6 +221,12 @@ _NAMES: Final = {
     "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
     "token_next_public_key": "DELEGATION_TOKEN_NEXT_PUBLIC_KEY",
     "token_audience": "DELEGATION_TOKEN_AUDIENCE",
+    "token_client_id": "DELEGATION_TOKEN_CLIENT_ID",
+    "token_next_issuer": "DELEGATION_TOKEN_NEXT_ISSUER",
+    "token_next_jwks_url": "DELEGATION_TOKEN_NEXT_JWKS_URL",
+    "token_next_audience": "DELEGATION_TOKEN_NEXT_AUDIENCE",
+    "token_next_client_id": "DELEGATION_TOKEN_NEXT_CLIENT_ID",
+    "token_binding": "DELEGATION_TOKEN_BINDING",
     "token_scope": "DELEGATION_TOKEN_SCOPE",
     "properties": "DELEGATION_PROPERTIES",
     "behaviors": "DELEGATION_BEHAVIORS",
@@ -215,8 +241,9 @@ class Resources:
     """The resources and settings of one deployment; a field that is None yields no variable.
 
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
-    - `client_serials`: a comma-separated list; `client_crl`: a revocation list in PEM, `client_ca`: the certificate of
-      the authority that signed it (all variables share 4 KB). `operator_subjects`: names separated by semicolons.
+    - `client_serials`, `revocation_lists` (URLs), `client_vpc_endpoints`, `operator_client_ids`: separated by commas;
+      `operator_subjects`: names separated by semicolons. `client_crl`: a revocation list in PEM, `client_ca`: the
+      certificates of the authorities that sign such lists (all variables share 4 KB).
     - `properties`: those of the Delegation Service proposal, "Task Retry".
     - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
     """
@@ -240,12 +267,19 @@ class Resources:
     client_issuer: str | None = None
     client_serials: str | None = None
     client_certificate_source: str = "apigateway"
+    client_vpc_endpoints: str | None = None
     client_crl: str | None = None
     client_ca: str | None = None
     client_next_subject: str | None = None
     client_next_issuer: str | None = None
+    client_next_serials: str | None = None
+    revocation_lists: str | None = None
+    revocation_outdated: str | None = None
+    revocation_max_age_seconds: int | None = None
     operator_subjects: str | None = None
     operator_issuer: str | None = None
+    operator_next_issuer: str | None = None
+    operator_client_ids: str | None = None
     operator_scope: str = "manage_tasks"
     operators_may_submit: bool = False
     token_issuer: str | None = None
@@ -253,6 +287,12 @@ class Resources:
     token_public_key: str | None = None
     token_next_public_key: str | None = None
     token_audience: str | None = None
+    token_client_id: str | None = None
+    token_next_issuer: str | None = None
+    token_next_jwks_url: str | None = None
+    token_next_audience: str | None = None
+    token_next_client_id: str | None = None
+    token_binding: str | None = None
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     properties: Mapping[str, str] = field(default_factory=dict)
     behaviors: str | None = None

@@ -4,26 +4,38 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from delegation.edge.trust.certificates import (
-    is_signed_by,
-    load_authority,
-    load_revocation_list,
-    parse_name,
-    parse_serials,
-)
+from delegation.edge.trust.certificates import parse_name, parse_serials
+from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import public_key
+from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
 
 PREFIX = "delegation:"
+_ADDRESSES: Final = (
+    "domain_name",
+    "token_issuer",
+    "token_jwks_url",
+    "token_next_issuer",
+    "token_next_jwks_url",
+    "polaris_url",
+    "polaris_token_url",
+)
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
 _EXAMPLE: Final = re.compile(r"(?:^|[/.@])example\.(?:com|org|net)(?=$|[/:])|\.(?:example|test|invalid)(?=$|[/:])")
+_VARIABLE: Final = re.compile(r"DELEGATION_([A-Z0-9_]+)")
+_IN_S3: Final = "s3://"
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?::[A-Za-z_]\w*)?", re.ASCII)
+
+
+def _setting(variable: re.Match[str]) -> str:
+    """Return the context key of one of the authorizer's variables, `delegation:client-ca` of DELEGATION_CLIENT_CA."""
+    return PREFIX + variable[1].lower().replace("_", "-")
 
 
 def _split(value: object) -> object:
@@ -49,13 +61,18 @@ class Settings(BaseModel):
       `ownership_certificate_arn`: needed with a certificate of a private or imported CA.
     - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, which the operator
       uploads after deploying the data stack and before the service stack.
-    - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_crl`: a small PEM
-      revocation list of its CA; `client_ca`: that CA's certificate in PEM, which must have signed the list.
-    - `client_next_subject`, `client_next_issuer`: a second certificate, admitted while the first is replaced.
-    - `operator_subjects`, `operator_issuer`: the certificates of operators, who read, cancel and retry tasks; their
-      tokens have `operator_scope`. They submit tasks only with `operators_may_submit`.
-    - `token_*`: the issuer of the callers' tokens: its JWKS URL, or a public key if it has none, and the next one while
-      the issuer replaces it.
+    - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_next_*`: a second
+      one, admitted while the first is replaced.
+    - `revocation_lists`: objects with the revocation lists of all pinned issuers, keys in the trust store bucket or
+      `s3://bucket/key`; `client_ca`: the PEM certificates of those issuers, which must have signed the lists.
+      `revocation_max_age_seconds` is the greatest age of a list that was fetched, `revocation_outdated` what happens
+      after its nextUpdate (`refuse` or `admit`). `client_crl`: instead of them one small list in PEM.
+    - `operator_subjects`, `operator_issuer`, `operator_next_issuer`: the certificates of operators, who read, cancel
+      and retry tasks; their tokens have `operator_scope` and belong to one of `operator_client_ids`, if set. They
+      submit tasks only with `operators_may_submit`.
+    - `token_*`: the issuer of the callers' tokens, its JWKS URL, or a public key if it has none, and the pinned client;
+      `token_next_*` are admitted beside them while they are replaced. `token_binding` is `required` if every token must
+      be bound to the client certificate (RFC 8705).
     - `polaris_*`: the catalog, and the scope of the service's principal.
     - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
     - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs; without it they reach AWS but not Polaris.
@@ -84,8 +101,14 @@ class Settings(BaseModel):
     client_ca: str | None = None
     client_next_subject: str | None = None
     client_next_issuer: str | None = None
+    client_next_serials: CommaSeparated = ()
+    revocation_lists: CommaSeparated = ()
+    revocation_outdated: str = "refuse"
+    revocation_max_age_seconds: int = 3600
     operator_subjects: Names = ()
     operator_issuer: str | None = None
+    operator_next_issuer: str | None = None
+    operator_client_ids: CommaSeparated = ()
     operator_scope: str = "manage_tasks"
     operators_may_submit: bool = False
     token_issuer: str = Field(min_length=1)
@@ -93,6 +116,12 @@ class Settings(BaseModel):
     token_public_key: str | None = None
     token_next_public_key: str | None = None
     token_audience: str | None = None
+    token_client_id: str | None = None
+    token_next_issuer: str | None = None
+    token_next_jwks_url: str | None = Field(None, pattern=r"^https://")
+    token_next_audience: str | None = None
+    token_next_client_id: str | None = None
+    token_binding: str = "optional"  # noqa: S105 - no password
     token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
     polaris_url: str = Field(pattern=r"^https://")
     polaris_scope: str = "PRINCIPAL_ROLE:ALL"
@@ -118,6 +147,10 @@ class Settings(BaseModel):
         """Whether the templates have code that runs."""
         return self.package != NO_PACKAGE
 
+    def revocation_urls(self, truststore: str) -> tuple[str, ...]:
+        """Return the URLs of the revocation lists; `truststore` is the name of the trust store bucket."""
+        return tuple(one if one.startswith(_IN_S3) else f"{_IN_S3}{truststore}/{one}" for one in self.revocation_lists)
+
     @field_validator("client_subject", "client_issuer", "client_next_subject", "client_next_issuer", "operator_issuer")
     @classmethod
     def _is_a_name(cls, value: str | None) -> str | None:
@@ -132,7 +165,7 @@ class Settings(BaseModel):
             parse_name(name)
         return value
 
-    @field_validator("client_serials")
+    @field_validator("client_serials", "client_next_serials")
     @classmethod
     def _are_serials(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         parse_serials(",".join(value))
@@ -156,7 +189,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _no_address_is_an_example(self) -> Self:
         """Refuse the reserved domains (RFC 2606, Section 3) of cdk.json in what is deployed."""
-        for name in ("domain_name", "token_issuer", "token_jwks_url", "polaris_url", "polaris_token_url"):
+        for name in _ADDRESSES:
             value = getattr(self, name)
             if self.is_deployable and value and _EXAMPLE.search(value):
                 setting = PREFIX + name.replace("_", "-")
@@ -164,28 +197,29 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _token_can_be_verified(self) -> Self:
-        if (self.token_jwks_url is None) == (self.token_public_key is None):
-            raise ValueError("exactly one of delegation:token-jwks-url and delegation:token-public-key must be set")
-        return self
-
-    @model_validator(mode="after")
-    def _revocation_list_can_be_verified(self) -> Self:
-        if self.client_crl is None:
-            return self
-        if self.client_ca is None:
-            raise ValueError(
-                "delegation:client-crl needs delegation:client-ca, the certificate of the authority that signed it"
+    def _callers_can_be_verified(self) -> Self:
+        """Apply the authorizer's own rules, which it would otherwise report only in its log, refusing every caller."""
+        given = {name: getattr(self, name, None) for name in AuthorizerSettings.model_fields} | {
+            "client_serials": ",".join(self.client_serials),
+            "client_next_serials": ",".join(self.client_next_serials),
+            "revocation_lists": self.revocation_urls("truststore"),
+        }
+        fields = AuthorizerSettings.model_fields.items()
+        try:
+            # By variable, so that errors name it.
+            AuthorizerSettings.model_validate(
+                {field.alias: given[name] for name, field in fields if given[name] is not None}
             )
-        revoked, authority = load_revocation_list(self.client_crl.encode()), load_authority(self.client_ca)
-        if not is_signed_by(revoked, authority, parse_name(self.client_issuer)):
-            raise ValueError("delegation:client-crl is not signed by delegation:client-ca for delegation:client-issuer")
+        except ValidationError as error:
+            texts = [": ".join([*map(str, each["loc"][:1]), each["msg"]]) for each in error.errors()]
+            raise ValueError(_VARIABLE.sub(_setting, "; ".join(texts))) from None
         return self
 
     @model_validator(mode="after")
     def _properties_are_of_the_service(self) -> Self:
         try:
             policies_of(self.properties)
+            KeySettings.from_properties(self.properties)
             require_known_kinds(self.properties, BUILT_IN_KINDS | {*self.added_kinds})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.

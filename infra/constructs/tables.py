@@ -21,10 +21,11 @@ class TaskTables(Construct):
     of received tasks, and of the other two the keys for which it has a label.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey, keys_expire: bool = True) -> None:
+        """`keys_expire` has DynamoDB delete idempotency records that have expired."""
         super().__init__(scope, construct_id)
         self.tasks = self._build_tasks(key)
-        self.idempotency = self._build_idempotency(key)
+        self.idempotency = self._build_idempotency(key, expires=keys_expire)
         self.references = self._build_references(key)
 
     def _build_tasks(self, key: kms.IKey) -> dynamodb.Table:
@@ -55,12 +56,12 @@ class TaskTables(Construct):
             )
         return table
 
-    def _build_idempotency(self, key: kms.IKey) -> dynamodb.Table:
+    def _build_idempotency(self, key: kms.IKey, *, expires: bool) -> dynamodb.Table:
         return dynamodb.Table(
             self,
             "Idempotency",
             partition_key=dynamodb.Attribute(name="scope", type=dynamodb.AttributeType.STRING),
-            time_to_live_attribute=EXPIRES_AT,
+            time_to_live_attribute=EXPIRES_AT if expires else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             point_in_time_recovery_specification=_RECOVERY,
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,

@@ -9,6 +9,7 @@ from pathlib import Path
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws
+from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
 from infra.local.endpoints import AwsKeys, Endpoints, client
 from infra.local.errors import CannotStartError, UnavailableError
@@ -26,13 +27,18 @@ WAREHOUSE_BUCKET = "warehouse"
 
 @dataclass(frozen=True, slots=True)
 class Polaris:
-    """A catalog and two of its principals as (id, secret): an owner of tables, and the service."""
+    """A catalog and two of its principals as (id, secret): an owner of tables, and the service.
+
+    The stand-in also has `root`, who may use the management API, and the public key (PEM) of its tokens.
+    """
 
     url: str
     warehouse: str
     owner: tuple[str, str]
     service: tuple[str, str]
     note: str
+    root: tuple[str, str] | None = None
+    public_key: str | None = None
 
     def __repr__(self) -> str:
         return f"Polaris({self.url!r})"
@@ -132,6 +138,7 @@ def _start_polaris(
         s3_endpoint=s3_url,
         region=REGION,
         principals=[identities.owner, identities.service],
+        root=identities.root,
         realm=REALM,
     ).start()
     cleanup.callback(catalog.stop)
@@ -140,5 +147,11 @@ def _start_polaris(
         for principal in (identities.owner, identities.service)
     )
     return Polaris(
-        catalog.url, options.warehouse, owner, service, "a stand-in: Iceberg REST catalog with vended credentials"
+        catalog.url,
+        options.warehouse,
+        owner,
+        service,
+        "a stand-in: Iceberg REST catalog with vended credentials",
+        root=(ROOT_PRINCIPAL, identities.root.get_secret_value()),
+        public_key=catalog.tokens.public_key_pem(),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from delegation.idempotency.settings import KeySettings
 from infra.environment import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
@@ -55,7 +56,8 @@ def deploy(
     aws, keys = backends.aws, backends.endpoints.keys
     emr = _start_emr(backends.endpoints, logs, cleanup)
     endpoints = replace(backends.endpoints, emr_serverless=emr.url)
-    resources.create_tables(client("dynamodb", endpoints.dynamodb, keys))
+    keys_expire = KeySettings.from_properties(options.all_properties()).cleanup
+    resources.create_tables(client("dynamodb", endpoints.dynamodb, keys), keys_expire=keys_expire)
     sqs = aws.client("sqs")
     queue = resources.create_queue(sqs)
     described = _describe(options, backends, identities, emr, queue)

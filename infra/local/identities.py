@@ -7,7 +7,8 @@ from typing import Self
 
 from pydantic import SecretStr
 
-from infra.local.catalog.principals import OWNER, SERVICE, LocalPrincipal
+from infra.local.catalog.principals.access import LocalPrincipal
+from infra.local.catalog.principals.privileges import OWNER, SERVICE
 from infra.local.front.issuer import OPERATOR_SCOPE, SCOPE, OAuth2Client, TokenIssuer
 from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
 
@@ -18,7 +19,7 @@ TOKEN_AUDIENCE = "polaris-delegation-service"  # noqa: S105 - a name, not a toke
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Polaris as the service's caller (`certificate`, `oauth2`), an operator, and two principals in Polaris."""
+    """Polaris as the service's caller (`certificate`, `oauth2`), an operator; in Polaris `root` and two principals."""
 
     authority: CertificateAuthority
     server: KeyPair
@@ -27,6 +28,7 @@ class Identities:
     oauth2: OAuth2Client
     operator_certificate: KeyPair
     operator: OAuth2Client
+    root: SecretStr
     owner: LocalPrincipal
     service: LocalPrincipal
 
@@ -44,6 +46,7 @@ class Identities:
             oauth2=oauth2,
             operator_certificate=authority.issue_client(OPERATOR_ID, name="operator"),
             operator=operator,
+            root=_secret(),
             owner=LocalPrincipal("owner", "owner", _secret(), OWNER),
             service=LocalPrincipal("delegation", "delegation", _secret(), SERVICE),
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
@@ -47,6 +48,7 @@ class StackOptions:
             )
         try:
             policies_of(self.all_properties())
+            KeySettings.from_properties(self.all_properties())
             require_known_kinds(self.all_properties(), BUILT_IN_KINDS)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.

@@ -42,10 +42,13 @@ def create_tables(
     tasks: str = TASKS_TABLE,
     idempotency: str = IDEMPOTENCY_TABLE,
     references: str = REFERENCES_TABLE,
+    *,
+    keys_expire: bool = True,
 ) -> None:
     """Create the task table with its indexes, the idempotency table with its time to live, the reference index.
 
-    Existing tables, in a DynamoDB that outlives the stack, are used unchanged.
+    Without `keys_expire` records that have expired are kept. Existing tables, in a DynamoDB that outlives the stack,
+    are used unchanged.
     """
     indexes = {
         "due": {"due_bucket": "S", "due_at": "S"},
@@ -57,6 +60,8 @@ def create_tables(
     _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, indexes)
     _create_table(dynamodb, idempotency, {"scope": "S"}, {})
     _create_table(dynamodb, references, {"pk": "S", "sk": "S"}, {})
+    if not keys_expire:
+        return
     ttl = {"Enabled": True, "AttributeName": "expires_at"}
     try:
         dynamodb.update_time_to_live(TableName=idempotency, TimeToLiveSpecification=ttl)

@@ -11,7 +11,11 @@ NAME = "stack.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFile:
-    """The fields of stack.json; paths are absolute, and `repr` omits the secrets."""
+    """The fields of stack.json; paths are absolute, and `repr` omits the secrets.
+
+    `polaris_root_credential` is for the management API, `polaris_public_key` (PEM) verifies Polaris' tokens; both are
+    null if Polaris is a given one.
+    """
 
     edge_url: str
     ca_cert: str
@@ -33,6 +37,8 @@ class StackFile:
     polaris_url: str
     polaris_credential: str = field(repr=False)
     polaris_scope: str
+    polaris_root_credential: str | None = field(repr=False)
+    polaris_public_key: str | None
     warehouse: str
 
     def write(self, folder: Path) -> Path:

@@ -155,6 +155,8 @@ def _stack_file(front: Front, identities: Identities, backends: Backends) -> Sta
         polaris_url=backends.polaris.url,
         polaris_credential=":".join(backends.polaris.owner),
         polaris_scope=POLARIS_SCOPE,
+        polaris_root_credential=":".join(backends.polaris.root) if backends.polaris.root else None,
+        polaris_public_key=backends.polaris.public_key,
         warehouse=backends.polaris.warehouse,
     )
 

@@ -3,6 +3,7 @@
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from delegation.idempotency.settings import KeySettings
 from infra.constructs.buckets import Buckets
 from infra.constructs.security.encryption import EncryptionKey
 from infra.constructs.security.grants import DataGrants
@@ -23,7 +24,8 @@ class DataStack(Stack):
         )
         self.encryption = EncryptionKey(self, "Encryption")
         key = self.encryption.key
-        self.tables = TaskTables(self, "Tables", key=key)
+        keys = KeySettings.from_properties(settings.properties)
+        self.tables = TaskTables(self, "Tables", key=key, keys_expire=keys.cleanup)
         self.buckets = Buckets(self, "Buckets", key=key, plan_retention_days=settings.plan_retention_days)
         self.polaris_secret = PolarisSecret(self, "Polaris", key=key)
         self.grants = DataGrants(

@@ -1,6 +1,9 @@
 """Everything without data: functions, queue, state machine, Spark application, API, schedule and alarms."""
 
+from typing import Any
+
 from aws_cdk import Stack
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.constructs.api import EdgeApi
@@ -29,7 +32,8 @@ class ServiceStack(Stack):
         self.spark = SparkApplication(self, "Spark", settings=settings, code=code, data=data.grants, log_retention=keep)
         machine_arn = state_machine_arn(self, settings.stage)
         self.resources = _resources(settings, data, self.dispatch, self.spark, machine_arn)
-        grants = Grants(data.grants, self.spark, self.dispatch.queue.queue_arn, machine_arn)
+        lists = revocation_list_arns(self, settings, data.buckets.truststore)
+        grants = Grants(data.grants, self.spark, self.dispatch.queue.queue_arn, machine_arn, lists)
         self.functions = Functions(
             self, "Functions", code=code.functions, resources=self.resources, grants=grants, log_retention=keep
         )
@@ -64,6 +68,29 @@ class ServiceStack(Stack):
         acknowledge_below(self, self.spark.application_arn, "/jobruns/*", runs)
 
 
+def revocation_list_arns(stack: Stack, settings: Settings, truststore: s3.IBucket) -> tuple[str, ...]:
+    """Return the ARNs of the objects with revocation lists."""
+    if not settings.revocation_lists:
+        return ()  # a reference to the bucket's name would tie the stacks together for nothing
+    urls = settings.revocation_urls(truststore.bucket_name)
+    objects = [url.removeprefix("s3://").partition("/") for url in urls]
+    return tuple(
+        stack.format_arn(service="s3", region="", account="", resource=bucket, resource_name=key)
+        for bucket, _, key in objects
+    )
+
+
+def _revocation(settings: Settings, data: DataStack) -> dict[str, Any]:
+    """Return the fields of Resources about revocation lists in S3; none without such lists."""
+    if not settings.revocation_lists:
+        return {}
+    return {
+        "revocation_lists": ",".join(settings.revocation_urls(data.buckets.truststore.bucket_name)),
+        "revocation_outdated": settings.revocation_outdated,
+        "revocation_max_age_seconds": settings.revocation_max_age_seconds,
+    }
+
+
 def _resources(
     settings: Settings, data: DataStack, dispatch: DispatchSqsQueue, spark: SparkApplication, machine_arn: str
 ) -> Resources:
@@ -90,8 +117,12 @@ def _resources(
         client_ca=settings.client_ca,
         client_next_subject=settings.client_next_subject,
         client_next_issuer=settings.client_next_issuer,
+        client_next_serials=",".join(settings.client_next_serials) or None,
+        **_revocation(settings, data),
         operator_subjects=";".join(settings.operator_subjects) or None,
         operator_issuer=settings.operator_issuer,
+        operator_next_issuer=settings.operator_next_issuer,
+        operator_client_ids=",".join(settings.operator_client_ids) or None,
         operator_scope=settings.operator_scope,
         operators_may_submit=settings.operators_may_submit,
         token_issuer=settings.token_issuer,
@@ -99,6 +130,12 @@ def _resources(
         token_public_key=settings.token_public_key,
         token_next_public_key=settings.token_next_public_key,
         token_audience=settings.token_audience,
+        token_client_id=settings.token_client_id,
+        token_next_issuer=settings.token_next_issuer,
+        token_next_jwks_url=settings.token_next_jwks_url,
+        token_next_audience=settings.token_next_audience,
+        token_next_client_id=settings.token_next_client_id,
+        token_binding=settings.token_binding,
         token_scope=settings.token_scope,
         properties=settings.properties,
         behaviors=",".join(settings.behaviors) or None,

@@ -10,6 +10,7 @@ from moto import mock_aws
 
 from delegation.dynamodb import client_config
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.tasks.stores.dynamodb import ADMISSION_INDEX, DUE_INDEX, ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
@@ -72,14 +73,24 @@ def create_task_table(client: Any) -> str:
 
 def record_store(tasks: DynamoDbTaskStore) -> DynamoDbIdempotencyStore:
     """Idempotency records in a table of their own beside the tasks'."""
-    table = f"{tasks.table}-idempotency"
-    tasks.dynamodb.client.create_table(
+    return DynamoDbIdempotencyStore(tasks, create_record_table(tasks.dynamodb.client))
+
+
+def create_record_table(client: Any) -> str:
+    """A table for idempotency records, as infra declares it."""
+    table = f"idempotency-{uuid.uuid4()}"
+    client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": "scope", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "scope", "KeyType": "HASH"}],
     )
-    return DynamoDbIdempotencyStore(tasks, table)
+    return table
+
+
+def reservation_store(client: Any, *, tries: int = 6) -> DynamoDbReservationStore:
+    """Records of mutations in a table of their own."""
+    return DynamoDbReservationStore(ReservationTable(client, tries=tries, sleep=no_wait), create_record_table(client))
 
 
 def no_wait(_seconds: float) -> None:

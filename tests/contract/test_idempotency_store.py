@@ -9,14 +9,17 @@ import pytest
 from delegation.idempotency import record as records
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.memory import MemoryIdempotencyStore
-from delegation.idempotency.record import Record, Scope, State, StoredAnswer
+from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
+from delegation.idempotency.record import Record, State, StoredAnswer
+from delegation.idempotency.scope import Scope
 from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite, start_expiry
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from tests.contract.task_tables import local_task_store, moto_task_store, record_store
+from tests.contract.mutations.checks import reserved
+from tests.contract.task_tables import local_task_store, moto_task_store, no_wait, record_store
 from tests.contract.tasks.checks_support import written_by_a_newer_release
 from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
 
@@ -177,6 +180,28 @@ def test_only_expired_records_are_removed(stores: Stores) -> None:
     assert idempotency.remove_expired(NOW + lifetime, 2) == 1
     assert idempotency.remove_expired(NOW + lifetime, 2) == 0
     assert [idempotency.get(scope.id) for scope in scopes] == [None, None, None, *kept[3:]]
+
+
+def test_without_cleanup_expired_records_stay(stores: Stores) -> None:
+    tasks, idempotency = stores
+    lifetime = timedelta(minutes=30)
+    record = idempotency.put(RecordWrite(bound_to(SCOPE)))
+    assert start_expiry(idempotency, record, NOW, lifetime=lifetime, nonce=nonce())
+    for cleanup, removed in ((False, 0), (True, 1)):
+        upkeep = RecordUpkeep(tasks, idempotency, lifetime=lifetime, nonce=nonce, cleanup=cleanup)
+        assert upkeep.remove_expired(NOW + lifetime, 10) == removed
+
+
+def test_records_of_mutations_are_deleted_with_those_of_tasks() -> None:
+    with moto_task_store() as tasks:
+        idempotency = record_store(tasks)
+        mutations = DynamoDbReservationStore(ReservationTable(tasks.dynamodb.client, sleep=no_wait), idempotency._table)
+        record = reserved(now=NOW)
+        mutations.reserve(record, NOW)
+        assert list(pages(idempotency)) == [RecordPage((), None)]
+        assert idempotency.remove_expired(record.expires_at - timedelta(seconds=1), 10) == 0
+        assert idempotency.remove_expired(record.expires_at, 10) == 1
+        assert mutations.get(record.scope) is None
 
 
 def test_expiry_starts_when_the_task_is_over_or_gone(stores: Stores) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.unit.edge.trust.pki import authority, pem
+
 if TYPE_CHECKING:
     from aws_cdk import Stack
     from aws_cdk.assertions import Template
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
     from infra.stacks.build import Deployment
 
 
-TEMPLATES_ALONE = {"delegation:package": "none"}
+TEMPLATES_ALONE = {
+    "delegation:package": "none",
+    "delegation:client-ca": pem(authority()),
+    "delegation:revocation-lists": "lists/ca.crl, s3://pki-lists/people.crl",
+}
+"""Templates without code that runs, with what is off by default in cdk.json and has resources."""
 
 
 @dataclass(frozen=True)

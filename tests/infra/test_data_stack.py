@@ -150,3 +150,20 @@ def test_plans_are_versioned_encrypted_with_the_key_and_expire(data: Any, deploy
 def test_the_secret_is_created_without_a_value(data: Any) -> None:
     (secret,) = data.resources("AWS::SecretsManager::Secret").values()
     assert set(secret["Properties"]) == {"Description", "KmsKeyId", "Tags"}
+
+
+def test_without_cleanup_no_idempotency_record_is_deleted(node: str) -> None:
+    """`polaris.idempotency.cleanup.enabled` = false."""
+    from aws_cdk import App, Stack
+    from aws_cdk import aws_kms as kms
+    from aws_cdk.assertions import Template
+
+    from infra.constructs.tables import TaskTables
+
+    stack = Stack(App(), "Data")
+    TaskTables(stack, "Tables", key=kms.Key(stack, "Key"), keys_expire=False)
+    found = Template.from_stack(stack).find_resources(TABLE)
+    local = RecordingDynamoDb()
+    create_tables(local, keys_expire=False)
+    for properties in (*(body["Properties"] for body in found.values()), *local.created.values()):
+        assert "TimeToLiveSpecification" not in properties

@@ -1,9 +1,11 @@
 """The deployed functions are those of the table in infra/environment.py, with only the permissions they need."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from infra.constructs.security.permissions import statements as permissions_of
 from infra.environment import FUNCTIONS, environment
 
 _COMMON = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
@@ -25,7 +27,7 @@ ACTIONS = {
     | _POLARIS
     | _REFERENCES
     | {"dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "sqs:SendMessage"},
-    "authorizer": set(),
+    "authorizer": {"s3:GetObject"},
     "dispatcher": _TASKS
     | {
         "dynamodb:Query",
@@ -122,6 +124,20 @@ def test_only_the_job_role_is_passed_and_only_to_emr_serverless(service: Any) ->
     (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "emr-serverless.amazonaws.com"}
     assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_the_authorizer_reads_the_revocation_lists_and_no_other_object(service: Any) -> None:
+    [reading] = [one for one in statements(service, "authorizer") if one["Action"] == "s3:GetObject"]
+    in_truststore, elsewhere = reading["Resource"]
+    assert in_truststore["Fn::Join"][1][-1] == "/lists/ca.crl"
+    assert "TrustStore" in str(in_truststore)
+    assert elsewhere == {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":s3:::pki-lists/people.crl"]]}
+    variables = function(service, "authorizer")["Environment"]["Variables"]
+    assert variables["DELEGATION_REVOCATION_LISTS"]["Fn::Join"][1][-1] == "/lists/ca.crl,s3://pki-lists/people.crl"
+
+
+def test_without_revocation_lists_in_s3_the_authorizer_may_do_nothing() -> None:
+    assert permissions_of("authorizer", Mock(revocation_list_arns=())) == []
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

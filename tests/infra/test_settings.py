@@ -15,6 +15,7 @@ from delegation.wiring.purge import purge_behavior
 from infra.environment import FUNCTIONS, Resources, default_context
 from infra.settings import Settings
 from tests.paths import DOCS
+from tests.unit.edge.trust.pki import authority, pem
 
 REAL = {
     "delegation:domain-name": "delegation.acme.io",
@@ -51,7 +52,21 @@ def test_the_package_is_built_before_a_deployment_or_its_absence_is_said() -> No
         ({"delegation:polaris-url": "http://polaris.example.com/api/catalog"}, "polaris_url"),
         ({"delegation:token-public-key": "PEM"}, "token_public_key"),
         ({"delegation:token-jwks-url": None}, "token-jwks-url"),
-        ({"delegation:client-crl": "PEM"}, "delegation:client-ca"),
+        ({"delegation:client-crl": "PEM"}, "delegation:client-crl: the revocation list cannot be read"),
+        ({"delegation:client-crl": "PEM", "delegation:client-ca": pem(authority())}, "delegation:client-crl"),
+        ({"delegation:revocation-lists": "ca.crl"}, "delegation:client-ca lacks the certificate of CN=Example"),
+        (
+            {"delegation:revocation-lists": "a b", "delegation:client-ca": pem(authority())},
+            "delegation:revocation-lists",
+        ),
+        ({"delegation:revocation-outdated": "ignore"}, "delegation:revocation-outdated"),
+        ({"delegation:revocation-max-age-seconds": 0}, "delegation:revocation-max-age-seconds"),
+        ({"delegation:client-next-serials": "xyz"}, "client_next_serials"),
+        ({"delegation:operator-next-issuer": "a"}, "delegation:operator-next-issuer"),
+        ({"delegation:token-binding": "never"}, "delegation:token-binding"),
+        ({"delegation:token-scope": "PRINCIPAL_ROLE:ALL"}, "delegation:token-client-id"),
+        ({"delegation:token-next-client-id": "b"}, "delegation:token-client-id"),
+        ({"delegation:token-next-jwks-url": "https://next.acme.io/jwks"}, "delegation:token-next-issuer"),
         ({"delegation:client-subject": "polaris"}, "client_subject"),
         ({"delegation:client-issuer": "CN=a, O=b,"}, "client_issuer"),
         ({"delegation:client-serials": "0a,xyz"}, "client_serials"),
@@ -71,6 +86,20 @@ def test_a_wrong_setting_is_named(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Settings.from_context({**ALONE, **change})
     assert named in str(refused.value)
+
+
+def test_a_key_of_a_revocation_list_is_in_the_trust_store_bucket() -> None:
+    given = {"delegation:client-ca": pem(authority()), "delegation:revocation-lists": "a.crl,s3://pki/b.crl"}
+    assert Settings.from_context({**ALONE, **given}).revocation_urls("bucket") == (
+        "s3://bucket/a.crl",
+        "s3://pki/b.crl",
+    )
+
+
+def test_where_certificates_come_from_is_no_setting_of_this_deployment() -> None:
+    """Behind API Gateway's own domain a caller could send the headers of a load balancer itself."""
+    with pytest.raises(ValidationError, match="client_certificate_source"):
+        Settings.from_context({**ALONE, "delegation:client-certificate-source": "alb"})
 
 
 def test_settings_from_the_command_line_are_text() -> None:

@@ -11,6 +11,8 @@ SIZES: Final = "tests/unit/tasks/sizes/test_sizes.py"
 SETTINGS: Final = "tests/unit/tasks/life/test_unsafe_settings.py"
 FAULTS: Final = "tests/unit/tasks/stores/test_dynamodb_faults.py"
 STORES: Final = "tests/contract/tasks/test_store.py::test_contract"
+MUTATIONS: Final = "functions/delegation/idempotency/mutations/"
+KEYS: Final = "tests/contract/mutations/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,4 +371,83 @@ SAFE_SETTINGS: Final = (
     ),
 )
 
-MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS)
+AT_MOST_ONCE: Final = (
+    Mutant(
+        "a call whose key was left by another runs without verifying",
+        f"{MUTATIONS}service.py",
+        "_executed(mutation, attempt) if attempt.number == 1 else _reconciled(mutation, attempt)",
+        "_executed(mutation, attempt)",
+        (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
+    ),
+    Mutant(
+        "a held key is taken over before its lease is over",
+        f"{MUTATIONS}reservation.py",
+        "Ruling.IN_PROGRESS if now < record.lost_not_before else Ruling.RECONCILE",
+        "Ruling.RECONCILE",
+        (f"{KEYS}test_service.py",),
+    ),
+    Mutant(
+        "a record in progress is forgotten with its lease",
+        f"{MUTATIONS}reservation.py",
+        """"expires_at": _expiry(lost, policy), "nonce": nonce}
+
+
+def _expiry""",
+        """"expires_at": _expiry(lost - policy.lifetime, policy), "nonce": nonce}
+
+
+def _expiry""",
+        (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
+    ),
+    Mutant(
+        "a 5xx is stored",
+        f"{MUTATIONS}answer.py",
+        "return self.is_success or self.is_refusal",
+        "return True",
+        (f"{KEYS}test_service.py",),
+    ),
+    Mutant(
+        "a call that lost its key answers nevertheless",
+        f"{MUTATIONS}service.py",
+        """            if stored.state is ReservationState.IN_PROGRESS:
+                raise MutationInProgress from None
+            return _replayed(mutation, stored)
+""",
+        """            return performed
+""",
+        (f"{KEYS}test_service.py", f"{KEYS}test_stateful.py"),
+    ),
+    Mutant(
+        "a refusal that could not be stored is answered",
+        f"{MUTATIONS}service.py",
+        """            if not performed.answer.is_success:
+                raise
+""",
+        """            pass
+""",
+        (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
+    ),
+    Mutant(
+        "an attempt never runs out of time",
+        f"{MUTATIONS}service.py",
+        "        if self._clock() >= self.deadline:\n            raise MutationInProgress\n",
+        "        return\n",
+        (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
+    ),
+    Mutant(
+        "credentials are stored",
+        f"{MUTATIONS}reservation.py",
+        "    kept = storable(answer)\n",
+        "    kept = answer\n",
+        (f"{KEYS}test_service.py",),
+    ),
+    Mutant(
+        "DynamoDB: a former holder's write is accepted",
+        f"{MUTATIONS}dynamodb.py",
+        '_UNCHANGED: Final = "nonce = :before"',
+        '_UNCHANGED: Final = "nonce <> :before OR nonce = :before"',
+        (f"{KEYS}test_store.py",),
+    ),
+)
+
+MUTANTS: Final = (*RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE)

@@ -21,6 +21,7 @@ from delegation.cli.config.validation import problems_of
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
+from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.policy import InvalidProperty
@@ -139,6 +140,7 @@ def _worker(
     if properties is not None:
         given = read_properties(properties)
         policies_of(given)
+        KeySettings.from_properties(given)
         os.environ["DELEGATION_PROPERTIES"] = json.dumps(given)
     try:
         wait = parse_duration(poll)

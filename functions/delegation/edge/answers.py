@@ -1,5 +1,6 @@
 """The answers to accepted requests, as pure functions of a task; a replay returns exactly these bytes."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import BaseModel
@@ -31,6 +32,7 @@ CONFLICT: Final = frozenset({
     "NEIGHBOUR_UNREADABLE",
     "PATHS_OUTSIDE_TABLE",
     "PLAN_NOT_ALLOWED",
+    "PLAN_NOT_FOUND",
     "PLAN_OF_ANOTHER_TABLE",
     "PLAN_OUTDATED",
     "REFUSED",
@@ -77,6 +79,9 @@ RETRYABLE: Final = frozenset({
     "STORAGE_UNAVAILABLE",
 })  # fmt: skip
 """Those of them that may pass by themselves; after any other an operator has to act first."""
+
+RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {409: 30, 429: 2, 503: 2}
+"""The `Retry-After` of an answer that names none; in a conflict something else has to end or be mended first."""
 
 
 def accepted(task: Task) -> StoredAnswer:

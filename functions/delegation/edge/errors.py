@@ -37,7 +37,10 @@ class PayloadTooLarge(EdgeError):
     code = "PAYLOAD_TOO_LARGE"
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"body: must not be larger than {limit_bytes} bytes")
+        super().__init__(
+            f"body: must not be larger than {limit_bytes} bytes; of the table's metadata send only location, "
+            "table-uuid and format-version"
+        )
 
 
 class UnsupportedMediaType(EdgeError):
@@ -127,6 +130,12 @@ class ScopeMissing(Forbidden):
     code = "INSUFFICIENT_SCOPE"
 
 
+class ClientRefused(Forbidden):
+    """The token is valid but belongs to another client than the pinned ones."""
+
+    code = "CLIENT_REFUSED"
+
+
 class PermissionMissing(Forbidden):
     """The identity of the caller's certificate may not use the operation."""
 
@@ -174,4 +183,11 @@ class KeysUnavailable(EdgeError):
     """The issuer's key set cannot be fetched, so no token can be verified; the same request may succeed later."""
 
     code = "TOKEN_KEYS_UNAVAILABLE"
+    retryable: ClassVar[bool] = True
+
+
+class RevocationListUnavailable(EdgeError):
+    """A revocation list cannot be fetched or used, so no certificate is admitted; the same may succeed later."""
+
+    code = "REVOCATION_LIST_UNAVAILABLE"
     retryable: ClassVar[bool] = True

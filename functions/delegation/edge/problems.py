@@ -62,7 +62,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "edge.errors": {
         **_all(Rule(400), "EdgeError", "BadRequest", "InvalidJson"),
         **_all(Rule(403), "Forbidden", "CertificateRefused", "ScopeMissing", "RealmMismatch"),
-        "PermissionMissing": Rule(403),
+        **_all(Rule(403), "PermissionMissing", "ClientRefused"),
         **_all(Rule(409), "TaskEnded", "TaskNotFailed"),
         "ReceiptNotFound": Rule(404),
         **_all(Rule(401, headers=_AUTHENTICATE), "CallerUnknown", "Unauthorized"),
@@ -71,7 +71,7 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "UnsupportedContentEncoding": Rule(415, headers={"Accept-Encoding": "identity"}),
         "RouteNotFound": Rule(404),
         "MethodNotAllowed": Rule(405),
-        "KeysUnavailable": _UNAVAILABLE,
+        **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
     "operations.purge.behavior.options": {"InvalidPurgeProperty": Rule(400), "PurgePropertyNotAllowed": Rule(403)},
     # Idempotency-Key proposal, Status Codes
@@ -84,6 +84,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "RecordConflict": _UNAVAILABLE,
         "ResubmittedTooSoon": Rule(503),
         "ResubmitsExhausted": Rule(409),
+    },
+    "idempotency.mutations.errors": {
+        "MutationInProgress": Rule(409, headers=_RETRY),
+        **_all(_UNAVAILABLE, "ReservationConflict", "RecordsUnavailable", "RecordOutcomeUnknown"),
+        "MalformedReservation": _INTERNAL,
     },
     "tasks.errors": {
         "TaskNotFound": Rule(404),

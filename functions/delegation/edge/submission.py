@@ -9,7 +9,8 @@ from delegation.backoff import pauses
 from delegation.edge import answers
 from delegation.idempotency.canonical import payload_hashes
 from delegation.idempotency.errors import RequestInProgress
-from delegation.idempotency.record import Scope, StoredAnswer
+from delegation.idempotency.record import StoredAnswer
+from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.limits import Limits

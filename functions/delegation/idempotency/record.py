@@ -1,6 +1,5 @@
 """Idempotency records, and how a record decides a repeated request."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -10,7 +9,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.backoff import exponential
-from delegation.idempotency.canonical import RULE, canonical_json
+from delegation.idempotency.canonical import RULE
+from delegation.idempotency.scope import Scope
 from delegation.tasks.life.model import Task
 from delegation.timestamps import Timestamp
 
@@ -22,23 +22,6 @@ class State(StrEnum):
 
     IN_PROGRESS = "IN_PROGRESS"
     FINALIZED = "FINALIZED"
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The scope of a key; `caller` is the client's name, not its certificate, which is replaced."""
-
-    caller: str
-    realm_id: str
-    method: str
-    resource_path: str
-    idempotency_key: str
-
-    @property
-    def id(self) -> str:
-        """The key of the record: a SHA-256 of the scope."""
-        parts = [self.caller, self.realm_id, self.method, self.resource_path, self.idempotency_key]
-        return hashlib.sha256(canonical_json(parts)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     TaskConflict,
 )
-from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, Scope, StoredAnswer
+from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, StoredAnswer
+from delegation.idempotency.scope import Scope
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task

@@ -11,15 +11,25 @@ from delegation.tasks.stores.history import first_outcome
 
 
 class RecordUpkeep:
-    """Sets the expiry of records and deletes expired ones; its writes are conditional, so a request's write wins."""
+    """Sets the expiry of records and deletes expired ones; its writes are conditional, so a request's write wins.
+
+    Without `cleanup` it deletes none: keys are forgotten all the same when they expire.
+    """
 
     def __init__(
-        self, tasks: TaskStore, store: IdempotencyStore, *, lifetime: timedelta, nonce: Callable[[], str]
+        self,
+        tasks: TaskStore,
+        store: IdempotencyStore,
+        *,
+        lifetime: timedelta,
+        nonce: Callable[[], str],
+        cleanup: bool = True,
     ) -> None:
         self._tasks = tasks
         self._store = store
         self._lifetime = lifetime
         self._nonce = nonce
+        self._cleanup = cleanup
 
     def start_expiry(self, now: datetime) -> Iterator[bool | None]:
         """Set the expiry of records whose task is terminal or deleted; yield for each record whether it was set.
@@ -42,7 +52,7 @@ class RecordUpkeep:
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         """Delete at most `limit` expired records; return how many."""
-        return self._store.remove_expired(now, limit)
+        return self._store.remove_expired(now, limit) if self._cleanup else 0
 
     def _start(self, record: Record, now: datetime) -> bool:
         head = self._tasks.get(record.task_id)

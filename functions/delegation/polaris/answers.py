@@ -1,7 +1,8 @@
 """Interpretation of Polaris' HTTP answers.
 
 Errors are recognized by the `type` of Iceberg's ErrorModel, not by their message; by the status only without a type, as
-in a proxy's 502 or Polaris' empty 401.
+in a proxy's 502 or Polaris' empty 401. Two causes are in Polaris' messages alone: the operation that a principal may
+not do (PolarisAuthorizerImpl), and a catalog without an STS, an IllegalArgumentException (IcebergCatalogHandler).
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 
 from delegation.polaris.errors import (
+    CredentialVendingFailed,
     NoSuchCatalog,
     NoSuchNamespace,
     NoSuchTable,
@@ -38,6 +40,20 @@ _BY_TYPE: dict[str, type[PolarisError]] = {
     "NotAuthorizedException": PolarisUnauthorized,
     "MissingOrInvalidRealm": PolarisMisconfigured,
 }
+_NOT_AUTHORIZED = re.compile(r"is not authorized for op ([A-Z_]+)")
+_NO_STS = "Credential vending was requested"
+_STS_HINT = "the catalog's storage has no STS that issues credentials; set one up in its storage configuration"
+_READ_AND_WRITE = "TABLE_WRITE_DATA on the table's namespace or the catalog (to read alone, TABLE_READ_DATA)"
+# Polaris' name of an operation -> the privilege to grant, and where
+_NEEDED = {
+    "LIST_NAMESPACES": "NAMESPACE_LIST on the catalog",
+    "LIST_TABLES": "TABLE_LIST on the namespace or the catalog, which a grant on single tables does not give",
+    "LOAD_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog",
+    "LOAD_TABLE_WITH_READ_DELEGATION": _READ_AND_WRITE,
+    "LOAD_TABLE_WITH_WRITE_DELEGATION": _READ_AND_WRITE,
+    "DROP_TABLE_WITHOUT_PURGE": "TABLE_DROP on the table's namespace or the catalog",
+    "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
+}
 _BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}
 
 
@@ -47,16 +63,30 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
     A write answered with a server error other than 503 may have been applied (Iceberg REST: CommitStateUnknown).
     """
     status = response.status_code
-    error_type, message = (_printable(text, secrets) for text in _error_model(response))
+    error_type, message = _error_model(response)
+    hint = _hint(error_type, message)
+    error_type, message = _printable(error_type, secrets), _printable(message, secrets)
+    # Before Polaris' own words, which name every role of the principal and may be cut.
+    message = f"{hint}: {message}" if hint else message
     text = f"Polaris answered {status}" + (f" {error_type}" if error_type else "") + (f": {message}" if message else "")
     if error_type == "NotFoundException":
         # Polaris uses this type for a missing metadata file (400) and for an unknown catalog (404).
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
+    elif hint == _STS_HINT:
+        kind = CredentialVendingFailed
     else:
         kind = _BY_TYPE.get(error_type or "") or _BY_STATUS.get(status) or PolarisUnexpectedAnswer
     if kind is PolarisUnexpectedAnswer and is_transient(status):
         kind = PolarisOutcomeUnknown if write and status not in NOT_APPLIED else PolarisUnavailable
     return kind(text, status=status, error_type=error_type, retry_after=retry_after(response))
+
+
+def _hint(error_type: str | None, message: str | None) -> str:
+    """Return what Polaris' message says is missing, "" if it says nothing known."""
+    if error_type == "ForbiddenException" and (refused := _NOT_AUTHORIZED.search(message or "")):
+        needed = _NEEDED.get(refused[1])
+        return f"the principal needs {needed}" if needed else ""
+    return _STS_HINT if error_type == "IllegalArgumentException" and (message or "").startswith(_NO_STS) else ""
 
 
 def is_transient(status: int) -> bool:

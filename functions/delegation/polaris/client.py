@@ -13,7 +13,7 @@ from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.tokens import TokenSource, accepting_json
+from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
 
 _PAGE_SIZE = 1_000
@@ -174,7 +174,8 @@ class PolarisClient:
             token = self._token.replace(token)
             response = once(token)
         if response.status_code == 401:
-            raise PolarisUnauthorized("Polaris refused a fresh token of the principal", status=401)
+            reason = why_refused(self._token.scope)
+            raise PolarisUnauthorized(f"Polaris refused a fresh token of the principal: {reason}", status=401)
         return response
 
 

@@ -20,6 +20,7 @@ RETRY_AFTER_FAILED_REFRESH = timedelta(seconds=30)
 def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[Any]) -> tuple[S3Credential, ...]:
     """Return a LoadTableResult's S3 credentials: those of `storage-credentials`, then that of `config` (prefix "").
 
+    Polaris 1.7 repeats the first in `config`: such a credential is returned once, because its prefix bounds it.
     Raises CredentialVendingFailed for an expiry that is not a number. Source: Iceberg REST specification,
     StorageCredential and LoadTableResult.
     """
@@ -28,8 +29,11 @@ def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[A
         for entry in storage_credentials
         if isinstance(entry, Mapping) and isinstance(entry.get("config"), Mapping)
     ]
-    found = (_credential(prefix, properties) for prefix, properties in [*sets, ("", config)])
-    return tuple(credential for credential in found if credential is not None)
+    found = [one for prefix, properties in sets if (one := _credential(prefix, properties)) is not None]
+    general = _credential("", config)
+    if general is not None and all(general.access_key_id != one.access_key_id for one in found):
+        found.append(general)
+    return tuple(found)
 
 
 def select_credential(table: LoadedTable, uri: str) -> S3Credential:

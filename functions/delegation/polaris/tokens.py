@@ -13,6 +13,7 @@ from delegation.polaris.errors import PolarisError, PolarisMisconfigured, Polari
 from delegation.polaris.transport import Transport
 
 DEFAULT_SCOPE = "PRINCIPAL_ROLE:ALL"
+_ROLE = "PRINCIPAL_ROLE:"
 
 # `expires_in` is optional (RFC 6749, Section 5.1); without it a token is replaced well before the usual hour.
 _DEFAULT_LIFETIME = timedelta(minutes=5)
@@ -27,7 +28,12 @@ _REFUSALS: dict[str, type[PolarisError]] = {
 
 
 class TokenSource(Protocol):
-    """Provides bearer tokens; thread-safe."""
+    """Provides bearer tokens of a scope; thread-safe."""
+
+    @property
+    def scope(self) -> str:
+        """The scope that tokens are requested for, `PRINCIPAL_ROLE:` and a role, or several."""
+        ...
 
     def token(self) -> str:
         """Return a token that does not expire soon."""
@@ -78,6 +84,10 @@ class OAuth2TokenSource:
         self._lock = Lock()
         self._cached: _CachedToken | None = None
 
+    @property
+    def scope(self) -> str:
+        return self._scope
+
     def token(self) -> str:
         usable = self._usable()
         if usable is not None:
@@ -117,6 +127,17 @@ class OAuth2TokenSource:
             raise _refusal(error_of(response, secrets=[secret]))
         self._cached = _token_of(json_object(response), requested_at)
         return self._cached.token
+
+
+def why_refused(scope: str) -> str:
+    """Return why Polaris may refuse a fresh token: it issues one for any role and checks at its use which are held."""
+    roles = [each.removeprefix(_ROLE) for each in scope.split() if each.startswith(_ROLE) and each != DEFAULT_SCOPE]
+    if not roles:
+        return "the principal was deleted, or the token endpoint belongs to another Polaris or another key"
+    return (
+        f"the principal probably does not hold {' or '.join(roles)} of the scope; "
+        f"assign the principal role to it, or use the scope {DEFAULT_SCOPE}"
+    )
 
 
 def accepting_json(realm: str | None) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """The requests of the API (Delegation Service proposal, Appendix); unknown members are ignored.
 
+The API's document is made from these models (infra.api_schemas): their descriptions are for callers.
+
 The values of `config` and `storage-credentials` are secret: they are SecretStr, and never logged or stored.
 """
 
@@ -23,6 +25,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from delegation.wire.described import UUID_PATTERN, component, described
 
 MAX_NAME_LENGTH: Final = 1024
 MAX_URI_LENGTH: Final = 4096
@@ -96,12 +100,28 @@ def _timestamp(value: object) -> object:
     return moment
 
 
+def _whole(value: object) -> object:
+    """Return 2 for 2.0, which JSON Schema counts as an integer (2020-12, Validation, Section 6.1.1)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _within(value: T, limit_bytes: int, *texts: str) -> T:
     # Lone surrogates, which cannot be encoded, are refused with the document, not here.
     if sum(len(text.encode(errors="surrogatepass")) for text in texts) > limit_bytes:
         raise _refuse(f"must not be larger than {limit_bytes} bytes in total")
     return value
 
+
+_CONTROL: Final = r"\u0000-\u001F\u007F-\u009F"
+_BLANK: Final = rf"{_CONTROL} \u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000"
+_FILLED_PATTERN: Final = rf"^[^{_CONTROL}]*[^{_BLANK}][^{_CONTROL}]*$"
+"""A text without control characters, not all of it blanks (ECMA 262, which JSON Schema patterns are)."""
+_CLEAN_PATTERN: Final = rf"^[^{_CONTROL}]*$"
+_URI_PATTERN: Final = rf"^[A-Za-z][A-Za-z0-9+.\-]*:/[^{_CONTROL}]+$"
+_TIMESTAMP_PATTERN: Final = (
+    r"^(19[7-9][0-9]|2[0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    r"[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}(\.[0-9]{1,9})?([Zz]|[+\-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
 
 _CLEAN: Final = _must(
     lambda value: all(unicodedata.category(character) != "Cc" for character in value),
@@ -112,17 +132,35 @@ _FILLED: Final = _must(str.strip, "must not be empty")
 _SEGMENT: Final = _must(lambda value: value not in {".", ".."}, "must not be a dot segment")
 _ABSOLUTE: Final = _must(_URI.fullmatch, "must be an absolute URI, such as s3://bucket/key")
 Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_NAME_LENGTH), _CLEAN]
-FilledText = Annotated[Text, _FILLED]
-PathSegment = Annotated[FilledText, _SEGMENT]
-Uri = Annotated[StrictStr, Field(min_length=1, max_length=MAX_URI_LENGTH), _CLEAN, _ABSOLUTE]
-TableUuid = Annotated[StrictStr, AfterValidator(_uuid)]
-PropertyValue = Annotated[StrictStr, Field(max_length=MAX_NAME_LENGTH), _CLEAN]
+FilledText = Annotated[Text, _FILLED, described(pattern=_FILLED_PATTERN)]
+PathSegment = Annotated[
+    FilledText,
+    _SEGMENT,
+    component(
+        "Name", "A name without control characters that is not blank, `.` or `..`.", **{"not": {"enum": [".", ".."]}}
+    ),
+]
+Uri = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=MAX_URI_LENGTH),
+    _CLEAN,
+    _ABSOLUTE,
+    component("Location", "An absolute URI, such as s3://bucket/key.", format="uri", pattern=_URI_PATTERN),
+]
+TableUuid = Annotated[StrictStr, AfterValidator(_uuid), described(format="uuid", pattern=UUID_PATTERN)]
+PropertyValue = Annotated[StrictStr, Field(max_length=MAX_NAME_LENGTH), _CLEAN, described(pattern=_CLEAN_PATTERN)]
 Properties = Annotated[
     dict[PathSegment, PropertyValue],
     AfterValidator(lambda value: _within(value, MAX_PROPERTIES_BYTES, *value.keys(), *value.values())),
+    component(
+        "PropertiesMap",
+        "Options of the operation. The members listed are those of a purge; the first value is the default unless the "
+        "operator set another. An invalid value is answered 400, one that the operator's settings do not allow 403 "
+        "(`PROPERTY_NOT_ALLOWED`). Other properties are stored and have no effect.",
+    ),
 ]
 Secrets = Annotated[dict[StrictStr, SecretStr], Field(max_length=MAX_CONFIG_ENTRIES)]
-RequestTimestamp = Annotated[datetime | None, BeforeValidator(_timestamp)]
+RequestTimestamp = Annotated[datetime | None, BeforeValidator(_timestamp), described(pattern=_TIMESTAMP_PATTERN)]
 
 
 class _Received(BaseModel):
@@ -134,16 +172,26 @@ class _Received(BaseModel):
 class CommonPayload(_Received):
     """The members that all operations share."""
 
-    operation_type: Annotated[OperationType, BeforeValidator(_operation)]
-    request_timestamp_utc: RequestTimestamp = None
-    realm_identifier: FilledText
-    polaris_correlation_id: FilledText | None = None
+    operation_type: Annotated[OperationType, BeforeValidator(_operation)] = Field(
+        description="The operation; the three names are synonyms."
+    )
+    request_timestamp_utc: RequestTimestamp = Field(
+        default=None,
+        description="When the catalog started the request, with an offset from UTC; a year from 1970 to 2999. A zero "
+        "value, such as 0001-01-01T00:00:00Z, is answered 400: leave the member out instead.",
+    )
+    realm_identifier: FilledText = Field(description="The realm that the deployment serves.")
+    polaris_correlation_id: FilledText | None = Field(
+        default=None, description="The id that correlates the logs of the catalog and of the service."
+    )
 
 
 class TableIdentity(_Received):
-    """Identifies the table; `table_entity_id` is stored but not verified, because the REST API does not return it."""
+    """The table's name in the catalog; at most 16 KiB in all."""
 
-    table_entity_id: FilledText | None = None
+    table_entity_id: FilledText | None = Field(
+        default=None, description="The catalog's id of the table; stored and not verified: its REST API returns none."
+    )
     catalog_name: PathSegment
     namespace_levels: Annotated[tuple[PathSegment, ...], Field(min_length=1, max_length=MAX_NAMESPACE_LEVELS)]
     table_name: PathSegment
@@ -154,24 +202,27 @@ class TableIdentity(_Received):
 
 
 class TableMetadata(_Received):
-    """The members used of the Iceberg table metadata; the others are ignored."""
+    """Iceberg table metadata; members not listed here are accepted and not stored."""
 
     location: Uri
     table_uuid: TableUuid = Field(alias="table-uuid")
-    format_version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] = Field(alias="format-version")
+    format_version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1), BeforeValidator(_whole)] = Field(
+        alias="format-version"
+    )
 
 
 class StorageCredential(_Received):
     """One entry of LoadTableResult's `storage-credentials` (Iceberg REST Catalog API)."""
 
-    prefix: Annotated[StrictStr, Field(max_length=MAX_URI_LENGTH), _CLEAN]
+    prefix: Annotated[StrictStr, Field(max_length=MAX_URI_LENGTH), _CLEAN, described(pattern=_CLEAN_PATTERN)]
     config: Secrets
 
 
 class PurgeTableOperationParameters(_Received):
-    """The table's identity with a LoadTableResult (Delegation Service proposal, Appendix), or alone (Persistence).
+    """The table's identity and its LoadTableResult (Iceberg REST specification).
 
-    `metadata_location`, `metadata` and `config` must be given together; `storage-credentials` require them.
+    `metadata_location`, `metadata` and `config` must be given together; `storage-credentials` require them. For an
+    asynchronous task the identity is sufficient.
     """
 
     table_identity: TableIdentity
@@ -179,9 +230,17 @@ class PurgeTableOperationParameters(_Received):
         default=None, validation_alias=AliasChoices("metadata_location", "metadata-location")
     )
     metadata: TableMetadata | None = None
-    config: Secrets | None = None
+    config: Secrets | None = Field(
+        default=None,
+        description="Settings and temporary credentials; never stored, logged or returned. The service requests its "
+        "own.",
+    )
     storage_credentials: Annotated[tuple[StorageCredential, ...], Field(max_length=MAX_STORAGE_CREDENTIALS)] | None = (
-        Field(default=None, alias="storage-credentials")
+        Field(
+            default=None,
+            alias="storage-credentials",
+            description="Credentials by prefix; never stored, logged or returned.",
+        )
     )
     properties: Properties = Field(default_factory=dict)
 
@@ -199,7 +258,7 @@ class PurgeTableOperationParameters(_Received):
 
 
 class TaskPayload(_Received):
-    """The body of `POST /v1/tasks` and `POST /v1/tasks/execute/synchronous`."""
+    """The complete payload of a task, required for synchronous execution."""
 
     common_payload: CommonPayload
     operation_parameters: PurgeTableOperationParameters

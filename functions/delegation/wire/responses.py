@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from delegation.wire.described import Count, TaskId, described
 
 
 class Answer(BaseModel):
@@ -14,33 +16,35 @@ class Answer(BaseModel):
 
 
 class TaskAccepted(Answer):
-    """202 (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
+    """The task is stored (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
 
-    delegation_task_id: str
+    delegation_task_id: TaskId
     status: Literal["QUEUED"]
-    status_query_url: str
+    status_query_url: Annotated[str, described(format="uri-reference")]
 
 
 class KeptFiles(Answer):
-    """How many files a purge kept for one reason; `code` is that of the guard."""
+    """How many files a purge kept for one reason."""
 
-    code: str
-    count: int = Field(ge=0)
+    code: str = Field(description="The code of the guard, such as PATHS_OUTSIDE_TABLE.")
+    count: Count
 
 
 class ExecutionResult(Answer):
     """The totals of a purge, and why it kept files that the table reaches."""
 
-    files_deleted: int = Field(ge=0)
-    bytes_deleted: int = Field(ge=0)
-    files_kept: int = Field(default=0, ge=0)
-    findings: tuple[KeptFiles, ...] = ()
+    files_deleted: Count
+    bytes_deleted: Count
+    files_kept: Count = Field(default=0, description="The files that the table reaches and that were not deleted.")
+    findings: tuple[KeptFiles, ...] = Field(
+        default=(), description="Why files were kept, and what else the guards found."
+    )
 
 
 class TaskSuccessResponse(Answer):
-    """200 of the synchronous endpoint."""
+    """The synchronous task succeeded (Delegation Service proposal, Appendix)."""
 
-    delegation_task_id: str
+    delegation_task_id: TaskId
     status: Literal["COMPLETED_SUCCESS"]
     message: str | None = None
     execution_result: ExecutionResult | None = None
@@ -62,37 +66,47 @@ class Health(Answer):
     """Whether the service works; without a token only `status`."""
 
     status: Literal["up", "down"]
-    version: str | None = None
+    version: str | None = Field(default=None, description="The release; only with a token, like all members below.")
     realm: str | None = None
     dependencies: tuple[Dependency, ...] = ()
 
 
 class Receipt(Answer):
-    """The receipt of a purge; its other members are as stored."""
+    """The receipt of a purge; its other members are described in docs/architecture.md, Purging."""
 
     format: int
-    task_id: str
+    task_id: TaskId
     status: str
 
 
 class ErrorResponse(BaseModel):
-    """An error; `status` is set only when the task's failure is terminal.
-
-    `retryable` is set with 502 and 503: whether the same request may succeed later without an operator's help.
-    `partly_deleted` is set, to true, only when the task failed after its first delete: the table is not whole.
-    """
+    """An error answer (Delegation Service proposal, Appendix), with the `type` of RFC 9457."""
 
     model_config = ConfigDict(frozen=True)
 
-    error_code: str
-    message: str
+    error_code: str = Field(description="The error's machine-readable code.", examples=["CREDENTIAL_VENDING_FAILED"])
+    message: str = Field(description="The error's description; for a bad request it starts with the invalid field.")
     details: str | None = None
-    delegation_task_id: str | None = None
-    status: Literal["FAILED_TERMINAL"] | None = None
-    retryable: bool | None = None
-    partly_deleted: Literal[True] | None = None
+    delegation_task_id: TaskId | None = None
+    status: Literal["FAILED_TERMINAL"] | None = Field(
+        default=None, description="Present only if the task has failed permanently."
+    )
+    retryable: bool | None = Field(
+        default=None,
+        description="Present with 502 and 503: true if the same request may succeed later, false if an operator has to "
+        "act first.",
+    )
+    partly_deleted: Literal[True] | None = Field(
+        default=None,
+        description="Present only if the task failed after its first delete: the table is half deleted. Send the "
+        "request again to finish the purge; do not drop the table before.",
+    )
 
-    @computed_field  # type: ignore[prop-decorator]
+    @computed_field(  # type: ignore[prop-decorator]
+        description="The code's line on the page of errors (RFC 9457).",
+        examples=[f"{ERROR_PAGE}#CREDENTIAL_VENDING_FAILED"],
+        json_schema_extra={"format": "uri-reference"},
+    )
     @property
     def type(self) -> str:
         """The code's line on the page of errors (RFC 9457, Section 3.1.1), relative to the service's address."""

@@ -2,11 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from delegation.wire.described import TaskId, described
 from delegation.wire.responses import KeptFiles
+
+STATUSES: Final = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE"]
+"""Delegation Service proposal, Status Enum; a client accepts the statuses of a newer service too."""
+_PROGRESS: Final = {
+    "done": {"type": "integer"},
+    "total": {"type": "integer"},
+    "unit": {"type": "string"},
+    "message": {"type": "string"},
+}
 
 
 class PublishedSegment(BaseModel):
@@ -28,29 +38,30 @@ class Asker(BaseModel):
 
 
 class TaskRecord(BaseModel):
-    """A task; timestamps are UTC. A client keeps the unknown members of a newer service.
+    """A task as stored, with the members of the proposal's section "Persistence" and more; timestamps are UTC.
 
-    `progress` and `details` are what a task function reported, `result_location` is the object of the record bucket
-    that holds a large result; the record of a task without any has no such members.
+    The record of a task that reported no `progress`, `details` or `result_location` has no such members.
     `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
-    task_id: str
-    version: int
+    task_id: TaskId
+    version: Annotated[int, described(minimum=1)]
     parent_id: str | None = None
     task_type: str
-    task_payload: str = ""
-    status: str
+    task_payload: Annotated[str, described(contentMediaType="application/json")] = ""
+    status: Annotated[str, described(enum=STATUSES)]
     received_timestamp: AwareDatetime | None = None
     last_status_change_ts: AwareDatetime | None = None
-    attempt_count: int = 0
+    attempt_count: Annotated[int, described(minimum=0)] = 0
     created_ts: AwareDatetime | None = None
     lease_acquired_ts: AwareDatetime | None = None
     result_summary: str | None = None
     result_extended: str | None = None
-    result_location: str | None = None
+    result_location: str | None = Field(
+        default=None, description="The object of the record bucket that holds a result too large for the record."
+    )
     revision: int = 0
     lost_not_before: AwareDatetime | None = None
     recheck_not_before: AwareDatetime | None = None
@@ -69,14 +80,22 @@ class TaskRecord(BaseModel):
     files_planned: int | None = None
     files_deleted: int = 0
     files_failed: int = 0
-    files_absent: int = 0
+    files_absent: int = Field(
+        default=0,
+        description="How many of the files deleted the store said that it did not have; their bytes are not counted. "
+        "S3 does not say so.",
+    )
     bytes_deleted: int = 0
     files_kept: int = 0
     findings: tuple[KeptFiles, ...] = ()
-    files_per_second: int | None = None
+    files_per_second: int | None = Field(
+        default=None, description="The average speed of the latest attempt since its first delete."
+    )
     progress_ts: AwareDatetime | None = None
-    progress: dict[str, Any] | None = None
-    details: dict[str, Any] | None = None
+    progress: Annotated[dict[str, Any] | None, described(properties=_PROGRESS)] = Field(
+        default=None, description="How far the work is, if it reported that."
+    )
+    details: dict[str, Any] | None = Field(default=None, description="What else the work reported, if it did.")
     eta_ts: AwareDatetime | None = None
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
@@ -131,12 +150,12 @@ class TaskRecord(BaseModel):
 
 
 class TaskVersions(BaseModel):
-    """A page of a task's versions, oldest first; `next_page_token` is None on the last one."""
+    """A page of a task's versions, oldest first."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     versions: tuple[TaskRecord, ...]
-    next_page_token: str | None = None
+    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
 
 class UnreadableTask(BaseModel):
@@ -149,7 +168,7 @@ class UnreadableTask(BaseModel):
 
 
 class TaskList(BaseModel):
-    """A page of tasks, the newest received first; `next_page_token` is None on the last one.
+    """A page of tasks, the newest received first.
 
     A page may have fewer tasks than asked for, or none, although others follow. Its tasks may miss their `children`.
     """
@@ -157,18 +176,22 @@ class TaskList(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     tasks: tuple[TaskRecord, ...]
-    unreadable: tuple[UnreadableTask, ...] = ()
-    next_page_token: str | None = None
+    unreadable: tuple[UnreadableTask, ...] = Field(
+        default=(),
+        description="Tasks that this release cannot read, of any status and type; a newer release wrote them.",
+    )
+    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
 
-_REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron"})
+REPORTED: Final = frozenset({"progress", "details", "result_location", "recurrence_cron"})
+"""The members that a record without such a report does not have."""
 
 
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of TaskRecord of a task's public record in their order, without reports that nobody made."""
     defaults = {name: [] if field.default == () else field.default for name, field in TaskRecord.model_fields.items()}
     values = {name: public.get(name, default) for name, default in defaults.items()}
-    return {name: value for name, value in values.items() if value or name not in _REPORTED}
+    return {name: value for name, value in values.items() if value or name not in REPORTED}
 
 
 def _object(text: str) -> object:

@@ -19,12 +19,13 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.changes import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, ApiSettings, PurgeEnvironment, RequestSettings
+from delegation.wiring.settings import ApiSettings, PurgeEnvironment, RequestSettings
 from delegation.wiring.tasks import dispatch_queue, task_service, task_store
 
 _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
 if TYPE_CHECKING:
+    from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.work.behaviors import TaskBehavior
 
@@ -37,11 +38,24 @@ def api_dependencies() -> Dependencies:
         submissions=submissions(tasks, store),
         tasks=tasks,
         realm=RequestSettings.read().realm,
-        idempotency_lifetime=IDEMPOTENCY_LIFETIME,
+        idempotency_lifetime=RequestSettings.read().keys().advertised,
         clock=utc_now,
         receipt=receipt,
         checks={"task table": lambda: store.get(_NO_TASK), "plan bucket": _plan_bucket, "Polaris": _polaris},
+        mutations=lambda: mutations(store),
     )
+
+
+def mutations(store: DynamoDbTaskStore) -> "Mutations":
+    """Return what performs a change at most once for its key, for functions that end before the key's lease does."""
+    from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable  # noqa: PLC0415
+    from delegation.idempotency.mutations.reservation import KeyPolicy  # noqa: PLC0415
+    from delegation.idempotency.mutations.service import Mutations  # noqa: PLC0415
+
+    settings = RequestSettings.read()
+    records = DynamoDbReservationStore(ReservationTable(store.dynamodb.client), settings.idempotency_table)
+    policy = KeyPolicy(lifetime=settings.keys().lifetime)
+    return Mutations(records, policy=policy, clock=utc_now, nonce=new_nonce)
 
 
 def receipt(task: Task) -> bytes | None:
@@ -98,7 +112,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
 
     return Submissions(
         tasks,
-        Acceptance(store, records, lifetime=IDEMPOTENCY_LIFETIME, clock=utc_now, nonce=new_nonce),
+        Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
         tables,
         realm=settings.realm,

@@ -5,64 +5,103 @@ from datetime import timedelta
 from delegation.edge.trust.authorizer import Authorizer, Identity
 from delegation.edge.trust.certificates import (
     CertificatePin,
-    load_authority,
-    load_revocation_list,
+    CertificateReader,
+    load_authorities,
     parse_name,
     parse_serials,
 )
 from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.permissions import ALL, Permission
+from delegation.edge.trust.revocation import PublishedLists, RevocationCheck, StaticLists, policy_of, verified_list
 from delegation.edge.trust.settings import AuthorizerSettings
-from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, public_key
+from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.timestamps import utc_now
 
 
 def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
     """Return the authorizer; pydantic's ValidationError names a setting that is wrong."""
     settings = settings or AuthorizerSettings.read()
+    check = _revocation(settings)
     return Authorizer(
-        identities=(_polaris(settings), *_operators(settings)),
-        source=settings.client_certificate_source,
+        identities=(_polaris(settings, check), *_operators(settings, check)),
+        certificates=CertificateReader(settings.client_certificate_source, frozenset(settings.client_vpc_endpoints)),
         tokens=TokenVerifier(
-            _keys(settings),
-            issuer=settings.token_issuer,
-            audience=settings.token_audience,
-            clock=utc_now,
-            leeway=timedelta(seconds=settings.token_leeway_seconds),
+            _issuers(settings), clock=utc_now, leeway=timedelta(seconds=settings.token_leeway_seconds)
         ),
         clock=utc_now,
+        binding=settings.token_binding,
     )
 
 
-def _polaris(settings: AuthorizerSettings) -> Identity:
-    pins = [_pin(settings, settings.client_subject, settings.client_issuer, settings.client_serials)]
-    if settings.client_next_subject or settings.client_next_issuer:
+def _polaris(settings: AuthorizerSettings, check: RevocationCheck | None) -> Identity:
+    pins = [_pin(settings, check, settings.client_subject, settings.client_issuer, settings.client_serials)]
+    if settings.client_next_subject or settings.client_next_issuer or settings.client_next_serials:
         subject = settings.client_next_subject or settings.client_subject
-        pins.append(_pin(settings, subject, settings.client_next_issuer or settings.client_issuer))
-    return Identity(tuple(pins), settings.token_scope)
+        issuer = settings.client_next_issuer or settings.client_issuer
+        pins.append(_pin(settings, check, subject, issuer, settings.client_next_serials))
+    return Identity(tuple(pins), settings.token_scope, frozenset(settings.token_client_ids))
 
 
-def _operators(settings: AuthorizerSettings) -> tuple[Identity, ...]:
-    issuer = settings.operator_issuer or settings.client_issuer
-    pins = tuple(_pin(settings, subject, issuer) for subject in settings.operator_subjects)
+def _operators(settings: AuthorizerSettings, check: RevocationCheck | None) -> tuple[Identity, ...]:
+    pins = tuple(
+        _pin(settings, check, subject, issuer)
+        for subject in settings.operator_subjects
+        for issuer in settings.operator_issuers
+    )
     permissions = ALL if settings.operators_may_submit else ALL - {Permission.SUBMIT}
-    return (Identity(pins, settings.operator_scope, permissions),) if pins else ()
+    clients = frozenset(settings.operator_client_ids)
+    return (Identity(pins, settings.operator_scope, clients, permissions),) if pins else ()
 
 
-def _pin(settings: AuthorizerSettings, subject: str, issuer: str, serials: str = "") -> CertificatePin:
-    """Return a pin; the revocation list is that of `client_issuer`, so it decides on no other issuer's certificates."""
-    listed = settings.client_crl is not None and parse_name(issuer) == parse_name(settings.client_issuer)
+def _pin(
+    settings: AuthorizerSettings, check: RevocationCheck | None, subject: str, issuer: str, serials: str = ""
+) -> CertificatePin:
+    """Return a pin; the list in `client_crl` is that of `client_issuer`, and decides on no other issuer's."""
+    checked = settings.client_crl is None or parse_name(issuer) == parse_name(settings.client_issuer)
     return CertificatePin(
         subject=parse_name(subject),
         issuer=parse_name(issuer),
         serials=parse_serials(serials) or None,
-        revoked=load_revocation_list(str(settings.client_crl).encode()) if listed else None,
-        authority=load_authority(settings.client_ca) if listed and settings.client_ca is not None else None,
+        revocation=check if checked else None,
     )
 
 
-def _keys(settings: AuthorizerSettings) -> KeySource:
+def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
+    authorities = () if settings.client_ca is None else load_authorities(settings.client_ca)
+    if settings.client_crl is not None:
+        listed = verified_list(settings.client_crl.encode(), authorities)
+        return RevocationCheck(StaticLists((listed,)), settings.revocation_outdated)
+    if not settings.revocation_lists:
+        return None
+    # Imported here: boto3 would lengthen the cold start of every authorizer without such lists.
+    from delegation.edge.trust.lists_in_s3 import s3_fetch  # noqa: PLC0415
+    from delegation.wiring.clients import WHILE_A_CALLER_WAITS, aws  # noqa: PLC0415
+
+    refresh = timedelta(seconds=settings.revocation_refresh_seconds)
+    published = PublishedLists(
+        settings.revocation_lists,
+        fetch=s3_fetch(aws("s3", WHILE_A_CALLER_WAITS)),
+        authorities=authorities,
+        clock=utc_now,
+        policy=policy_of(refresh, timedelta(seconds=settings.revocation_max_age_seconds)),
+    )
+    return RevocationCheck(published, settings.revocation_outdated)
+
+
+def _issuers(settings: AuthorizerSettings) -> tuple[TrustedIssuer, ...]:
+    """Return the issuer, and the next one with keys of its own or else with the first one's."""
     keys = [text for text in (settings.token_public_key, settings.token_next_public_key) if text is not None]
-    if keys:
-        return StaticKeys(tuple(public_key(text) for text in keys))
-    return JwksKeys(str(settings.token_jwks_url), get=https_get(settings.jwks_timeout_seconds), clock=utc_now)
+    static = StaticKeys(tuple(public_key(text) for text in keys))
+    first = static if settings.token_jwks_url is None else _jwks(settings, settings.token_jwks_url)
+    issuers = (TrustedIssuer(settings.token_issuer, first, settings.token_audience),)
+    if settings.token_next_issuer is None:
+        return issuers
+    following: KeySource = static if keys else first
+    if settings.token_next_jwks_url is not None:
+        following = _jwks(settings, settings.token_next_jwks_url)
+    audience = settings.token_next_audience or settings.token_audience
+    return (*issuers, TrustedIssuer(settings.token_next_issuer, following, audience))
+
+
+def _jwks(settings: AuthorizerSettings, url: str) -> KeySource:
+    return JwksKeys(url, get=https_get(settings.jwks_timeout_seconds), clock=utc_now)

@@ -9,7 +9,7 @@ from delegation.tasks.work.external_jobs import NoExternalJobs
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
-from delegation.wiring.settings import IDEMPOTENCY_LIFETIME, IdempotencySettings
+from delegation.wiring.settings import IdempotencySettings
 from delegation.wiring.tasks import dispatch_queue
 
 
@@ -23,7 +23,9 @@ def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, Main
     """Return the behavior; a process that only submits its task needs no access to records."""
 
     def records() -> RecordUpkeep:
-        store = DynamoDbIdempotencyStore(deployed.store, IdempotencySettings.read().idempotency_table)
-        return RecordUpkeep(deployed.store, store, lifetime=IDEMPOTENCY_LIFETIME, nonce=new_nonce)
+        settings = IdempotencySettings.read()
+        keys = settings.keys()
+        store = DynamoDbIdempotencyStore(deployed.store, settings.idempotency_table)
+        return RecordUpkeep(deployed.store, store, lifetime=keys.lifetime, nonce=new_nonce, cleanup=keys.cleanup)
 
     return maintenance.store_maintenance(deployed.tasks, records, lambda: deployed.kinds)

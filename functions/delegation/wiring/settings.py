@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field, field_validator
 
 from delegation.environment import EnvironmentSettings
 from delegation.tasks.life.policy import Policies
 
-IDEMPOTENCY_LIFETIME: Final = timedelta(minutes=30)
-"""How long an answer is kept once its task is terminal (Idempotency-Key proposal, Discovery)."""
+if TYPE_CHECKING:
+    from delegation.idempotency.settings import KeySettings
+
+_NOT_OF_TASKS: Final = ("delegation.purge.", "polaris.idempotency.")
 
 
 class _Properties(EnvironmentSettings):
@@ -36,8 +37,8 @@ class TaskSettings(_Properties):
     tasks_table: str = Field(alias="DELEGATION_TASKS_TABLE", min_length=1)
 
     def policies(self) -> Policies:
-        """Return the policies; raises InvalidProperty, except for properties of operations."""
-        own = {name: value for name, value in self.properties.items() if not name.startswith("delegation.purge.")}
+        """Return the policies; raises InvalidProperty, except for properties of operations and of keys."""
+        own = {name: value for name, value in self.properties.items() if not name.startswith(_NOT_OF_TASKS)}
         return Policies.from_properties(own)
 
 
@@ -60,10 +61,16 @@ class QueueSettings(EnvironmentSettings):
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
-class IdempotencySettings(EnvironmentSettings):
-    """The table of idempotency records."""
+class IdempotencySettings(_Properties):
+    """The table of idempotency records, and how keys are treated."""
 
     idempotency_table: str = Field(alias="DELEGATION_IDEMPOTENCY_TABLE", min_length=1)
+
+    def keys(self) -> "KeySettings":
+        """Return how keys are treated (`polaris.idempotency.*`); raises InvalidProperty."""
+        from delegation.idempotency.settings import KeySettings  # noqa: PLC0415 - most processes know no keys
+
+        return KeySettings.from_properties(self.properties)
 
 
 class RequestSettings(IdempotencySettings):

@@ -18,6 +18,7 @@ class Grants:
     spark: SparkApplication
     queue_arn: str
     state_machine_arn: str
+    revocation_list_arns: tuple[str, ...] = ()
 
 
 def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
@@ -36,6 +37,12 @@ def _api(grants: Grants) -> list[iam.PolicyStatement]:
         data.references(),
         _send(grants),
     ]
+
+
+def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
+    """Allow reading the configured revocation lists, one object each; without any, nothing."""
+    lists = grants.revocation_list_arns
+    return [allow(["s3:GetObject"], *lists)] if lists else []
 
 
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
@@ -101,7 +108,7 @@ def _send(grants: Grants) -> iam.PolicyStatement:
 
 _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = {
     "api": _api,
-    "authorizer": lambda _grants: [],
+    "authorizer": _authorizer,
     "dispatcher": _dispatcher,
     "sweeper": lambda grants: [
         *grants.data.tasks(),

@@ -1,12 +1,13 @@
-"""The catalog's error answers, with the messages of Polaris (Iceberg REST specification, ErrorModel)."""
+"""The catalog's error answers, with the statuses, types and messages of Polaris 1.7 (Iceberg's ErrorModel)."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from infra.local.errors import LocalStackError
 
 
 class RestError(LocalStackError):
-    """An error answer: the HTTP `status` and the `type` of Iceberg's exception."""
+    """An error answer: the HTTP `status` and the `type` of the exception's class in Polaris."""
 
     code = "LOCAL_CATALOG"
 
@@ -39,8 +40,31 @@ def bad_request(reason: str) -> RestError:
     return RestError(400, "BadRequestException", reason)
 
 
-def forbidden(principal: str, operation: str) -> RestError:
-    return RestError(403, "ForbiddenException", f"Principal '{principal}' is not authorized for op {operation}")
+def invalid_argument(reason: str) -> RestError:
+    return RestError(400, "IllegalArgumentException", reason)
+
+
+def invalid_value(reason: str) -> RestError:
+    """Return the answer of bean validation (IcebergConstraintViolationExceptionMapper)."""
+    return RestError(400, "ConstraintViolationException", f"Invalid value: {reason}")
+
+
+def not_found(reason: str) -> RestError:
+    """Return the answer to an unknown principal, role or catalog."""
+    return RestError(404, "NotFoundException", reason)
+
+
+def already_exists_admin(reason: str) -> RestError:
+    return RestError(409, "AlreadyExistsException", reason)
+
+
+def forbidden(principal: str, roles: Iterable[str], grants_by: Iterable[str], operation: str) -> RestError:
+    """Return PolarisAuthorizerImpl's answer, which names what the token activates and not what is missing."""
+    reason = (
+        f"Principal '{principal}' with activated PrincipalRoles '[{', '.join(roles)}]' and activated grants via "
+        f"'[{', '.join(grants_by)}]' is not authorized for op {operation}"
+    )
+    return RestError(403, "ForbiddenException", reason)
 
 
 def location_missing(location: str) -> RestError:

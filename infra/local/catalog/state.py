@@ -1,5 +1,6 @@
 """The catalog's namespaces and tables, in memory under one lock."""
 
+import itertools
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,17 +13,21 @@ from infra.local.catalog.errors import (
     no_such_namespace,
     no_such_table,
 )
+from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID
 
 Namespace = tuple[str, ...]
 TableKey = tuple[Namespace, str]
+_FIRST_ID = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A table: its current metadata file and its UUID."""
+    """A table: its current metadata file, its UUID, its location, and all locations that it uses."""
 
     metadata_location: str
     table_uuid: str
+    location: str
+    used: frozenset[str]
 
 
 def dotted(namespace: Namespace, name: str = "") -> str:
@@ -36,6 +41,28 @@ class CatalogState:
         self._lock = threading.Lock()
         self._namespaces: dict[Namespace, dict[str, str]] = {}
         self._tables: dict[TableKey, CatalogEntry] = {}
+        # The id of each namespace (None for the table) and table: a grant belongs to the entity, not to the name.
+        self._ids: dict[tuple[Namespace, str | None], int] = {}
+        self._next_id = itertools.count(_FIRST_ID)
+
+    def path(self, namespace: Namespace, table: str | None = None) -> tuple[int, ...]:
+        """Return the ids from the root to a namespace or a table; raise 404 for an unknown one."""
+        with self._lock:
+            if table is not None:
+                self._require_table((namespace, table))
+            elif namespace:
+                self._require_namespace(namespace)
+            levels = [self._ids[namespace[:depth], None] for depth in range(1, len(namespace) + 1)]
+            return (ROOT_ID, CATALOG_ID, *levels, *([] if table is None else [self._ids[namespace, table]]))
+
+    def named(self, entity_id: int) -> tuple[Namespace, str | None] | None:
+        """Return the namespace and the table of an id, None for one that was dropped."""
+        with self._lock:
+            return next((name for name, known in self._ids.items() if known == entity_id), None)
+
+    def has_namespace(self, namespace: Namespace) -> bool:
+        with self._lock:
+            return namespace in self._namespaces
 
     def create_namespace(self, namespace: Namespace, properties: Mapping[str, str]) -> None:
         with self._lock:
@@ -46,6 +73,7 @@ class CatalogState:
             if len(namespace) > 1:
                 self._require_namespace(namespace[:-1])
             self._namespaces[namespace] = dict(properties)
+            self._ids[namespace, None] = next(self._next_id)
 
     def list_namespaces(self, parent: Namespace) -> list[Namespace]:
         with self._lock:
@@ -75,11 +103,17 @@ class CatalogState:
             if children or any(own == namespace for own, _ in self._tables):
                 raise RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
             del self._namespaces[namespace]
+            del self._ids[namespace, None]
 
     def list_tables(self, namespace: Namespace) -> list[str]:
         with self._lock:
             self._require_namespace(namespace)
             return sorted(name for own, name in self._tables if own == namespace)
+
+    def locations(self, namespace: Namespace) -> list[tuple[str, str]]:
+        """Return name and location of each table of the namespace."""
+        with self._lock:
+            return [(name, entry.location) for (own, name), entry in self._tables.items() if own == namespace]
 
     def find(self, name: TableKey) -> CatalogEntry | None:
         with self._lock:
@@ -96,6 +130,7 @@ class CatalogState:
             if name in self._tables:
                 raise already_exists(f"Table {dotted(*name)}")
             self._tables[name] = entry
+            self._ids[name] = next(self._next_id)
 
     def swap(self, name: TableKey, old: CatalogEntry, new: CatalogEntry) -> None:
         """Replace the table's entry if it still is `old`; raise 409 CommitFailedException otherwise."""
@@ -108,6 +143,7 @@ class CatalogState:
         with self._lock:
             self._check_rename(source, destination)
             self._tables[destination] = self._tables.pop(source)
+            self._ids[destination] = self._ids.pop(source)
 
     def check_rename(self, source: TableKey, destination: TableKey) -> None:
         """Raise what `rename` would raise."""
@@ -118,6 +154,7 @@ class CatalogState:
         with self._lock:
             self._require_table(name)
             del self._tables[name]
+            del self._ids[name]
 
     def _check_rename(self, source: TableKey, destination: TableKey) -> None:
         self._require_table(source)

@@ -25,6 +25,7 @@ _STS_SHORTEST = timedelta(minutes=15)
 _STS_LONGEST = timedelta(hours=12)
 _MISSING = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
 _GZIP = b"\x1f\x8b"
+_ZIPPED = ".gz.metadata.json"
 
 
 def split_uri(uri: str) -> tuple[str, str]:
@@ -44,28 +45,34 @@ class MetadataFiles:
 
     def read(self, location: str) -> JsonObject:
         """Return the metadata at `location`; raise RestError 400 NotFoundException if the file is missing."""
+        content = self.content(location)
+        metadata: JsonObject = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+        return metadata
+
+    def content(self, location: str) -> bytes:
+        """Return the content of a file; raise RestError 400 NotFoundException if it is missing."""
         bucket, key = split_uri(location)
         try:
-            content = self._s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            return self._s3.get_object(Bucket=bucket, Key=key)["Body"].read()
         except ClientError as error:
             if error.response["Error"]["Code"] in _MISSING:
                 raise location_missing(location) from error
             raise
-        metadata: JsonObject = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
-        return metadata
 
-    def write(self, metadata: JsonObject, version: int) -> str:
-        """Write `metadata` to a new file of the table and return its location."""
+    @staticmethod
+    def next(metadata: JsonObject, version: int) -> str:
+        """Return the location for a new file with `metadata`."""
         properties = metadata.get("properties", {})
         folder = properties.get("write.metadata.path") or f"{metadata['location']}/metadata"
+        suffix = _ZIPPED if properties.get("write.metadata.compression-codec") == "gzip" else ".metadata.json"
+        return f"{folder.rstrip('/')}/{version:05d}-{uuid.uuid4()}{suffix}"
+
+    def write(self, metadata: JsonObject, location: str) -> None:
+        """Write `metadata` to a location of `next`."""
         content = json.dumps(metadata).encode()
-        suffix = ".metadata.json"
-        if properties.get("write.metadata.compression-codec") == "gzip":
-            content, suffix = gzip.compress(content), ".gz.metadata.json"
-        location = f"{folder.rstrip('/')}/{version:05d}-{uuid.uuid4()}{suffix}"
         bucket, key = split_uri(location)
-        self._s3.put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/json")
-        return location
+        body = gzip.compress(content) if location.endswith(_ZIPPED) else content
+        self._s3.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
 
     def delete(self, location: str) -> None:
         bucket, key = split_uri(location)
@@ -132,7 +139,6 @@ class CredentialVendor:
             "s3.access-key-id": key_id,
             "s3.secret-access-key": answer["SecretAccessKey"],
             "s3.session-token": token,
-            "expiration-time": milliseconds,
             "s3.session-token-expires-at-ms": milliseconds,
         }
 

@@ -1,30 +1,18 @@
 """The catalog's operations on tables, which raise RestError."""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from infra.local.catalog.errors import RestError, already_exists, forbidden
+from infra.local.catalog.errors import RestError, already_exists, commit_failed, invalid_argument
+from infra.local.catalog.layout import LOCATION, Layout, check_names, used_by
 from infra.local.catalog.metadata import JsonObject, apply, check, empty_metadata, new_metadata
-from infra.local.catalog.principals import LocalPrincipal, Principals, Privilege
+from infra.local.catalog.principals.access import Access, Caller
+from infra.local.catalog.purge import reached_by
 from infra.local.catalog.state import CatalogEntry, CatalogState, TableKey, dotted
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles, version_of
-
-WRITE_PATHS = ("write.data.path", "write.metadata.path")
-CREATE_PROPERTY_LOCATION = "location"
-
-
-@dataclass(frozen=True, slots=True)
-class Warehouse:
-    """One catalog: its name (also the prefix of its paths), its tables' location, and its clients' S3 settings."""
-
-    name: str
-    location: str
-    s3_endpoint: str
-    region: str
-    allowed_locations: tuple[str, ...]
+from infra.local.catalog.warehouse import ALLOW_PURGE, Warehouse
 
 
 class LocalTables:
@@ -36,151 +24,207 @@ class LocalTables:
         state: CatalogState,
         files: MetadataFiles,
         vendor: CredentialVendor,
-        principals: Principals,
+        access: Access,
     ) -> None:
         self._warehouse = warehouse
         self._state = state
         self._files = files
         self._vendor = vendor
-        self._principals = principals
+        self._access = access
+        self.layout = Layout(warehouse, state)
 
-    def create(self, who: LocalPrincipal, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
+    def create(self, who: Caller, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
         """Return LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
-        properties = self._state.namespace(name[0])
-        self._principals.require(who, "CREATE_TABLE_DIRECT", Privilege.TABLE_CREATE)
-        namespace_location = properties.get(CREATE_PROPERTY_LOCATION) or self._under(self._warehouse.location, *name[0])
-        location = str(request.get("location") or self._under(namespace_location, name[1])).rstrip("/")
+        check_names(*name[0], name[1])
+        staged = bool(request.get("stage-create"))
+        operation = f"CREATE_TABLE_{'STAGED' if staged else 'DIRECT'}{'_WITH_WRITE_DELEGATION' if vend else ''}"
+        self._access.require(who, operation, self._state.path(name[0]))
+        if self._state.find(name) is not None:
+            raise already_exists(f"Table {dotted(*name)}")
+        location = str(request.get(LOCATION) or f"{self.layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
         metadata = new_metadata(request, location, now_ms=_now_ms())
-        self._check_locations(who, metadata)
-        if request.get("stage-create"):
-            if self._state.find(name) is not None:
-                raise already_exists(f"Table {dotted(*name)}")
-            return self._load_result(who, name, None, metadata, vend=vend)
-        metadata_location = self._files.write(metadata, 0)
-        try:
-            self._state.add(name, CatalogEntry(metadata_location, metadata["table-uuid"]))
-        except RestError:
-            self._files.delete(metadata_location)
-            raise
-        return self._load_result(who, name, metadata_location, metadata, vend=vend)
+        metadata_location = self._files.next(metadata, 0)
+        self.layout.check_new(name, metadata, metadata_location)
+        if staged:
+            return self._load_result(name, None, metadata, writable=vend or None)
+        self._files.write(metadata, metadata_location)
+        self._add(name, metadata, metadata_location)
+        return self._load_result(name, metadata_location, metadata, writable=vend or None)
 
-    def register(self, who: LocalPrincipal, name: TableKey, metadata_location: str, *, vend: bool) -> JsonObject:
-        self._state.namespace(name[0])
-        self._principals.require(who, "REGISTER_TABLE", Privilege.TABLE_CREATE)
+    def register(self, who: Caller, name: TableKey, metadata_location: str, *, vend: bool) -> JsonObject:
+        """Return LoadTableResult of a table that gets the metadata file of another, or of a dropped one."""
+        check_names(*name[0], name[1])
+        self._access.require(who, "REGISTER_TABLE", self._state.path(name[0]))
+        if self._state.find(name) is not None:
+            raise already_exists(f"Table {dotted(*name)}")
+        # Its place is checked before it is read, so that nobody learns what lies elsewhere.
+        self.layout.check_place(name, metadata_location)
         metadata = self._files.read(metadata_location)
-        self._check_locations(who, metadata)
-        self._state.add(name, CatalogEntry(metadata_location, metadata["table-uuid"]))
-        return self._load_result(who, name, metadata_location, metadata, vend=vend)
+        self.layout.check_new(name, metadata, metadata_location)
+        self._state.add(name, _entry(metadata, metadata_location))
+        return self._load_result(name, metadata_location, metadata, writable=vend or None)
 
-    def load(self, who: LocalPrincipal, name: TableKey, *, vend: bool, snapshots: str = "all") -> JsonObject:
+    def load(self, who: Caller, name: TableKey, *, vend: bool, snapshots: str = "all") -> JsonObject:
+        """Return LoadTableResult; `snapshots` is "all" or "refs"."""
         entry = self._state.get(name)
-        self._principals.require(who, "LOAD_TABLE", Privilege.TABLE_READ_PROPERTIES)
+        writable = self._authorize_load(who, name, vend=vend)
         metadata = self._files.read(entry.metadata_location)
-        if snapshots == "refs":
-            kept = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
-            metadata["snapshots"] = [known for known in metadata.get("snapshots", []) if known["snapshot-id"] in kept]
-        return self._load_result(who, name, entry.metadata_location, metadata, vend=vend)
+        self.layout.check_load(name, metadata)
+        match snapshots.lower():
+            case "all":
+                pass
+            case "refs":
+                kept = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
+                known = metadata.get("snapshots", [])
+                metadata["snapshots"] = [snapshot for snapshot in known if snapshot["snapshot-id"] in kept]
+            case _:
+                raise invalid_argument(f"Unrecognized snapshots: {snapshots}")
+        return self._load_result(name, entry.metadata_location, metadata, writable=writable)
 
-    def exists(self, who: LocalPrincipal, name: TableKey) -> None:
-        self.load(who, name, vend=False)
+    def metadata_location(self, who: Caller, name: TableKey, *, vend: bool) -> str:
+        """Return what the table's ETag is made of, for a conditional load."""
+        location = self._state.get(name).metadata_location
+        self._authorize_load(who, name, vend=vend)
+        return location
 
-    def credentials(self, who: LocalPrincipal, name: TableKey) -> JsonObject:
-        """Return LoadCredentialsResponse, for clients that refresh credentials."""
-        return {"storage-credentials": self.load(who, name, vend=True)["storage-credentials"]}
+    def _authorize_load(self, who: Caller, name: TableKey, *, vend: bool) -> bool | None:
+        """Return whether the credentials may write, None if the load has none; like Polaris, tell nobody otherwise."""
+        path = self._state.path(*name)
+        if not vend:
+            self._access.require(who, "LOAD_TABLE", path)
+            return None
+        if self._access.allows(who, "LOAD_TABLE_WITH_WRITE_DELEGATION", path):
+            return True
+        self._access.require(who, "LOAD_TABLE_WITH_READ_DELEGATION", path)
+        return False
 
-    def commit(self, who: LocalPrincipal, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
+    def exists(self, who: Caller, name: TableKey) -> None:
+        """Raise RestError unless the table exists; its metadata file is not looked at."""
+        self._access.require(who, "TABLE_EXISTS", self._state.path(*name))
+
+    def credentials(self, who: Caller, name: TableKey) -> JsonObject:
+        """Return LoadCredentialsResponse, for clients that refresh credentials; the metadata file is not read."""
+        entry = self._state.get(name)
+        writable = bool(self._authorize_load(who, name, vend=True))
+        vended = self._vend(name, entry.used, writable=writable)
+        return {"storage-credentials": [{"prefix": entry.location, "config": vended}]}
+
+    def report(self, who: Caller, name: TableKey, report: Mapping[str, Any]) -> None:
+        """Accept a metrics report; raise RestError 400 for what is none."""
+        kind = report.get("report-type")
+        if kind not in {"scan-report", "commit-report"}:
+            raise invalid_argument(f"Cannot parse metrics report: missing or unknown report-type {kind}")
+        operation = "REPORT_READ_METRICS" if kind == "scan-report" else "REPORT_WRITE_METRICS"
+        self._access.require(who, operation, self._state.path(*name))
+
+    def commit(self, who: Caller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """Return CommitTableResponse; a concurrent commit causes 409 CommitFailedException and leaves no file."""
         requirements: Sequence[Mapping[str, Any]] = request.get("requirements") or []
         updates: Sequence[Mapping[str, Any]] = request.get("updates") or []
-        creates = any(requirement["type"] == "assert-create" for requirement in requirements)
-        entry = self._state.find(name) if creates else self._state.get(name)
-        needed = Privilege.TABLE_CREATE if creates else Privilege.TABLE_WRITE_DATA
-        self._principals.require(who, "UPDATE_TABLE", needed)
-        base = self._files.read(entry.metadata_location) if entry else None
+        if any(requirement["type"] == "assert-create" for requirement in requirements):
+            return self._commit_staged(who, name, requirements, updates)
+        entry = self._state.get(name)
+        self._access.require(who, "UPDATE_TABLE", self._state.path(*name))
+        base = self._files.read(entry.metadata_location)
         check(requirements, base)
-        staged = base if base is not None else empty_metadata(self._under(self._warehouse.location, *name[0], name[1]))
-        previous = entry.metadata_location if entry else None
-        metadata = apply(updates, staged, now_ms=_now_ms(), previous_location=previous)
-        self._check_locations(who, metadata)
-        written = self._files.write(metadata, version_of(previous) + 1 if previous else 0)
-        committed = CatalogEntry(written, metadata["table-uuid"])
+        metadata = apply(updates, base, now_ms=_now_ms(), previous_location=entry.metadata_location)
+        written = self._files.next(metadata, version_of(entry.metadata_location) + 1)
+        self.layout.check_commit(name, base, metadata, written)
+        self._files.write(metadata, written)
         try:
-            if entry is None:
-                self._state.add(name, committed)
-            else:
-                self._state.swap(name, entry, committed)
+            self._state.swap(name, entry, _entry(metadata, written))
         except RestError:
             self._files.delete(written)
             raise
         return {"metadata-location": written, "metadata": metadata}
 
-    def drop(self, who: LocalPrincipal, name: TableKey, *, purge: bool) -> None:
-        """Remove the table's name; like Polaris with its default settings, refuse to purge its files."""
-        self._state.get(name)
-        self._principals.require(who, "DROP_TABLE_WITHOUT_PURGE", Privilege.TABLE_DROP)
-        if purge:
-            self._principals.require(who, "DROP_TABLE_WITH_PURGE", Privilege.TABLE_WRITE_DATA)
+    def _commit_staged(
+        self,
+        who: Caller,
+        name: TableKey,
+        requirements: Sequence[Mapping[str, Any]],
+        updates: Sequence[Mapping[str, Any]],
+    ) -> JsonObject:
+        self._access.require(who, "UPDATE_TABLE_FOR_STAGED_CREATE", self._state.path(name[0]))
+        if self._state.find(name) is not None:
+            raise commit_failed("Requirement failed: table already exists")
+        check(requirements, None)
+        empty = empty_metadata(f"{self.layout.of_namespace(name[0])}/{name[1]}")
+        metadata = apply(updates, empty, now_ms=_now_ms(), previous_location=None)
+        written = self._files.next(metadata, 0)
+        self.layout.check_new(name, metadata, written)
+        self._files.write(metadata, written)
+        self._add(name, metadata, written)
+        return {"metadata-location": written, "metadata": metadata}
+
+    def _add(self, name: TableKey, metadata: JsonObject, written: str) -> None:
+        try:
+            self._state.add(name, _entry(metadata, written))
+        except RestError:
+            self._files.delete(written)
+            raise
+
+    def drop(self, who: Caller, name: TableKey, *, purge: bool) -> None:
+        """Remove the table's name; its files too with `purge`, if the catalog's flag allows that."""
+        entry = self._state.get(name)
+        self._access.require(who, f"DROP_TABLE_WITH{'' if purge else 'OUT'}_PURGE", self._state.path(*name))
+        if not purge:
+            self._state.drop(name)
+            return
+        metadata = self._files.read(entry.metadata_location)
+        if not self._warehouse.flag(ALLOW_PURGE):
             message = (
                 f"Unable to purge entity: {name[1]}. To enable this feature, set the Polaris configuration "
-                "DROP_WITH_PURGE_ENABLED or the catalog configuration polaris.config.drop-with-purge.enabled"
+                f"DROP_WITH_PURGE_ENABLED or the catalog configuration {ALLOW_PURGE}"
             )
             raise RestError(403, "ForbiddenException", message)
         self._state.drop(name)
+        for path in list(reached_by(metadata, entry.metadata_location, self._files.content)):
+            self._files.delete(path)
 
-    def rename(self, who: LocalPrincipal, source: TableKey, destination: TableKey) -> None:
+    def rename(self, who: Caller, source: TableKey, destination: TableKey) -> None:
+        """Rename a table; its location stays."""
+        check_names(*destination[0], destination[1])
         # Polaris answers 404 and 409 before it checks privileges.
         self._state.check_rename(source, destination)
-        self._principals.require(who, "RENAME_TABLE", Privilege.TABLE_DROP)
-        self._principals.require(who, "RENAME_TABLE", Privilege.TABLE_CREATE)
+        self._access.require(who, "RENAME_TABLE", self._state.path(*source), self._state.path(destination[0]))
         self._state.rename(source, destination)
 
     def _load_result(
-        self, who: LocalPrincipal, name: TableKey, metadata_location: str | None, metadata: JsonObject, *, vend: bool
+        self, name: TableKey, metadata_location: str | None, metadata: JsonObject, *, writable: bool | None
     ) -> JsonObject:
+        """Return a LoadTableResult with credentials that may write or not, or with none if `writable` is None."""
+        result: JsonObject = {"metadata": metadata, "config": {}}
+        if metadata_location is not None:
+            result["metadata-location"] = metadata_location
+        if writable is None:
+            return result
+        vended = self._vend(name, used_by(metadata), writable=writable)
         namespace = "%1F".join(quote(level, safe="") for level in name[0])
         refresh = (
             f"v1/{quote(self._warehouse.name)}/namespaces/{namespace}/tables/{quote(name[1], safe='')}/credentials"
         )
-        config = {
+        result["config"] = {
+            **vended,
             "s3.endpoint": self._warehouse.s3_endpoint,
             "s3.path-style-access": "true",
             "client.region": self._warehouse.region,
             "client.refresh-credentials-endpoint": refresh,
         }
-        result: JsonObject = {"metadata": metadata, "config": config, "storage-credentials": []}
-        if metadata_location is not None:
-            result["metadata-location"] = metadata_location
-        if vend:
-            result["storage-credentials"] = [self._vend(who, name, metadata)]
+        # The prefix is the table's location alone, although the policy covers the write paths too.
+        result["storage-credentials"] = [{"prefix": metadata[LOCATION], "config": vended}]
         return result
 
-    def _vend(self, who: LocalPrincipal, name: TableKey, metadata: JsonObject) -> JsonObject:
-        """Return a StorageCredential: its prefix is the location, its policy covers the write paths too."""
-        # Like Polaris, return read-only keys to a principal that may not write.
-        writable = self._principals.has(who, Privilege.TABLE_WRITE_DATA)
-        if not writable and not self._principals.has(who, Privilege.TABLE_READ_DATA):
-            raise forbidden(who.name, f"LOAD_TABLE_WITH_READ_DELEGATION on {dotted(*name)}")
-        locations = sorted({metadata["location"], *_write_paths(metadata)})
-        return {"prefix": metadata["location"], "config": self._vendor.vend(locations, writable=writable)}
+    def _vend(self, name: TableKey, used: Iterable[str], *, writable: bool) -> dict[str, str]:
+        if not self._warehouse.vends:
+            reason = f"Credential vending was requested for table {dotted(*name)}, but no credentials are available"
+            raise invalid_argument(reason)
+        return self._vendor.vend(sorted(used), writable=writable)
 
-    def _check_locations(self, who: LocalPrincipal, metadata: JsonObject) -> None:
-        for location in (metadata["location"], *_write_paths(metadata)):
-            if not any(f"{location}/".startswith(allowed.rstrip("/") + "/") for allowed in self._allowed()):
-                reason = f"Invalid locations '[{location}]' for {who.name}: not in the list of allowed locations"
-                raise RestError(403, "ForbiddenException", reason)
 
-    def _allowed(self) -> tuple[str, ...]:
-        return (self._warehouse.location, *self._warehouse.allowed_locations)
-
-    @staticmethod
-    def _under(location: str, *names: str) -> str:
-        return "/".join((location.rstrip("/"), *names))
+def _entry(metadata: JsonObject, metadata_location: str) -> CatalogEntry:
+    return CatalogEntry(metadata_location, metadata["table-uuid"], metadata[LOCATION], used_by(metadata))
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _write_paths(metadata: JsonObject) -> list[str]:
-    properties = metadata.get("properties") or {}
-    return [path.rstrip("/") for name in WRITE_PATHS if (path := properties.get(name))]

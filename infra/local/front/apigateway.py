@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -51,13 +51,18 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class LocalApiGateway:
-    """A REST API with `{proxy+}` behind a custom domain whose mapping is `base_path`."""
+    """A REST API with `{proxy+}` behind a custom domain whose mapping is `base_path`.
+
+    With `vpc_endpoint` it is a private API behind a load balancer, which ends TLS and passes the certificate on in
+    headers; otherwise API Gateway ends TLS.
+    """
 
     domain: str
     base_path: str
     region: str
     account: str
     api_id: str = "local00api"
+    vpc_endpoint: str | None = None
 
     def route(self, request: ApiRequest) -> str | None:
         """Return the path after the base path ("/" at least), or None if the domain has no such mapping."""
@@ -84,7 +89,8 @@ class LocalApiGateway:
 
     def _common(self, request: ApiRequest, route: str) -> dict[str, Any]:
         url = urlsplit(request.target)
-        headers = [*request.headers, *self._forwarded(request)]
+        passed_on = [] if self.vpc_endpoint is None else alb_headers(request.certificate)
+        headers = [*request.headers, *passed_on, *self._forwarded(request)]
         query = parse_qsl(url.query, keep_blank_values=True)
         resource = "/" if route == "/" else "/{proxy+}"
         return {
@@ -104,7 +110,7 @@ class LocalApiGateway:
                 "domainPrefix": self.domain.partition(".")[0],
                 "extendedRequestId": request.request_id,
                 "httpMethod": request.method,
-                "identity": _identity(request),
+                "identity": {**_identity(request), **self._connection(request)},
                 "path": url.path,
                 "protocol": "HTTP/1.1",
                 "requestId": request.request_id,
@@ -115,6 +121,12 @@ class LocalApiGateway:
                 "stage": STAGE,
             },
         }
+
+    def _connection(self, request: ApiRequest) -> dict[str, Any]:
+        """Return the part of `identity` that tells how the caller is connected."""
+        if self.vpc_endpoint is None:
+            return {"clientCert": client_cert(request.certificate)}
+        return {"vpcId": "vpc-local", "vpceId": self.vpc_endpoint}
 
     @staticmethod
     def _forwarded(request: ApiRequest) -> list[tuple[str, str]]:
@@ -142,6 +154,26 @@ def client_cert(certificate: bytes) -> dict[str, Any]:
             "notAfter": _openssl_time(parsed.not_valid_after_utc),
         },
     }
+
+
+def alb_headers(certificate: bytes) -> list[tuple[str, str]]:
+    """Return the headers with which a load balancer in the mode "verify" passes a DER certificate on.
+
+    Application Load Balancers guide, "Mutual TLS authentication". What becomes of such a header that the client sends
+    is not documented; here both arrive.
+    """
+    parsed = x509.load_der_x509_certificate(certificate)
+    begins, ends = parsed.not_valid_before_utc, parsed.not_valid_after_utc
+    return [
+        ("X-Amzn-Mtls-Clientcert-Serial-Number", f"{parsed.serial_number:X}"),
+        ("X-Amzn-Mtls-Clientcert-Issuer", parsed.issuer.rfc4514_string()),
+        ("X-Amzn-Mtls-Clientcert-Subject", parsed.subject.rfc4514_string()),
+        (
+            "X-Amzn-Mtls-Clientcert-Validity",
+            f"NotBefore={begins:%Y-%m-%dT%H:%M:%SZ};NotAfter={ends:%Y-%m-%dT%H:%M:%SZ}",
+        ),
+        ("X-Amzn-Mtls-Clientcert-Leaf", quote(parsed.public_bytes(Encoding.PEM).decode(), safe="+=/")),
+    ]
 
 
 def verdict(error: str | None, payload: bytes, method_arn: str) -> "dict[str, str] | Response":
@@ -227,7 +259,6 @@ def _identity(request: ApiRequest) -> dict[str, Any]:
         **unused,
         "sourceIp": request.source_ip,
         "userAgent": agent,
-        "clientCert": client_cert(request.certificate),
     }
 
 

@@ -193,6 +193,19 @@ class _TlsServer(socketserver.ThreadingTCPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
 
+class _Lines:
+    """Passes on the lines of a stream, and notes whether one has a carriage return that does not end it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.has_return_inside = False
+
+    def readline(self, limit: int = -1) -> bytes:
+        line: bytes = self._stream.readline(limit)
+        self.has_return_inside |= b"\r" in line.removesuffix(b"\n").removesuffix(b"\r")
+        return line
+
+
 class _HttpsHandler(BaseHTTPRequestHandler):
     """One connection. What is no request, or can be read in two ways, is answered with 400, and the connection ends."""
 
@@ -209,7 +222,7 @@ class _HttpsHandler(BaseHTTPRequestHandler):
         self.raw_requestline = b""
         try:
             self.raw_requestline = self._request_line()
-            if not self.raw_requestline or not self.parse_request():
+            if not self.raw_requestline or not self._parse_head():
                 self.close_connection = True
                 return
             self._check_head()
@@ -238,6 +251,21 @@ class _HttpsHandler(BaseHTTPRequestHandler):
             received=datetime.now(UTC),
         )
         self._send(self.server.answer(request), close=False)
+
+    def _parse_head(self) -> bool:
+        """Read the headers; raises _BadRequestError for a carriage return inside a line (RFC 9112, Section 2.2).
+
+        The base class would take it for the end of a line, and what follows for another header.
+        """
+        stream, lines = self.rfile, _Lines(self.rfile)
+        self.rfile = lines  # type: ignore[assignment]
+        try:
+            parsed = self.parse_request()
+        finally:
+            self.rfile = stream
+        if lines.has_return_inside:
+            raise _BadRequestError("a header has a carriage return inside")
+        return parsed
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """Refuse what the base class cannot parse; its text may quote the request."""

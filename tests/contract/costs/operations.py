@@ -9,7 +9,10 @@ from pydantic import BaseModel
 
 from delegation.idempotency import record as records
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.record import Record, Scope, StoredAnswer
+from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
+from delegation.idempotency.mutations.reservation import Reservation
+from delegation.idempotency.record import Record, StoredAnswer
+from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
 from delegation.idempotency.store import RecordWrite
 from delegation.tasks.errors import RevisionConflict
@@ -26,7 +29,9 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
-from tests.contract.task_tables import record_store
+from tests.contract.mutations.checks import finalized, reserved
+from tests.contract.mutations.world import World
+from tests.contract.task_tables import record_store, reservation_store
 from tests.unit.tasks.builders import (
     HOUR,
     NOW,
@@ -282,6 +287,36 @@ def put_record(harness: Harness) -> Act:
     return lambda: harness.records.put(RecordWrite(harness.record(task)))
 
 
+def reservations(harness: Harness) -> tuple[DynamoDbReservationStore, Reservation]:
+    store = reservation_store(harness.store.dynamodb.client)
+    return store, reserved()
+
+
+def reserve(harness: Harness) -> Act:
+    store, record = reservations(harness)
+    return lambda: store.reserve(record, NOW)
+
+
+def replace_reservation(harness: Harness) -> Act:
+    store, record = reservations(harness)
+    store.reserve(record, NOW)
+    return lambda: store.replace(finalized(record), record)
+
+
+def read_reservation(harness: Harness) -> Act:
+    store, record = reservations(harness)
+    store.reserve(record, NOW)
+    return lambda: store.get(record.scope)
+
+
+def perform(harness: Harness, *, earlier: str | None = None) -> Act:
+    """Perform a mutation after an earlier call with the key that ended like `earlier` (tests/contract/mutations)."""
+    world = World(reservation_store(harness.store.dynamodb.client))
+    if earlier is not None:
+        world.call(mode=earlier)
+    return world.call
+
+
 def accept_record(harness: Harness) -> Act:
     task = submitted()
     return lambda: harness.records.accept(Create(task), RecordWrite(harness.record(task)))
@@ -360,6 +395,12 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "IdempotencyStore.accept": accept_record,
     "IdempotencyStore.without_expiry": lambda harness: harness.records.without_expiry,
     "IdempotencyStore.remove_expired, for one": remove_expired,
+    "ReservationStore.get": read_reservation,
+    "ReservationStore.reserve": reserve,
+    "ReservationStore.replace": replace_reservation,
+    "Mutations.perform": perform,
+    "Mutations.perform, replayed": lambda harness: perform(harness, earlier="apply"),
+    "Mutations.perform, after an unknown outcome": lambda harness: perform(harness, earlier="break"),
     "TaskService.get": of(waiting, lambda harness, task_id: harness.service.get(task_id)),
     "TaskService.acquire": of(waiting, lambda harness, task_id: harness.service.acquire(task_id, "run-1", lasting)),
     "TaskService.heartbeat": of(running, lambda harness, task_id: harness.service.heartbeat(task_id, 1, lasting)),

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations.store import ReservationStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
 from delegation.tasks.stores.admission import AdmissionStore
@@ -61,6 +63,10 @@ COMPOSED = {
 }
 
 
+KINDS = (
+    *(AdmissionStore, TaskStore, IdempotencyStore, ReservationStore),
+    *(TaskService, Tasks, Completion, Acceptance, Mutations),
+)
 UNLIMITED = "background purge, in a Lambda"
 LIMITED = f"{UNLIMITED}, with limits"
 
@@ -116,10 +122,16 @@ def test_accepting_is_one_write_and_an_uncontended_life_at_most_six() -> None:
     assert {name: costs[name][0] for name in LIVES if costs[name][0] > 6} == {LIMITED: costs[UNLIMITED][0] + 2}
 
 
+def test_a_mutation_with_a_key_is_two_calls_and_its_replay_one() -> None:
+    costs = documented()
+    assert sum(costs["Mutations.perform"][::2]) == 2
+    assert sum(costs["Mutations.perform, replayed"][::2]) == 1
+
+
 def test_every_operation_is_documented() -> None:
     public = {
         f"{kind.__name__}.{name}"
-        for kind in (AdmissionStore, TaskStore, IdempotencyStore, TaskService, Tasks, Completion, Acceptance)
+        for kind in KINDS
         for name, _ in inspect.getmembers(kind, inspect.isfunction)
         if not name.startswith("_")
     }
@@ -141,6 +153,8 @@ UNDERSTATED = {
     "TaskStore.disown, one child",
     "Tasks.submit, a child",
     "Tasks.submit, a second child",
+    "Mutations.perform, replayed",
+    "Mutations.perform, after an unknown outcome",
 }
 """DynamoDB Local reports nothing for a refusal, deletes without their size, and not every put of some transactions."""
 

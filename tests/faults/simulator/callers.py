@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
-from delegation.idempotency.record import Scope, StoredAnswer
+from delegation.idempotency.record import StoredAnswer
+from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.tasks.errors import (
     LeaseLost,

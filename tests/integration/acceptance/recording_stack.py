@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from delegation.cli.main import ENTRY_POINTS, build
-from infra.local.catalog.principals import Principals
+from infra.local.catalog.principals.tokens import TokenBroker
 from infra.local.catalog.storage import CredentialVendor
 from infra.local.front.issuer import TokenIssuer
 
@@ -35,7 +35,7 @@ def main() -> None:
     file, *arguments = sys.argv[1:]
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     record(CredentialVendor, "vend", lambda config: [config[name] for name in VENDED], descriptor)
-    record(Principals, "token", lambda answer: [answer[1]["access_token"]] if answer[0] == 200 else [], descriptor)
+    record(TokenBroker, "token", lambda answer: [answer[1]["access_token"]] if answer[0] == 200 else [], descriptor)
     record(TokenIssuer, "issue", lambda token: [token], descriptor)
     sys.argv = ["delegation", *arguments]
     build([EntryPoint("local", "infra.local.command:app", ENTRY_POINTS)])()

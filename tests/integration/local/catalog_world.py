@@ -21,7 +21,8 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.storage.credentials import S3Credential
 from infra.local.aws.moto_app import application
-from infra.local.catalog.principals import OWNER, READER, SERVICE, LocalPrincipal
+from infra.local.catalog.principals.access import LocalPrincipal
+from infra.local.catalog.principals.privileges import OWNER, READER, SERVICE
 from infra.local.catalog.server import LocalCatalog
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.front import S3Front
@@ -67,10 +68,15 @@ class Stack:
             s3_endpoint=self.front.url,
             region=REGION,
             principals=PRINCIPALS,
+            root=SecretStr("root-secret"),
             realm=REALM,
             allowed_locations=["s3://warehouse/elsewhere"],
             clock=self.clock,
         ).start()
+
+    def allow(self, *flags: str) -> None:
+        """Set flags of the catalog for the rest of the test, by default none."""
+        self.catalog.warehouse.replace_properties(dict.fromkeys(flags, "true"))
 
     def _aws(self, endpoint: str) -> dict[str, Any]:
         return {
@@ -112,6 +118,7 @@ def emptied(stack: Stack) -> Iterator[None]:
     stack.admin.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
     yield
     stack.clock.ahead = timedelta()
+    stack.allow()
     owner = connect(stack, "owner")
     for namespace in owner.list_namespaces():
         for table in owner.list_tables(namespace):

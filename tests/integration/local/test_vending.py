@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.polaris.credentials import VendedCredentials, select_credential
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.catalog_world import (
     BUCKET,
     ORDERS,
@@ -195,6 +196,7 @@ def test_a_connection_is_kept_alive_also_after_a_refused_upload(stack: Stack) ->
 
 
 def test_the_tables_credential_covers_its_write_paths(stack: Stack) -> None:
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     table = orders(stack, **{"write.data.path": f"s3://{BUCKET}/elsewhere/orders"})
     table.append(rows((1, "eu")))
     [key] = objects(stack, "elsewhere/")

@@ -16,7 +16,8 @@ from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
 from delegation.worksets.attempt import MemoryAttempt
 from delegation.worksets.index import read_index
-from infra.local.catalog.principals import Privilege
+from infra.local.catalog.principals.privileges import SERVICE, Privilege
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.test_catalog import (
     BUCKET,
     ORDERS,
@@ -80,6 +81,7 @@ def purge(stack: Stack, **options: Any) -> tuple[PurgeResult, MemoryPlanStore]:
 
 def test_files_of_a_registered_clone_survive_and_it_can_still_be_read(stack: Stack) -> None:
     table = filled_orders(stack)
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     clone = connect(stack, "owner").register_table(("sales", "clone"), table.metadata_location)
     shared = set(objects(stack))
     table.append(rows((9, "eu")))
@@ -94,6 +96,7 @@ def test_files_of_a_registered_clone_survive_and_it_can_still_be_read(stack: Sta
 def test_a_nested_table_survives_and_a_table_without_overlap_is_not_read(stack: Stack) -> None:
     table = filled_orders(stack)
     owner = connect(stack, "owner")
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     nested = owner.create_table(("sales", "nested"), SCHEMA, location=f"{table.location()}/data/nested")
     nested.append(rows((7, "eu")))
     owner.create_table(("sales", "beside"), SCHEMA).append(rows((8, "eu")))
@@ -109,6 +112,7 @@ def test_a_clone_in_another_namespace_is_found_with_overlap_scan_catalog(stack: 
     owner = connect(stack, "owner")
     owner.create_namespace(("other",))
     owner.create_namespace(("other", "deep"))
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     owner.register_table(("other", "deep", "clone"), table.metadata_location)
     shared = set(objects(stack))
     result, _plans = purge(stack, overlap_scan="catalog")
@@ -116,14 +120,30 @@ def test_a_clone_in_another_namespace_is_found_with_overlap_scan_catalog(stack: 
     assert result.files_deleted == 0
 
 
-@pytest.mark.parametrize("privilege", [Privilege.TABLE_LIST, Privilege.NAMESPACE_LIST])
-def test_nothing_is_deleted_without_the_right_to_list(stack: Stack, privilege: Privilege) -> None:
+def test_nothing_is_deleted_without_the_right_to_list_namespaces(stack: Stack) -> None:
     filled_orders(stack)
     before = set(objects(stack))
-    stack.catalog.principals.revoke("service", privilege)
+    stack.catalog.access.revoke("service", Privilege.NAMESPACE_LIST)
     try:
-        with pytest.raises(NeighbourUnreadable, match="POLARIS_FORBIDDEN"):
+        with pytest.raises(NeighbourUnreadable, match="needs NAMESPACE_LIST on the catalog"):
             purge(stack, overlap_scan="catalog")
     finally:
-        stack.catalog.principals.grant("service", privilege)
+        stack.catalog.access.grant("service", Privilege.NAMESPACE_LIST)
+    assert set(objects(stack)) == before
+
+
+def test_nothing_is_deleted_with_rights_on_the_table_alone(stack: Stack) -> None:
+    filled_orders(stack)
+    before = set(objects(stack))
+    access, table = stack.catalog.access, stack.catalog.state.path(("sales",), "orders")[-1]
+    access.grant("service", Privilege.TABLE_WRITE_DATA, table)
+    on_catalog = SERVICE - {Privilege.NAMESPACE_LIST}
+    for privilege in on_catalog:
+        access.revoke("service", privilege)
+    try:
+        with pytest.raises(NeighbourUnreadable, match="needs TABLE_LIST on the namespace"):
+            purge(stack)
+    finally:
+        for privilege in on_catalog:
+            access.grant("service", privilege)
     assert set(objects(stack)) == before

@@ -11,6 +11,7 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring.purge import vended_store
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.catalog_world import (
     ORDERS,
     SCHEMA,
@@ -116,7 +117,7 @@ def test_a_purge_killed_between_its_last_delete_and_the_mark_ends_with_success(s
     assert (task.status, task.attempt_count, task.error_code) == (Status.SUCCESS, 2, None)
     assert PurgeDetails.of(task).files_deleted == PurgeDetails.of(task).files_planned
     assert set(objects(stack)) == rest
-    polaris(stack).drop_table(ORDERS)
+    polaris(stack, "owner").drop_table(ORDERS)
 
 
 def test_a_purge_killed_just_before_its_last_delete_ends_with_success(stack: Stack, world: World) -> None:
@@ -157,6 +158,7 @@ def test_a_clone_purged_and_then_the_original_leaves_nothing(stack: Stack, world
     """Both have one uuid and so one task; the clone's purge keeps the original's files, the original's deletes all."""
     table = filled_orders(stack)
     owner = connect(stack, "owner")
+    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
     clone = owner.register_table(("sales", "clone"), table.metadata_location)
     clone.append(rows((8, "eu")))
     shared = {f"s3://warehouse/{key}" for key in objects(stack)} - reached_only_by(stack, "clone")

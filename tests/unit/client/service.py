@@ -26,6 +26,7 @@ class Tokens:
 
     def __init__(self) -> None:
         self.issued = 1
+        self.scope = ""
 
     def token(self) -> str:
         return f"token-{self.issued}"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
@@ -150,6 +150,10 @@ class Api:
         return [json.loads(line) for line in self.output.splitlines() if line.startswith("{")]
 
 
+def not_called() -> NoReturn:
+    raise AssertionError("no request of these tests has a key")
+
+
 @pytest.fixture
 def api(capsys: pytest.CaptureFixture[str]) -> Api:
     log, submissions, tasks = io.StringIO(), FakeSubmissions(), FakeTasks()
@@ -163,6 +167,7 @@ def api(capsys: pytest.CaptureFixture[str]) -> Api:
         clock=lambda: NOW,
         receipt=lambda task: receipts.get(task.task_id),
         checks=checks,
+        mutations=not_called,
     )
     logger = Logger(service=f"edge-{uuid.uuid4()}", stream=log)
     metrics = Metrics(namespace="Delegation", service="delegation-api")

@@ -6,7 +6,7 @@ import pytest
 from aws_lambda_powertools import Logger
 from pydantic import ValidationError
 
-from delegation.edge.trust.certificates import CertificateSource
+from delegation.edge.trust.certificates import CertificateReader, CertificateSource
 from delegation.edge.trust.jwks import JwksKeys
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import StaticKeys
@@ -77,6 +77,21 @@ def test_a_missing_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch
         ("DELEGATION_CLIENT_CRL", SECRET),
         ("DELEGATION_CLIENT_CRL", pem(revocation_list([7]))),
         ("DELEGATION_CLIENT_CA", SECRET),
+        ("DELEGATION_CLIENT_NEXT_SERIALS", f"0a,{SECRET}"),
+        ("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb"),
+        ("DELEGATION_CLIENT_VPC_ENDPOINTS", "vpce-0a1b"),
+        ("DELEGATION_CLIENT_VPC_ENDPOINTS", f"vpce-0a1b,{SECRET}"),
+        ("DELEGATION_REVOCATION_LISTS", f"https://{SECRET}/ca.crl"),
+        ("DELEGATION_REVOCATION_LISTS", "s3://bucket"),
+        ("DELEGATION_REVOCATION_OUTDATED", "ignore"),
+        ("DELEGATION_REVOCATION_MAX_AGE_SECONDS", "0"),
+        ("DELEGATION_OPERATOR_NEXT_ISSUER", SECRET),
+        ("DELEGATION_TOKEN_BINDING", "sometimes"),
+        ("DELEGATION_TOKEN_NEXT_ISSUER", "https://issuer.test"),
+        ("DELEGATION_TOKEN_NEXT_JWKS_URL", "https://next.test/jwks.json"),
+        ("DELEGATION_TOKEN_NEXT_AUDIENCE", "next"),
+        ("DELEGATION_TOKEN_NEXT_CLIENT_ID", "polaris-2"),
+        ("DELEGATION_TOKEN_CLIENT_ID", None),
         ("DELEGATION_TOKEN_JWKS_URL", "ftp://issuer.test"),
         ("DELEGATION_TOKEN_JWKS_URL", "https://"),
         ("DELEGATION_TOKEN_PUBLIC_KEY", SECRET),
@@ -90,8 +105,13 @@ def test_a_missing_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch
         ("DELEGATION_TOKEN_JWKS_TIMEOUT_SECONDS", "0"),
     ],
 )
-def test_an_invalid_setting_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    monkeypatch.setenv(name, value)
+def test_an_invalid_setting_is_named_in_the_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str | None
+) -> None:
+    if value is None:  # needed with a scope that any principal of Polaris gets
+        monkeypatch.setenv("DELEGATION_TOKEN_SCOPE", "PRINCIPAL_ROLE:ALL")
+    else:
+        monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError, match=name) as refused:
         AuthorizerSettings.read()
     assert SECRET not in "".join(traceback.format_exception(refused.value))
@@ -102,7 +122,7 @@ def test_exactly_one_source_of_keys_is_required(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings.read()
     monkeypatch.delenv("DELEGATION_TOKEN_JWKS_URL")
-    assert isinstance(authorizer().tokens.keys, StaticKeys)
+    assert isinstance(authorizer().tokens.issuers[0].keys, StaticKeys)
     monkeypatch.delenv("DELEGATION_TOKEN_PUBLIC_KEY")
     with pytest.raises(ValidationError, match="exactly one"):
         AuthorizerSettings.read()
@@ -111,17 +131,60 @@ def test_exactly_one_source_of_keys_is_required(monkeypatch: pytest.MonkeyPatch)
 def test_the_authorizer_is_built_from_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_CLIENT_SERIALS", "0a:1b,2c")
     monkeypatch.setenv("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb")
+    monkeypatch.setenv("DELEGATION_CLIENT_VPC_ENDPOINTS", "vpce-0a1b, vpce-2c3d")
     monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
     monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority()))
     built = authorizer()
     [[pin]] = [identity.pins for identity in built.identities]
-    assert built.source is CertificateSource.ALB
+    assert built.certificates == CertificateReader(CertificateSource.ALB, frozenset({"vpce-0a1b", "vpce-2c3d"}))
     assert pin.serials == {0x0A1B, 0x2C}
     assert pin.subject.rfc4514_string() == SUBJECT
-    assert pin.revoked is not None
-    assert pin.authority is not None
+    assert pin.revocation is not None
     pin.check(certificate(serial=0x2C), NOW)
-    assert isinstance(built.tokens.keys, JwksKeys)
+    [issuer] = built.tokens.issuers
+    assert isinstance(issuer.keys, JwksKeys)
+
+
+def test_a_list_in_the_settings_decides_on_its_own_issuer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list([7])))
+    monkeypatch.setenv("DELEGATION_CLIENT_CA", pem(authority()))
+    monkeypatch.setenv("DELEGATION_CLIENT_NEXT_ISSUER", "CN=Next CA")
+    first, following = authorizer().identities[0].pins
+    assert first.revocation is not None
+    assert following.revocation is None
+
+
+def test_lists_in_s3_decide_on_every_pinned_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("DELEGATION_REVOCATION_LISTS", "s3://lists/ca.crl, s3://lists/next.crl")
+    with pytest.raises(ValidationError, match=f"DELEGATION_CLIENT_CA lacks the certificate of {ISSUER}"):
+        authorizer()
+    monkeypatch.setenv("DELEGATION_CLIENT_NEXT_ISSUER", "CN=Next CA")
+    monkeypatch.setenv("DELEGATION_OPERATOR_SUBJECTS", "CN=operator")
+    monkeypatch.setenv("DELEGATION_OPERATOR_ISSUER", "CN=People")
+    authorities = [pem(authority()), pem(authority("CN=Next CA"))]
+    monkeypatch.setenv("DELEGATION_CLIENT_CA", "".join(authorities))
+    with pytest.raises(ValidationError, match="DELEGATION_CLIENT_CA lacks the certificate of CN=People"):
+        authorizer()
+    monkeypatch.setenv("DELEGATION_CLIENT_CA", "".join([*authorities, pem(authority("CN=People"))]))
+    pins = [pin for identity in authorizer().identities for pin in identity.pins]
+    assert len(pins) == 3
+    assert all(pin.revocation is not None for pin in pins)
+    monkeypatch.setenv("DELEGATION_CLIENT_CRL", pem(revocation_list()))
+    with pytest.raises(ValidationError, match="only one of"):
+        authorizer()
+
+
+def test_operators_too_must_be_pinned_where_any_principal_of_polaris_gets_the_scope(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DELEGATION_OPERATOR_SCOPE", "PRINCIPAL_ROLE:operators")
+    assert len(authorizer().identities) == 1
+    monkeypatch.setenv("DELEGATION_OPERATOR_SUBJECTS", "CN=operator")
+    with pytest.raises(ValidationError, match="DELEGATION_OPERATOR_CLIENT_IDS"):
+        authorizer()
+    monkeypatch.setenv("DELEGATION_OPERATOR_CLIENT_IDS", "alice, bob")
+    assert authorizer().identities[1].clients == {"alice", "bob"}
 
 
 def test_without_serials_any_certificate_of_the_identity_is_admitted() -> None:

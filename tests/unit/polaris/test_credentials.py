@@ -53,6 +53,12 @@ def test_storage_credentials_precede_those_of_config() -> None:
     ]
 
 
+def test_a_credential_that_config_repeats_keeps_its_prefix() -> None:
+    [parsed] = parse_credentials(keys("A"), [{"prefix": "s3://lake/ns/orders", "config": keys("A")}])
+    with pytest.raises(CredentialVendingFailed, match="none of the vended credentials covers it"):
+        select_credential(table(parsed), "s3://lake/elsewhere/f.parquet")
+
+
 @pytest.mark.parametrize("name", ["s3.session-token-expires-at-ms", "expiration-time"])
 def test_the_expiry_is_read_in_milliseconds_under_either_name(name: str) -> None:
     [parsed] = parse_credentials(keys("A", **{name: "1790000000500"}), [])

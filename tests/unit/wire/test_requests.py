@@ -44,6 +44,13 @@ def test_a_load_table_result_is_read() -> None:
     assert parameters.properties == {"skipTrash": "true", "deleteMarkerFiles": "false"}
 
 
+def test_a_whole_number_may_have_a_fraction_of_zero() -> None:
+    """JSON Schema counts it as an integer (2020-12, Validation, Section 6.1.1), and so does RFC 8785."""
+    metadata = read(changed(loaded(), f"{METADATA}/format-version", 2.0)).operation_parameters.metadata
+    assert metadata is not None
+    assert (metadata.format_version, type(metadata.format_version)) == (2, int)
+
+
 def test_metadata_location_may_be_spelled_as_iceberg_does() -> None:
     spelled = changed(loaded(), f"{PARAMETERS}/metadata_location", ABSENT)
     spelled[PARAMETERS]["metadata-location"] = "s3://lake/x.json"
@@ -207,6 +214,7 @@ REFUSED: list[tuple[str, Any, str, str]] = [
     (f"{METADATA}/format-version", ABSENT, "", "is required"),
     (f"{METADATA}/format-version", "2", "", "must be an integer"),
     (f"{METADATA}/format-version", True, "", "must be an integer"),
+    (f"{METADATA}/format-version", 2.5, "", "must be an integer"),
     (f"{METADATA}/format-version", 0, "", "must be at least 1"),
     (f"{METADATA}/format-version", 2**31, "", "must be at most 2147483647"),
     (f"{PARAMETERS}/config", [SECRET], "", "must be an object"),

@@ -1,14 +1,15 @@
 """The API: Powertools' event handler over `routes`, with every error answered as an ErrorResponse."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Never
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.edge.answers import BASE_PATH
+from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS
 from delegation.edge.api.description import Description
 from delegation.edge.api.endpoints import (
     CANCEL,
@@ -37,7 +38,10 @@ from delegation.errors import DelegationError
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_PATHS: Final = {
+    each.path: re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(each.path)) + "/?") for each in ENDPOINTS
+}
+"""The paths as patterns; a path may end with a slash."""
 
 
 def create_app(deps: Dependencies, *, logger: Logger, metrics: Metrics) -> ApiHandler:
@@ -78,10 +82,6 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))
     for endpoint, read in of_task.items():
         app.route(_rule(endpoint), method=endpoint.method)(_answering_for_task(app, endpoint, read))
-    for path in {_rule(endpoint) for endpoint in ENDPOINTS}:
-        allowed = [endpoint.method for endpoint in ENDPOINTS if _rule(endpoint) == path]
-        others = [method for method in _METHODS if method not in allowed]
-        app.route(path, method=others)(_refusing(allowed))
 
 
 def _answering(
@@ -119,7 +119,8 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
         return answer(error, telemetry.crashed)
 
     def not_found(_error: NotFoundError) -> Response[str]:
-        return expected(RouteNotFound())
+        allowed = _methods_of(app.current_event.path.removeprefix(BASE_PATH))
+        return expected(MethodNotAllowed(allowed) if allowed else RouteNotFound())
 
     app.exception_handler(DelegationError)(expected)
     app.exception_handler(Exception)(unexpected)
@@ -131,11 +132,9 @@ def _rule(endpoint: Endpoint) -> str:
     return endpoint.path.replace("{taskId}", "<task_id>")
 
 
-def _refusing(allowed: Sequence[str]) -> Callable[..., Never]:
-    def refuse(**_parameters: str) -> Never:
-        raise MethodNotAllowed(allowed)
-
-    return refuse
+def _methods_of(path: str) -> list[str]:
+    """Return the methods that a path's resource supports, none if there is no such resource."""
+    return [each.method for each in ENDPOINTS if _PATHS[each.path].fullmatch(path)]
 
 
 def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
@@ -144,6 +143,7 @@ def _response(app: APIGatewayRestResolver, served: Served) -> Response[str]:
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
         "X-Request-ID": request_id_of(app.current_event.raw_event),
+        **({"Retry-After": str(RETRY_AFTER_SECONDS[served.status])} if served.status in RETRY_AFTER_SECONDS else {}),
         **served.headers,
     }
     # Powertools sends bytes as base64, which a REST API without binary media types does not decode; so text.

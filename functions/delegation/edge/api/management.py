@@ -1,14 +1,15 @@
 """What operators do with a task: read its versions and its receipt, cancel it, retry it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from delegation.edge.api import paging
-from delegation.edge.api.callers import admitted
+from delegation.edge.api.callers import Admitted, admitted
 from delegation.edge.api.endpoints import CANCEL, RECEIPT, RETRY, VERSIONS, Endpoint
-from delegation.edge.api.routes import Dependencies, Event, Served, record_of, task_id_of
+from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, task_id_of
 from delegation.edge.errors import ReceiptNotFound, TaskEnded, TaskNotFailed
+from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
@@ -56,24 +57,65 @@ class Management:
         """Cancel a task; a repeat returns the cancelled task. Raises TaskEnded for one that ended otherwise."""
         caller = admitted(event, CANCEL)
         found = task_id_of(task_id)
-        task = self.deps.tasks.cancel(found, by=Caller(client_id=caller.client_id, subject=caller.subject))
-        if task.is_terminal and task.error_code != CANCELLED:
-            raise TaskEnded(found, task.status)
-        return self._record(CANCEL, task)
+
+        def cancel() -> Task:
+            task = self.deps.tasks.cancel(found, by=_named(caller))
+            if task.is_terminal and task.error_code != CANCELLED:
+                raise TaskEnded(found, task.status)
+            return task
+
+        return self._changed(event, CANCEL, found, caller, change=cancel, did=_shows_cancellation)
 
     def retry(self, event: Event, task_id: str) -> Served:
         """Retry a FAILURE with a fresh attempt budget, and dispatch it; raises TaskNotFailed for any other task."""
         caller = admitted(event, RETRY)
         found = task_id_of(task_id)
-        before = self.deps.tasks.get(found)
-        if before.status is not Status.FAILURE:
-            raise TaskNotFailed(found, before.status)
-        task = self.deps.tasks.retry(found, by=Caller(client_id=caller.client_id, subject=caller.subject))
-        return self._record(RETRY, self.deps.tasks.dispatch(found, task=task))
 
-    def _record(self, endpoint: Endpoint, task: Task) -> Served:
-        return self._served(endpoint, task.task_id, record_of(self.deps.tasks, task))
+        def retry() -> Task:
+            before = self.deps.tasks.get(found)
+            if before.status is not Status.FAILURE:
+                raise TaskNotFailed(found, before.status)
+            return self.deps.tasks.dispatch(found, task=self.deps.tasks.retry(found, by=_named(caller)))
+
+        return self._changed(event, RETRY, found, caller, change=retry, did=_shows_retry)
+
+    def _changed(
+        self,
+        event: Event,
+        endpoint: Endpoint,
+        task_id: str,
+        caller: Admitted,
+        *,
+        change: Callable[[], Task],
+        did: Callable[[str, Task], bool],
+    ) -> Served:
+        """Change a task, at most once if the request has an idempotency key, and return it."""
+        key = key_of(event, self.deps)
+        if key is None:
+            return self._served(endpoint, task_id, record_of(self.deps.tasks, change()))
+        from delegation.edge.api.keyed import KeyedChange, once  # noqa: PLC0415 - a cold start needs none of it
+
+        request = KeyedChange(
+            caller.client_id, self.deps.realm, endpoint, task_id, key, event.get("body") or "", change, did
+        )
+        performed = once(self.deps.mutations(), self.deps.tasks, request)
+        answer = SubmissionAnswer(performed.answer.status, performed.answer.body, task_id, performed.how)
+        self.telemetry.answered(endpoint.operation, answer)
+        return Served(answer.status, answer.body, {})
 
     def _served(self, endpoint: Endpoint, task_id: str, body: Mapping[str, Any]) -> Served:
         self.telemetry.served(endpoint.operation, 200, task_id=task_id)
         return Served(200, render_json(body), {})
+
+
+def _named(caller: Admitted) -> Caller:
+    return Caller(client_id=caller.client_id, subject=caller.subject)
+
+
+def _shows_cancellation(_before: str, after: Task) -> bool:
+    return after.cancel_requested or after.error_code == CANCELLED
+
+
+def _shows_retry(before: str, after: Task) -> bool:
+    """Only a retry, or another submission, follows a FAILURE."""
+    return before == Status.FAILURE and after.status is Status.SUBMITTED

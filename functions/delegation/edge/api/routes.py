@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -22,6 +22,9 @@ from delegation.tasks.stores.base import Received, ReceivedPage
 from delegation.wire.requests import TaskPayload
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
+
+if TYPE_CHECKING:
+    from delegation.idempotency.mutations.service import Mutations
 
 Event = Mapping[str, Any]
 
@@ -73,6 +76,9 @@ def record_of(tasks: TaskOperations, task: Task) -> dict[str, Any]:
 class Dependencies:
     """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
 
+    Without a lifetime the service ignores idempotency keys. `mutations` is called for a request with a key that is no
+    submission.
+
     `receipt` returns the JSON of a task's receipt, None without one. `checks` are the parts of the service that it
     depends on; each call returns, or raises a DelegationError.
     """
@@ -80,10 +86,11 @@ class Dependencies:
     submissions: Submitter
     tasks: TaskOperations
     realm: str
-    idempotency_lifetime: timedelta
+    idempotency_lifetime: timedelta | None
     clock: Callable[[], datetime]
     receipt: Callable[[Task], bytes | None]
     checks: Mapping[str, Callable[[], object]]
+    mutations: "Callable[[], Mutations]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +140,10 @@ class Routes:
     def config(self, event: Event) -> Served:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
         admitted(event, CONFIG)
-        lifetime = _iso_8601(self.deps.idempotency_lifetime)
         body = {
             "defaults": {},
             "overrides": {},
-            "properties": {"idempotency-key-supported": "true", "idempotency-key-lifetime": lifetime},
-            "idempotency-key-lifetime": lifetime,
+            **_advertised(self.deps.idempotency_lifetime),
             "endpoints": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS],
         }
         self.telemetry.served(CONFIG.operation, 200)
@@ -150,7 +155,7 @@ class Routes:
         caller = admitted(event, endpoint)
         _require_json(event)
         _require_identity_encoding(event)
-        key = read_idempotency_key(headers.values(event, "Idempotency-Key"))
+        key = key_of(event, self.deps)
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
         payload = read_payload(document, identity_only=identity_only)
         if dry_run:
@@ -171,6 +176,25 @@ class Routes:
     def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
         self.telemetry.answered(endpoint.operation, answer)
         return Served(answer.status, answer.body, answer.headers)
+
+
+def key_of(event: Event, deps: Dependencies) -> str | None:
+    """Return a request's idempotency key, None without one or if the service ignores keys; raises BadRequest."""
+    if deps.idempotency_lifetime is None:
+        return None
+    return read_idempotency_key(headers.values(event, "Idempotency-Key"))
+
+
+def _advertised(lifetime: timedelta | None) -> dict[str, Any]:
+    """Return what a client reads about keys: two properties, and for Iceberg's clients the lifetime at the top.
+
+    Those take its presence for support (Iceberg REST Catalog API, CatalogConfig).
+    """
+    if lifetime is None:
+        return {"properties": {"idempotency-key-supported": "false"}}
+    text = _iso_8601(lifetime)
+    properties = {"idempotency-key-supported": "true", "idempotency-key-lifetime": text}
+    return {"properties": properties, "idempotency-key-lifetime": text}
 
 
 def _received_at(event: Event, now: datetime) -> datetime:

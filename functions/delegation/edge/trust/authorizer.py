@@ -13,9 +13,16 @@ from cryptography import x509
 
 from delegation.edge import headers
 from delegation.edge.errors import Forbidden
-from delegation.edge.trust.certificates import CertificatePin, CertificateSource, presented_certificate
+from delegation.edge.trust.certificates import CertificatePin, CertificateReader, thumbprint
 from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
-from delegation.edge.trust.tokens import Principal, TokenVerifier, require_scope
+from delegation.edge.trust.tokens import (
+    Principal,
+    TokenBinding,
+    TokenVerifier,
+    require_binding,
+    require_client,
+    require_scope,
+)
 
 _REFUSED_PRINCIPAL: Final = "refused"
 _ANONYMOUS: Final = "anonymous"
@@ -23,13 +30,14 @@ _ANONYMOUS: Final = "anonymous"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An admitted identity: a certificate that one of `pins` accepts, and a token with `scope`.
+    """An admitted identity: a certificate that one of `pins` accepts, and a token of one of `clients` with `scope`.
 
-    Two pins admit the former and the next certificate while it is renewed.
+    Two pins admit the former and the next certificate while it is renewed. Without `clients` any client is admitted.
     """
 
     pins: tuple[CertificatePin, ...]
     scope: str
+    clients: frozenset[str] = frozenset()
     permissions: frozenset[Permission] = ALL
 
 
@@ -50,19 +58,25 @@ class Authorizer:
     """
 
     identities: tuple[Identity, ...]
-    source: CertificateSource
+    certificates: CertificateReader
     tokens: TokenVerifier
     clock: Callable[[], datetime]
+    binding: TokenBinding = TokenBinding.OPTIONAL
 
     def decide(self, event: Mapping[str, Any]) -> AuthorizerDecision:
-        """Return Allow or Deny (403); raises Unauthorized, answered with 401, and KeysUnavailable, with 500."""
+        """Return Allow or Deny (403); raises Unauthorized, answered with 401.
+
+        KeysUnavailable and RevocationListUnavailable, answered with 500, mean that nothing was decided.
+        """
         method_arn = event["methodArn"]
         if method_of(method_arn) in OPEN_METHODS and not headers.values(event, "Authorization"):
             return AuthorizerDecision(_policy("Allow", method_arn, _ANONYMOUS, {"permissions": ""}))
         try:
-            certificate = presented_certificate(event, self.source)
+            certificate = self.certificates.presented(event)
             identity = self._identity_of(certificate)
             principal = self.tokens.verify(headers.single(event, "Authorization"))
+            require_binding(principal, thumbprint(certificate), self.binding)
+            require_client(principal, identity.clients)
             require_scope(principal, identity.scope)
         except Forbidden as refusal:
             denied = _policy("Deny", method_arn, _REFUSED_PRINCIPAL, {"error_code": refusal.code})

@@ -4,6 +4,7 @@ API Gateway or an ALB has verified the chain against the private CA; here the ce
 instance, valid and not revoked. Names are compared as parsed from the certificate, whatever their escaping.
 """
 
+import base64
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,13 +14,17 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
 
 from delegation.edge import headers
 from delegation.edge.errors import CertificateRefused
+from delegation.edge.trust.revocation import RevocationCheck
 
 LEAF_HEADER: Final = "X-Amzn-Mtls-Clientcert-Leaf"
+SERIAL_HEADER: Final = "X-Amzn-Mtls-Clientcert-Serial-Number"
+CHAIN_HEADER: Final = "X-Amzn-Mtls-Clientcert"
+"""Sent by an ALB that passes certificates on without verifying them."""
 _SERIAL: Final = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
 # Attribute types in use for which RFC 4514 has no short name.
 _NAMES: Final[Mapping[str, x509.ObjectIdentifier]] = {
@@ -55,33 +60,39 @@ def parse_serials(text: str) -> frozenset[int]:
     return frozenset(int(part, 16) for part in parts)
 
 
-def presented_certificate(event: Mapping[str, Any], source: CertificateSource) -> x509.Certificate:
-    """Return the client certificate of a REQUEST authorizer event; raises CertificateRefused without one.
+@dataclass(frozen=True, slots=True)
+class CertificateReader:
+    """Where TLS ends; `endpoints` are the ids of the VPC endpoints through which an ALB alone reaches the API."""
 
-    An ALB's header can be trusted only if nothing but the ALB can reach the API (docs/architecture.md, Trust).
-    """
-    pem = _from_alb(event) if source is CertificateSource.ALB else _from_api_gateway(event)
-    if not pem:
-        raise CertificateRefused("the request has no client certificate")
-    try:
-        return x509.load_pem_x509_certificate(pem.encode())
-    except ValueError:
-        raise CertificateRefused("the client certificate cannot be read") from None
+    source: CertificateSource = CertificateSource.APIGATEWAY
+    endpoints: frozenset[str] = frozenset()
+
+    def presented(self, event: Mapping[str, Any]) -> x509.Certificate:
+        """Return the client certificate of a REQUEST authorizer event; raises CertificateRefused without one."""
+        behind_alb = self.source is CertificateSource.ALB
+        pem = _from_alb(event, self.endpoints) if behind_alb else _from_api_gateway(event)
+        if not pem:
+            raise CertificateRefused("the request has no client certificate")
+        try:
+            certificate = x509.load_pem_x509_certificate(pem.encode())
+        except ValueError:
+            raise CertificateRefused("the client certificate cannot be read") from None
+        if behind_alb:
+            _check_serial_header(event, certificate)
+        return certificate
 
 
 @dataclass(frozen=True, slots=True)
 class CertificatePin:
     """The one admitted identity; with `serials` only the certificates of these numbers, with None also renewed ones.
 
-    `revoked` is the pinned issuer's revocation list (RFC 5280, Section 5), None if API Gateway or the ALB checks one.
-    `authority` is that issuer's certificate, whose key must have signed the list.
+    `revocation` is None if no list is configured; API Gateway checks none, an ALB those of its trust store.
     """
 
     subject: x509.Name
     issuer: x509.Name
     serials: Collection[int] | None = None
-    revoked: x509.CertificateRevocationList | None = None
-    authority: x509.Certificate | None = None
+    revocation: RevocationCheck | None = None
 
     def names(self, certificate: x509.Certificate) -> bool:
         """Return whether subject and issuer are the pinned ones; raises CertificateRefused if they cannot be read."""
@@ -91,71 +102,60 @@ class CertificatePin:
             raise CertificateRefused("the client certificate's names cannot be read") from None
 
     def check(self, certificate: x509.Certificate, now: datetime) -> None:
-        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked."""
+        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked.
+
+        Raises RevocationListUnavailable if that cannot be known now.
+        """
         if not self.names(certificate):
             raise CertificateRefused("the client certificate is not the pinned one")
         if self.serials is not None and certificate.serial_number not in self.serials:
             raise CertificateRefused("the client certificate's serial number is not a pinned one")
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
             raise CertificateRefused("the client certificate is expired or not yet valid")
-        if self.revoked is not None:
-            self._check_revocation(certificate, self.revoked, now)
-
-    def _check_revocation(
-        self, certificate: x509.Certificate, revoked: x509.CertificateRevocationList, now: datetime
-    ) -> None:
-        # A list that is outdated, of another issuer or not signed proves nothing, so the certificate is refused.
-        if revoked.issuer != self.issuer:
-            raise CertificateRefused("the revocation list is not the pinned issuer's")
-        if not is_signed_by(revoked, self.authority, self.issuer):
-            raise CertificateRefused("the revocation list is not signed by the pinned issuer (delegation:client-ca)")
-        if revoked.last_update_utc > now:
-            raise CertificateRefused("the revocation list is not yet valid")
-        if revoked.next_update_utc is not None and revoked.next_update_utc < now:
-            raise CertificateRefused("the revocation list is out of date")
-        if revoked.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
-            raise CertificateRefused("the client certificate is revoked")
+        if self.revocation is not None:
+            self.revocation.check(certificate, now)
 
 
-def is_signed_by(
-    revoked: x509.CertificateRevocationList, authority: x509.Certificate | None, issuer: x509.Name
-) -> bool:
-    """Whether the key of the issuer's certificate, which may sign lists, signed the list (RFC 5280, Section 6.3.3)."""
-    if authority is None or authority.subject != issuer:
-        return False
+def load_authorities(text: str) -> tuple[x509.Certificate, ...]:
+    """Parse the certificates of certificate authorities, one or several in PEM; raises ValueError."""
     try:
-        usage = authority.extensions.get_extension_for_class(x509.KeyUsage).value
-    except x509.ExtensionNotFound:
-        usage = None
-    try:
-        # Of a certificate without the extension any use is permitted (RFC 5280, Section 4.2.1.3).
-        return (usage is None or usage.crl_sign) and revoked.is_signature_valid(authority.public_key())  # type: ignore[arg-type]
-    except (TypeError, ValueError, UnsupportedAlgorithm):
-        return False
-
-
-def load_authority(text: str) -> x509.Certificate:
-    """Parse the certificate of a certificate authority in PEM; raises ValueError."""
-    try:
-        return x509.load_pem_x509_certificate(text.encode())
+        return tuple(x509.load_pem_x509_certificates(text.encode()))
     except ValueError:
-        raise ValueError("must be the PEM certificate of the authority that issues client certificates") from None
+        raise ValueError("must be the PEM certificates of the authorities that issue client certificates") from None
 
 
-def load_revocation_list(data: bytes) -> x509.CertificateRevocationList:
-    """Parse a certificate revocation list in PEM or DER; raises ValueError."""
-    if data.lstrip().startswith(b"-----BEGIN"):
-        return x509.load_pem_x509_crl(data)
-    return x509.load_der_x509_crl(data)
+def thumbprint(certificate: x509.Certificate) -> str:
+    """Return a certificate's SHA-256 thumbprint as a bound token has it, `x5t#S256` (RFC 8705, Section 3.1)."""
+    return base64.urlsafe_b64encode(certificate.fingerprint(hashes.SHA256())).rstrip(b"=").decode()
 
 
 def _from_api_gateway(event: Mapping[str, Any]) -> str | None:
-    identity = (event.get("requestContext") or {}).get("identity") or {}
-    pem: str | None = (identity.get("clientCert") or {}).get("clientCertPem")
+    pem: str | None = (_identity(event).get("clientCert") or {}).get("clientCertPem")
     return pem
 
 
-def _from_alb(event: Mapping[str, Any]) -> str | None:
+def _from_alb(event: Mapping[str, Any], endpoints: Collection[str]) -> str | None:
+    """Return the certificate that an ALB verified, from its headers (Application Load Balancers guide, "Mutual TLS").
+
+    The headers are not signed, so they are read only from the VPC endpoint that nothing but the ALB reaches. API
+    Gateway itself writes its id (API Gateway guide, "Variables for data models", `identity.vpceId`).
+    """
+    if _identity(event).get("vpceId") not in endpoints:
+        raise CertificateRefused("the request did not come through a VPC endpoint of DELEGATION_CLIENT_VPC_ENDPOINTS")
+    if headers.values(event, CHAIN_HEADER):
+        raise CertificateRefused("the load balancer passes certificates on unverified; set its listener to verify")
     encoded = headers.single(event, LEAF_HEADER)
     # Not unquote_plus: `+` is not encoded here (Application Load Balancers guide, "HTTP headers and mutual TLS").
     return None if encoded is None else unquote(encoded)
+
+
+def _check_serial_header(event: Mapping[str, Any], certificate: x509.Certificate) -> None:
+    """Refuse headers of different origins: an ALB that verifies sends serial number and certificate together."""
+    stated = (headers.single(event, SERIAL_HEADER) or "").lower().replace(":", "")
+    if not _SERIAL.fullmatch(stated) or int(stated, 16) != certificate.serial_number:
+        raise CertificateRefused("the load balancer's headers name different certificates, or not one serial number")
+
+
+def _identity(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (event.get("requestContext") or {}).get("identity") or {}
+    return found

@@ -1,14 +1,11 @@
 """The token issuer's JSON Web Key Set (RFC 7517): cached, and fetched again for an unknown key id."""
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from http.client import HTTPException
-from threading import Lock
 from typing import Final, Protocol
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
@@ -16,6 +13,7 @@ import jwt
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from delegation.edge.errors import KeysUnavailable
+from delegation.edge.trust.cache import CachedSource, CachePolicy
 from delegation.edge.trust.tokens import PublicKey, VerificationKey, algorithms_of
 
 _KEY_TYPES: Final[Mapping[str, tuple[type[RSAAlgorithm | ECAlgorithm | OKPAlgorithm], tuple[str, ...]]]] = {
@@ -25,25 +23,6 @@ _KEY_TYPES: Final[Mapping[str, tuple[type[RSAAlgorithm | ECAlgorithm | OKPAlgori
 }
 """Asymmetric key types and the members of their public keys (RFC 7518, Section 6; RFC 8037, Section 2)."""
 _MAX_ANSWER_BYTES: Final = 256 * 1024
-_logger: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CachePolicy:
-    """How long keys are used before they are fetched again, and how much longer if the issuer cannot be reached.
-
-    `pause` is the least time between two requests, so that tokens with invented key ids do not flood the issuer.
-    """
-
-    fresh: timedelta = timedelta(minutes=10)
-    stale: timedelta = timedelta(hours=1)
-    pause: timedelta = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedKeys:
-    keys: tuple[VerificationKey, ...]
-    fetched_at: datetime
 
 
 class KeySetResponse(Protocol):
@@ -83,43 +62,20 @@ class JwksKeys:
     ) -> None:
         self._url = url
         self._get = get
-        self._clock = clock
-        self._policy = policy or CachePolicy()
-        self._lock = Lock()
-        self._cached: _CachedKeys | None = None
-        self._requested_at: datetime | None = None
+        self._cache: CachedSource[tuple[VerificationKey, ...]] = CachedSource(
+            lambda _former: self._fetch(),
+            what="the token issuer's keys",
+            unavailable=KeysUnavailable,
+            clock=clock,
+            policy=policy or CachePolicy(),
+        )
 
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:
-        """Return the keys with this id or without any; without `kid`, the only key of the set."""
-        with self._lock:
-            now = self._clock()
-            cached = self._cached
-            if cached is None or now >= cached.fetched_at + self._policy.fresh:
-                cached = self._refresh(now)
-            if not (found := _matching(cached.keys, kid)):
-                # The issuer may have rotated its keys since the last request.
-                found = _matching(self._refresh(now).keys, kid)
-            return found
+        """Return the keys with this id or without any; without `kid`, the only key of the set.
 
-    def _refresh(self, now: datetime) -> _CachedKeys:
-        cached = self._cached
-        if cached is not None and self._requested_at is not None and now < self._requested_at + self._policy.pause:
-            return self._usable(cached, now)
-        self._requested_at = now
-        try:
-            fetched = self._fetch()
-        except KeysUnavailable:
-            if cached is None:
-                raise
-            _logger.warning("the token issuer's keys cannot be fetched; using the cached ones")
-            return self._usable(cached, now)
-        self._cached = _CachedKeys(fetched, now)
-        return self._cached
-
-    def _usable(self, cached: _CachedKeys, now: datetime) -> _CachedKeys:
-        if now >= cached.fetched_at + self._policy.fresh + self._policy.stale:
-            raise KeysUnavailable("the token issuer's keys cannot be fetched and the cached ones are too old")
-        return cached
+        An unknown id has the keys fetched again: the issuer may have rotated them since.
+        """
+        return _matching(self._cache.get(lambda keys: bool(_matching(keys, kid))), kid)
 
     def _fetch(self) -> tuple[VerificationKey, ...]:
         try:

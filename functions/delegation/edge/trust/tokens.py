@@ -5,9 +5,10 @@ Algorithms are asymmetric and follow from the key, not from the token (RFC 8725,
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import jwt
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.types import Options
 
-from delegation.edge.errors import ScopeMissing, Unauthorized
+from delegation.edge.errors import ClientRefused, ScopeMissing, Unauthorized
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
@@ -30,6 +31,7 @@ _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """Access tokens (RFC 9068, Section 4) and plain JWTs, which Polaris issues; other types have another purpose."""
 _LATEST_SECONDS: Final = 253_402_300_799
 """The end of the year 9999: a time after it is a mistake, or a token without an end."""
+_THUMBPRINT: Final = "x5t#S256"
 _SUBJECT: Final = "sub:"
 _CLIENT: Final = "client:"
 # TokenVerifier checks the claims itself: against its own clock, and without quoting them in errors.
@@ -44,6 +46,13 @@ _SIGNATURE_ONLY: Final[Options] = {
     "verify_jti": False,
     "enforce_minimum_key_length": True,
 }
+
+
+class TokenBinding(StrEnum):
+    """Whether tokens must be bound to the client certificate (RFC 8705); a bound one is checked in either case."""
+
+    OPTIONAL = "optional"
+    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +86,34 @@ class Principal:
     """The authenticated caller; idempotency keys are scoped to its `client_id`.
 
     Of a token that names no client it is `sub:` and the subject; no client has such an id (see `client_text`).
+    `thumbprint` is that of the only certificate with which the token may be used, None of a token that is not bound.
     """
 
     client_id: str
     subject: str
     scopes: frozenset[str]
+    thumbprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedIssuer:
+    """An issuer whose tokens are verified with its own keys alone.
+
+    `audience` is None for issuers that set none, such as Polaris' token broker. A token that has an audience is then
+    refused: it is for a service that has a name, and this one has none.
+    """
+
+    name: str
+    keys: KeySource
+    audience: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TokenVerifier:
-    """Verifies bearer tokens; `audience` is None for issuers that set none, such as Polaris' token broker.
+    """Verifies bearer tokens of `issuers`; two while the callers change to another issuer."""
 
-    A token that has an audience is then refused: it is for a service that has a name, and this one has none.
-    """
-
-    keys: KeySource
+    issuers: tuple[TrustedIssuer, ...]
     _: KW_ONLY
-    issuer: str
-    audience: str | None
     clock: Callable[[], datetime]
     leeway: timedelta = timedelta(seconds=30)
 
@@ -103,36 +122,27 @@ class TokenVerifier:
 
         Raises Unauthorized (RFC 6750, Section 3.1: invalid_token) and KeysUnavailable.
         """
-        claims = self._signed(bearer_token(authorization))
-        if claims.get("iss") != self.issuer:
-            raise Unauthorized("the token is from another issuer")
-        if self.audience is None and "aud" in claims:
+        token = bearer_token(authorization)
+        issuer = self._issuer_of(token)
+        claims = _signed(token, issuer.keys)
+        if issuer.audience is None and "aud" in claims:
             raise Unauthorized("the token is for an audience, and none is configured (delegation:token-audience)")
-        if self.audience is not None and self.audience not in _listed(claims.get("aud")):
+        if issuer.audience is not None and issuer.audience not in _listed(claims.get("aud")):
             raise Unauthorized("the token is for another audience")
         self._check_time(claims)
         scopes = frozenset(_words(claims.get("scope"))) | frozenset(_words(claims.get("scp")))
-        return Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes)
+        return Principal(_client_of(claims), _text(claims.get("sub")) or "", scopes, _thumbprint_of(claims))
 
-    def _signed(self, token: str) -> Mapping[str, Any]:
+    def _issuer_of(self, token: str) -> TrustedIssuer:
+        """Return the issuer that the token names; its keys then have to prove it (RFC 8725, Section 3.8)."""
         try:
-            header = jwt.get_unverified_header(token)
-        except jwt.PyJWTError as error:
+            claims = jwt.decode(token, options={"verify_signature": False})
+        except (jwt.PyJWTError, RecursionError) as error:
             raise Unauthorized(f"not a token: {type(error).__name__}") from None
-        if not _is_access_token(header):
-            raise Unauthorized("the token is of another type than JWT or at+jwt")
-        algorithm = header.get("alg")
-        candidates = [key for key in self.keys.keys(header.get("kid")) if algorithm in key.algorithms]
-        if not candidates:
-            raise Unauthorized("no key of the issuer matches the token")
-        for candidate in candidates:
-            try:
-                return jwt.decode(token, candidate.key, algorithms=[str(algorithm)], options=_SIGNATURE_ONLY)
-            except jwt.InvalidSignatureError:
-                continue
-            except jwt.PyJWTError as error:
-                raise Unauthorized(f"not a token: {type(error).__name__}") from None
-        raise Unauthorized("the signature is wrong")
+        found = next((one for one in self.issuers if one.name == claims.get("iss")), None)
+        if found is None:
+            raise Unauthorized("the token is from another issuer")
+        return found
 
     def _check_time(self, claims: Mapping[str, Any]) -> None:
         now, leeway = self.clock().timestamp(), self.leeway.total_seconds()
@@ -145,10 +155,45 @@ class TokenVerifier:
             raise Unauthorized("the token's time of issue is not a time")
 
 
+def _signed(token: str, keys: KeySource) -> Mapping[str, Any]:
+    try:
+        header = jwt.get_unverified_header(token)
+    except jwt.PyJWTError as error:
+        raise Unauthorized(f"not a token: {type(error).__name__}") from None
+    if not _is_access_token(header):
+        raise Unauthorized("the token is of another type than JWT or at+jwt")
+    algorithm = header.get("alg")
+    candidates = [key for key in keys.keys(header.get("kid")) if algorithm in key.algorithms]
+    if not candidates:
+        raise Unauthorized("no key of the issuer matches the token")
+    for candidate in candidates:
+        try:
+            return jwt.decode(token, candidate.key, algorithms=[str(algorithm)], options=_SIGNATURE_ONLY)
+        except jwt.InvalidSignatureError:
+            continue
+        except jwt.PyJWTError as error:
+            raise Unauthorized(f"not a token: {type(error).__name__}") from None
+    raise Unauthorized("the signature is wrong")
+
+
 def require_scope(principal: Principal, scope: str) -> None:
     """Raise ScopeMissing unless the token has the scope (RFC 6750, Section 3.1: insufficient_scope)."""
     if scope not in principal.scopes:
         raise ScopeMissing(f"the token lacks the scope {scope}")
+
+
+def require_client(principal: Principal, clients: Collection[str]) -> None:
+    """Raise ClientRefused unless the token's client is one of the pinned ones; none pinned admits any client."""
+    if clients and principal.client_id not in clients:
+        raise ClientRefused("the token belongs to another client than the pinned ones")
+
+
+def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding) -> None:
+    """Raise Unauthorized for a token that is bound to another certificate (RFC 8705, Section 3), or need be bound."""
+    if principal.thumbprint is None and binding is TokenBinding.REQUIRED:
+        raise Unauthorized("the token is not bound to a certificate (delegation:token-binding)")
+    if principal.thumbprint is not None and principal.thumbprint != thumbprint:
+        raise Unauthorized("the token is bound to another certificate")
 
 
 def bearer_token(authorization: str | None) -> str:
@@ -197,6 +242,21 @@ def _client_of(claims: Mapping[str, Any]) -> str:
                 raise Unauthorized(f"the claim {name} is not a client id")
             return f"{_SUBJECT}{found}" if name == "sub" else client_text(found)
     raise Unauthorized("the token has no client id")
+
+
+def _thumbprint_of(claims: Mapping[str, Any]) -> str | None:
+    """Return the certificate's thumbprint to which a token is bound, None without `cnf`.
+
+    Another confirmation (RFC 7800, such as DPoP's `jkt`) proves something that is not checked here, so such a token is
+    refused: as a plain bearer token it would be usable by anybody who has it.
+    """
+    if "cnf" not in claims:
+        return None
+    confirmation = claims["cnf"]
+    found = confirmation.get(_THUMBPRINT) if isinstance(confirmation, dict) and len(confirmation) == 1 else None
+    if not isinstance(found, str) or not found:
+        raise Unauthorized("the token is bound to something else than a certificate (RFC 8705)")
+    return found
 
 
 def client_text(client_id: str) -> str:

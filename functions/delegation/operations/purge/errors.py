@@ -114,12 +114,29 @@ class NeighbourUnreadable(GuardRefused):
 
     def __init__(self, who: str, why: DelegationError) -> None:
         super().__init__(
-            f"{printable(who)} may share files and cannot be read ({why.code}): the service's principal needs "
-            "TABLE_LIST on the namespace, TABLE_READ_PROPERTIES and TABLE_READ_DATA on its tables. "
-            f"{printable(str(why))}"
+            f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
+            f"{_mend(printable(who), str(why))}; or the operator sets delegation.purge.neighbour to report, and the "
+            "files that it shares are not protected"
         )
         self.who = who
         self.why = why.code
+
+
+def _mend(who: str, why: str) -> str:
+    """Return the next step: a privilege is to blame only if Polaris named one."""
+    if "the principal needs " in why:
+        return "Grant it to the service's principal, then send the purge again"
+    if "allowed locations" in why:
+        return (
+            f"Polaris refuses every load of it: remove its properties write.data.path and write.metadata.path, or "
+            f"allow their locations in the catalog's storage configuration, or drop {who} without purge"
+        )
+    if who.startswith("the list of "):
+        return "Ask Polaris for it as the service's principal; its log says why it fails"
+    return (
+        f"To mend it, look up {who} in the catalog and load it in an engine, which shows the same fault: restore the "
+        "file or the bucket, or drop it without purge if nobody needs it"
+    )
 
 
 class NeighbourChanged(PurgeError):
@@ -145,6 +162,17 @@ class PlanOfAnotherTable(GuardRefused):
     """The plan was made for another table or for another identifier of the table."""
 
     code = "PLAN_OF_ANOTHER_TABLE"
+
+
+class PlanNotFound(GuardRefused):
+    """The request names a plan that no task published; nothing was deleted."""
+
+    code = "PLAN_NOT_FOUND"
+
+    def __init__(self, plan_id: str) -> None:
+        super().__init__(
+            f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run"
+        )
 
 
 class PlanOutdated(GuardRefused):

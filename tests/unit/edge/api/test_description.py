@@ -6,7 +6,7 @@ import re
 from delegation.edge.api.endpoints import ENDPOINTS
 from delegation.edge.codes import codes
 from delegation.wire.responses import ERROR_PAGE, ErrorResponse
-from infra import api_page
+from infra import api_page, api_schemas
 from tests.unit.edge.conftest import Api, header
 
 
@@ -15,6 +15,13 @@ def test_the_served_document_is_the_documented_one(api: Api) -> None:
     assert response["statusCode"] == 200
     assert header(response, "Content-Type") == "application/json"
     assert json.loads(response["body"]) == api_page.document()
+
+
+def test_the_schemas_of_the_document_are_those_of_the_models() -> None:
+    """`python -m infra.api_page` writes them."""
+    text = api_page.SOURCE.read_text(encoding="utf-8")
+    assert api_page.with_schemas(text) == text
+    assert api_page.document()["components"]["schemas"] == api_schemas.schemas()
 
 
 def test_both_files_are_made_from_the_documented_one() -> None:
@@ -51,3 +58,12 @@ def test_the_type_of_an_error_is_its_line_on_the_page() -> None:
 
 def test_text_of_the_document_is_escaped() -> None:
     assert api_page._text("a <b> `c&d`") == "a &lt;b&gt; <code>c&amp;d</code>"
+
+
+def test_every_element_and_every_row_has_a_line_of_its_own() -> None:
+    """So that two changes of the document merge; a line of 10,000 characters would always conflict."""
+    lines = api_page.page().splitlines()
+    assert max(line.count("<tr>") + line.count("<tr ") for line in lines) == 1
+    assert max(line.count("<p>") for line in lines) == 1
+    assert max(map(len, lines)) < 2_000
+    assert max(map(len, api_page.openapi_json().splitlines())) < 2_000

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -32,10 +33,10 @@ from delegation.wire.requests import (
     TaskPayload,
 )
 from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import shown
+from delegation.wire.tasks import REPORTED, shown
 from delegation.wiring import api as wiring
 from tests.paths import ROOT
-from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task
+from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task, not_called
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.requests import ABSENT, changed, identity_only, loaded
 
@@ -129,12 +130,13 @@ def test_a_schema_has_the_bounds_of_its_model(model: type[BaseModel]) -> None:
             assert described.get(keyword) == mine.get(keyword), f"{name}.{keyword}"
 
 
-def test_the_parameters_are_the_models_with_both_spellings_of_metadata_location() -> None:
-    described = SCHEMAS["PurgeTableOperationParameters"]
+def test_the_parameters_are_the_models_in_either_spelling_of_metadata_location() -> None:
     fields = PurgeTableOperationParameters.model_fields
     named = {field.alias or name for name, field in fields.items()}
-    assert described["properties"].keys() == named | {"metadata-location"}
-    assert set(described["required"]) == {"table_identity", "metadata", "config"}
+    for form, spelled in (("PurgeTable", "metadata_location"), ("LoadTableResult", "metadata-location")):
+        described = SCHEMAS[f"{form}OperationParameters"]
+        assert described["properties"].keys() == named - {"metadata_location"} | {spelled}
+        assert set(described["required"]) == {"table_identity", spelled, "metadata", "config"}
 
 
 PAYLOADS: list[tuple[dict[str, Any], bool, bool]] = [
@@ -221,16 +223,16 @@ def test_the_answer_to_a_post_is_as_described(api: Api, path: str, outcome: Any)
     assert described_as(path, "POST", api.call("POST", path, loaded())) == []
 
 
-REPORTED = finished(
+FULL = finished(
     Status.SUCCESS, progress={"done": 3, "unit": "rows"}, reported={"share": 0.5}, result_location="results/x"
 )
 
 
-@pytest.mark.parametrize("task", [a_task(), SUCCESS, REPORTED])
+@pytest.mark.parametrize("task", [a_task(), SUCCESS, FULL])
 def test_a_task_is_as_described(api: Api, task: Task) -> None:
     assert errors_of("TaskRecord", shown(task.public())) == []
-    unreported = set() if task.progress else {"progress", "details", "result_location"}
-    assert SCHEMAS["TaskRecord"]["properties"].keys() - unreported <= shown(task.public()).keys()
+    unreported = {"recurrence_cron"} if task.progress else REPORTED
+    assert SCHEMAS["TaskRecord"]["properties"].keys() - unreported == shown(task.public()).keys()
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", f"/v1/tasks/{TASK_ID}")) == []
     assert described_as("/v1/tasks/{taskId}", "GET", api.call("GET", "/v1/tasks/x")) == []
 
@@ -263,7 +265,7 @@ def test_the_lambda_answers_its_sample_events(
     def dependencies() -> Dependencies:
         built.append(1)
         return Dependencies(
-            submissions, FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+            submissions, FakeTasks(), "POLARIS", timedelta(minutes=30), lambda: NOW, lambda _task: None, {}, not_called
         )
 
     monkeypatch.setattr(wiring, "api_dependencies", dependencies)
@@ -287,7 +289,14 @@ def test_traces_contain_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELEGATION_TRACING", "true")
     monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
     deps = Dependencies(
-        FakeSubmissions(), FakeTasks(), "POLARIS", wiring.IDEMPOTENCY_LIFETIME, lambda: NOW, lambda _task: None, {}
+        FakeSubmissions(),
+        FakeTasks(),
+        "POLARIS",
+        timedelta(minutes=30),
+        lambda: NOW,
+        lambda _task: None,
+        {},
+        not_called,
     )
     monkeypatch.setattr(wiring, "api_dependencies", lambda: deps)
     asked: list[dict[str, Any]] = []

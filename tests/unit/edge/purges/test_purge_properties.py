@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from delegation.edge.answers import failure_status
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
@@ -189,7 +190,15 @@ def test_a_plan_that_no_task_published_is_refused(world: World) -> None:
         world.plans.objects[key.replace(plan, unpublished)] = world.plans.objects[key].replace(b"refuse", b"delete")
     before = set(world.lake.uris())
     task = run(world, plan=unpublished)
-    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_TAMPERED")
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_NOT_FOUND")
+    assert set(world.lake.uris()) == before
+
+
+def test_a_plan_of_a_task_that_does_not_exist_is_no_fault_of_the_service(world: World) -> None:
+    before = set(world.lake.uris())
+    task = run(world, plan="00000000-0000-0000-0000-000000000000/0/0")
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLAN_NOT_FOUND")
+    assert failure_status(task.error_code) == 409
     assert set(world.lake.uris()) == before
 
 

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from delegation.edge.trust.certificates import LEAF_HEADER, SERIAL_HEADER
+
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SUBJECT = "CN=polaris,OU=Catalog,O=Example"
 ISSUER = "CN=Example Private CA,O=Example"
@@ -34,8 +36,9 @@ def certificate(
     serial: int = SERIAL,
     begins: datetime = NOW - DAY,
     ends: datetime = NOW + DAY,
+    listed_at: str | None = None,
 ) -> x509.Certificate:
-    """Return a client certificate signed by the authority."""
+    """Return a client certificate signed by the authority; `listed_at` is where it says that revocation is listed."""
     builder = (
         x509.CertificateBuilder()
         .subject_name(_name(subject))
@@ -45,6 +48,9 @@ def certificate(
         .not_valid_before(begins)
         .not_valid_after(ends)
     )
+    if listed_at is not None:
+        point = x509.DistributionPoint([x509.UniformResourceIdentifier(listed_at)], None, None, None)
+        builder = builder.add_extension(x509.CRLDistributionPoints([point]), critical=False)
     return builder.sign(authority_key(), hashes.SHA256())
 
 
@@ -80,8 +86,9 @@ def revocation_list(
     this_update: datetime = NOW - 2 * DAY,
     next_update: datetime = NOW + DAY,
     signer: ec.EllipticCurvePrivateKey | None = None,
+    extensions: Sequence[x509.ExtensionType] = (),
 ) -> x509.CertificateRevocationList:
-    """Return a revocation list of the authority, or one that `signer` signed in its name."""
+    """Return a revocation list of the authority, or one that `signer` signed in its name; extensions are critical."""
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(_name(issuer))
@@ -91,11 +98,21 @@ def revocation_list(
     for serial in revoked:
         one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(NOW - DAY).build()
         builder = builder.add_revoked_certificate(one)
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=True)
     return builder.sign(signer or authority_key(), hashes.SHA256())
 
 
 def pem(of: x509.Certificate | x509.CertificateRevocationList) -> str:
     return of.public_bytes(Encoding.PEM).decode()
+
+
+ENDPOINT = "vpce-0a1b2c3d4e5f"
+
+
+def alb_headers(of: x509.Certificate) -> dict[str, str]:
+    """Return the headers with which an ALB in the mode "verify" passes a certificate on, except its names."""
+    return {LEAF_HEADER: alb_leaf(of), SERIAL_HEADER: f"{of.serial_number:X}"}
 
 
 def alb_leaf(of: x509.Certificate) -> str:

@@ -1,5 +1,6 @@
 """The authorizer's decision and policy, and the answers and log lines of its Lambda."""
 
+import contextlib
 import io
 import json
 import logging
@@ -12,20 +13,27 @@ import pytest
 
 from delegation.edge.errors import KeysUnavailable, Unauthorized
 from delegation.edge.trust.authorizer import Authorizer, Identity, stage_arn
-from delegation.edge.trust.certificates import LEAF_HEADER, CertificatePin, CertificateSource, parse_name
+from delegation.edge.trust.certificates import (
+    CertificatePin,
+    CertificateReader,
+    CertificateSource,
+    parse_name,
+    thumbprint,
+)
 from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
-from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, public_key
+from delegation.edge.trust.tokens import StaticKeys, TokenBinding, TokenVerifier, TrustedIssuer, public_key
 from delegation.handlers import authorizer as handler_module
 from delegation.wiring import authorizer as wiring
 from tests.unit.edge.gateway import Context, sample
 from tests.unit.edge.trust.pki import (
     DAY,
+    ENDPOINT,
     ISSUER,
     NOW,
     SERIAL,
     SUBJECT,
     TokenMaker,
-    alb_leaf,
+    alb_headers,
     certificate,
     pem,
     public_pem,
@@ -35,18 +43,16 @@ from tests.unit.edge.trust.pki import (
 MAKER = TokenMaker(rsa_key())
 STAGE = "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/live"
 POST = f"{STAGE}/POST/v1/tasks"
+APIGATEWAY = CertificateReader()
+ALB = CertificateReader(CertificateSource.ALB, frozenset({ENDPOINT}))
 
 
-def make(source: CertificateSource = CertificateSource.APIGATEWAY, *others: Identity) -> Authorizer:
+def make(reader: CertificateReader = APIGATEWAY, *others: Identity) -> Authorizer:
+    keys = StaticKeys((public_key(public_pem(rsa_key())),))
     return Authorizer(
         identities=(Identity((CertificatePin(parse_name(SUBJECT), parse_name(ISSUER)),), "execute_tasks"), *others),
-        source=source,
-        tokens=TokenVerifier(
-            StaticKeys((public_key(public_pem(rsa_key())),)),
-            issuer="https://issuer.test",
-            audience="delegation",
-            clock=lambda: NOW,
-        ),
+        certificates=reader,
+        tokens=TokenVerifier((TrustedIssuer("https://issuer.test", keys, "delegation"),), clock=lambda: NOW),
         clock=lambda: NOW,
     )
 
@@ -88,10 +94,10 @@ def test_the_pinned_client_with_a_valid_token_is_allowed_the_whole_stage() -> No
 
 def test_the_certificate_is_read_from_the_albs_header_only_behind_an_alb() -> None:
     given = event()
-    given["requestContext"]["identity"] = {}
-    given["headers"][LEAF_HEADER] = alb_leaf(certificate())
-    assert effect(make(CertificateSource.ALB).decide(given).policy)[0] == "Allow"
-    assert effect(make(CertificateSource.APIGATEWAY).decide(given).policy)[0] == "Deny"
+    given["requestContext"]["identity"] = {"vpceId": ENDPOINT}
+    given["headers"] |= alb_headers(certificate())
+    assert effect(make(ALB).decide(given).policy)[0] == "Allow"
+    assert effect(make(APIGATEWAY).decide(given).policy)[0] == "Deny"
 
 
 @pytest.mark.parametrize(
@@ -141,12 +147,12 @@ def test_the_stage_arn_covers_all_methods_of_the_stage(path: str) -> None:
 
 OPERATOR = "CN=operator,O=Example"
 OPERATORS = Identity(
-    (CertificatePin(parse_name(OPERATOR), parse_name(ISSUER)),), "manage_tasks", ALL - {Permission.SUBMIT}
+    (CertificatePin(parse_name(OPERATOR), parse_name(ISSUER)),), "manage_tasks", permissions=ALL - {Permission.SUBMIT}
 )
 
 
 def operators() -> Authorizer:
-    return make(CertificateSource.APIGATEWAY, OPERATORS)
+    return make(APIGATEWAY, OPERATORS)
 
 
 def test_an_operator_needs_a_certificate_and_a_scope_of_its_own() -> None:
@@ -189,23 +195,109 @@ def test_a_wrong_token_is_refused_at_an_open_method_too() -> None:
         make().decide(event("Bearer nonsense", arn=f"{STAGE}/GET/v1/health"))
 
 
-def test_the_next_certificate_and_the_next_key_are_admitted_beside_the_present_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    following = rsa_key("next")
-    for name, value in {
-        **ENVIRONMENT,
-        "DELEGATION_CLIENT_NEXT_ISSUER": "CN=Next CA",
-        "DELEGATION_TOKEN_NEXT_PUBLIC_KEY": public_pem(following),
-    }.items():
+def test_a_token_of_another_client_is_forbidden() -> None:
+    polaris, others = make().identities[0], make()
+    pinned = replace(others, identities=(replace(polaris, clients=frozenset({"polaris", "next"})),))
+    for client in ("polaris", "next"):
+        assert effect(pinned.decide(event(MAKER.bearer(client_id=client))).policy)[0] == "Allow"
+    refused = pinned.decide(event(MAKER.bearer(client_id="spark-user")))
+    assert refused.policy["context"] == {"error_code": "CLIENT_REFUSED"}
+
+
+def test_a_bound_token_is_unauthorized_with_another_certificate() -> None:
+    first, renewed = certificate(), certificate(serial=SERIAL + 1)
+    bound = MAKER.bearer(cnf={"x5t#S256": thumbprint(first)})
+    assert effect(make().decide(event(bound, first)).policy)[0] == "Allow"
+    with pytest.raises(Unauthorized):
+        make().decide(event(bound, renewed))
+    strict = replace(make(), binding=TokenBinding.REQUIRED)
+    assert effect(strict.decide(event(bound, first)).policy)[0] == "Allow"
+    with pytest.raises(Unauthorized):
+        strict.decide(event())
+
+
+def built_from(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Authorizer:
+    """Return the authorizer of the environment and these variables, at the tests' time."""
+    for name, value in {**ENVIRONMENT, **{f"DELEGATION_{key}": value for key, value in variables.items()}}.items():
         monkeypatch.setenv(name, value)
     built = replace(wiring.authorizer(), clock=lambda: NOW)
-    built = replace(built, tokens=replace(built.tokens, clock=lambda: NOW))
-    for presented in (certificate(), certificate(issuer="CN=Next CA")):
-        for token in (MAKER.bearer(), TokenMaker(following).bearer()):
+    return replace(built, tokens=replace(built.tokens, clock=lambda: NOW))
+
+
+NEXT = TokenMaker(rsa_key("next"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "authorization", "presented"),
+    [
+        ({"CLIENT_NEXT_SUBJECT": "CN=polaris-2"}, MAKER.bearer(), certificate(subject="CN=polaris-2")),
+        ({"CLIENT_NEXT_ISSUER": "CN=Next CA"}, MAKER.bearer(), certificate(issuer="CN=Next CA")),
+        ({"CLIENT_SERIALS": f"{SERIAL:x}", "CLIENT_NEXT_SERIALS": "7"}, MAKER.bearer(), certificate(serial=7)),
+        ({"TOKEN_NEXT_PUBLIC_KEY": public_pem(NEXT.key)}, NEXT.bearer(), certificate()),
+        ({"TOKEN_NEXT_ISSUER": "https://next.test"}, MAKER.bearer(iss="https://next.test"), certificate()),
+        (
+            {"TOKEN_NEXT_ISSUER": "https://next.test", "TOKEN_NEXT_AUDIENCE": "next"},
+            MAKER.bearer(iss="https://next.test", aud="next"),
+            certificate(),
+        ),
+        (
+            {"TOKEN_NEXT_ISSUER": "https://next.test", "TOKEN_NEXT_PUBLIC_KEY": public_pem(NEXT.key)},
+            NEXT.bearer(iss="https://next.test"),
+            certificate(),
+        ),
+        (
+            {"TOKEN_CLIENT_ID": "polaris", "TOKEN_NEXT_CLIENT_ID": "polaris-2"},
+            MAKER.bearer(client_id="polaris-2"),
+            certificate(),
+        ),
+    ],
+    ids=["subject", "issuer of certificates", "serials", "key", "issuer", "audience", "issuer with a key", "client"],
+)
+def test_each_pin_has_a_next_one_that_is_admitted_beside_it(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], authorization: str, presented: Any
+) -> None:
+    first = built_from(monkeypatch)
+    with contextlib.suppress(Unauthorized):
+        assert effect(first.decide(event(authorization, presented)).policy)[0] == "Deny" or variables.keys() & UNPINNED
+    both = built_from(monkeypatch, **variables)
+    assert effect(both.decide(event()).policy)[0] == "Allow"
+    assert effect(both.decide(event(authorization, presented)).policy)[0] == "Allow"
+    assert effect(both.decide(event(presented=certificate(subject="CN=x"))).policy)[0] == "Deny"
+
+
+UNPINNED = {"CLIENT_NEXT_SERIALS", "TOKEN_NEXT_CLIENT_ID"}
+"""Without a first pin of these any value is admitted."""
+
+
+def test_operators_are_admitted_with_certificates_of_the_next_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = MAKER.bearer(client_id="ops", scope="manage_tasks")
+    of_next = certificate(subject=OPERATOR, issuer="CN=Next CA")
+    for variables in (
+        {"CLIENT_NEXT_ISSUER": "CN=Next CA"},
+        {"OPERATOR_ISSUER": ISSUER, "OPERATOR_NEXT_ISSUER": "CN=Next CA", "CLIENT_NEXT_ISSUER": "CN=a"},
+    ):
+        built = built_from(monkeypatch, OPERATOR_SUBJECTS=OPERATOR, OPERATOR_CLIENT_IDS="ops, night", **variables)
+        for presented in (certificate(subject=OPERATOR), of_next):
             assert effect(built.decide(event(token, presented)).policy)[0] == "Allow"
-    refused = built.decide(event(presented=certificate(issuer="CN=Other CA")))
-    assert effect(refused.policy)[0] == "Deny"
+        stranger = built.decide(event(MAKER.bearer(scope="manage_tasks"), of_next))
+        assert stranger.policy["context"] == {"error_code": "CLIENT_REFUSED"}
+
+
+def test_polaris_own_broker_can_issue_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tokens: RS256, `iss` polaris, no key id, no audience, the scope that every principal gets."""
+    built = built_from(
+        monkeypatch,
+        TOKEN_ISSUER="polaris",
+        TOKEN_AUDIENCE="",
+        TOKEN_SCOPE="PRINCIPAL_ROLE:ALL",
+        TOKEN_CLIENT_ID="5c0ffee5c0ffee00",
+    )
+    claims = {"iss": "polaris", "aud": None, "sub": "delegation-caller", "active": True, "principalId": 12}
+    maker = TokenMaker(rsa_key(), kid=None)
+    token = {**claims, "scope": "PRINCIPAL_ROLE:ALL"}
+    assert effect(built.decide(event(maker.bearer(**token, client_id="5c0ffee5c0ffee00"))).policy)[0] == "Allow"
+    refused = built.decide(event(maker.bearer(**token, client_id="any-other-principal")))
+    assert refused.policy["context"] == {"error_code": "CLIENT_REFUSED"}
 
 
 @pytest.mark.parametrize(
@@ -291,7 +383,7 @@ def test_unavailable_keys_are_not_answered_as_unauthorized(
         def keys(self, kid: str | None) -> Any:
             raise KeysUnavailable("the token issuer's keys cannot be fetched: ConnectError")
 
-    monkeypatch.setattr(wiring, "_keys", lambda _settings: Silent())
+    monkeypatch.setattr(wiring, "_issuers", lambda _: (TrustedIssuer("https://issuer.test", Silent(), "delegation"),))
     with pytest.raises(KeysUnavailable):
         handler_module.handler(event(), Context())
     assert function.getvalue() == ""
@@ -304,4 +396,18 @@ def test_the_sample_event_is_admitted_with_a_token(function: io.StringIO) -> Non
         handler_module.handler(given, Context())
     assert '"reason":"not a token: DecodeError"' in function.getvalue()
     given["multiValueHeaders"]["Authorization"] = [MAKER.bearer()]
+    assert effect(handler_module.handler(given, Context())) == ("Allow", f"{STAGE}/*")
+
+
+def test_the_sample_event_of_the_private_profile_is_admitted_where_it_is_configured(
+    function: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """events/authorizer-private.json is what a private API passes on from a load balancer that verifies."""
+    given = sample("authorizer-private")
+    given["multiValueHeaders"]["Authorization"] = [MAKER.bearer()]
+    assert effect(handler_module.handler(given, Context()))[0] == "Deny"
+    assert "no client certificate" in function.getvalue()
+    monkeypatch.setenv("DELEGATION_CLIENT_CERTIFICATE_SOURCE", "alb")
+    monkeypatch.setenv("DELEGATION_CLIENT_VPC_ENDPOINTS", ENDPOINT)
+    handler_module.authorizer.cache_clear()
     assert effect(handler_module.handler(given, Context())) == ("Allow", f"{STAGE}/*")

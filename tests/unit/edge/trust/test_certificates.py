@@ -1,5 +1,7 @@
 """Only the pinned certificate is admitted, read from the configured source."""
 
+import base64
+import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,24 +13,27 @@ from cryptography.x509.oid import NameOID
 from delegation.edge.errors import CertificateRefused
 from delegation.edge.trust.certificates import (
     LEAF_HEADER,
+    SERIAL_HEADER,
     CertificatePin,
+    CertificateReader,
     CertificateSource,
-    load_revocation_list,
+    load_authorities,
     parse_name,
     parse_serials,
-    presented_certificate,
+    thumbprint,
 )
+from delegation.edge.trust.revocation import RevocationCheck, StaticLists, verified_list
 from tests.unit.edge.trust.pki import (
     DAY,
+    ENDPOINT,
     ISSUER,
     NOW,
     SERIAL,
     SUBJECT,
+    alb_headers,
     alb_leaf,
     authority,
     certificate,
-    ec_key,
-    ed_key,
     pem,
     revocation_list,
 )
@@ -36,7 +41,11 @@ from tests.unit.edge.trust.pki import (
 
 def pin(**changes: Any) -> CertificatePin:
     names = {"subject": parse_name(SUBJECT), "issuer": parse_name(ISSUER)}
-    return CertificatePin(**{**names, "authority": authority(), **changes})
+    return CertificatePin(**{**names, **changes})
+
+
+APIGATEWAY = CertificateReader()
+ALB = CertificateReader(CertificateSource.ALB, frozenset({ENDPOINT}))
 
 
 def from_gateway(of: x509.Certificate | None) -> dict[str, Any]:
@@ -44,8 +53,11 @@ def from_gateway(of: x509.Certificate | None) -> dict[str, Any]:
     return {"headers": {}, "requestContext": {"identity": identity}}
 
 
-def from_alb(of: x509.Certificate) -> dict[str, Any]:
-    return {"headers": {LEAF_HEADER: alb_leaf(of)}, "requestContext": {"identity": {}}}
+def from_alb(of: x509.Certificate, *, endpoint: str | None = ENDPOINT, **changes: str) -> dict[str, Any]:
+    """Return the event of a private API behind an ALB, whose headers `changes` replaces (`_` for `-`)."""
+    changed = {name.replace("_", "-"): value for name, value in changes.items()}
+    identity = {"clientCert": None, "sourceIp": "10.0.1.7", "vpcId": "vpc-0f", "vpceId": endpoint}
+    return {"headers": {**alb_headers(of), **changed}, "requestContext": {"identity": identity}}
 
 
 def test_the_pinned_certificate_is_admitted() -> None:
@@ -110,66 +122,97 @@ def test_a_certificate_outside_its_validity_is_refused(now: datetime) -> None:
         pin().check(certificate(), now)
 
 
-@pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
-def test_a_revoked_certificate_is_refused(encoding: Encoding) -> None:
-    listed = load_revocation_list(revocation_list([7, SERIAL]).public_bytes(encoding))
-    pin(revoked=listed).check(certificate(serial=8), NOW)
+def test_a_revoked_certificate_is_refused() -> None:
+    listed = verified_list(pem(revocation_list([7, SERIAL])).encode(), [authority()])
+    check = RevocationCheck(StaticLists((listed,)))
+    pin(revocation=check).check(certificate(serial=8), NOW)
     with pytest.raises(CertificateRefused, match="is revoked"):
-        pin(revoked=listed).check(certificate(), NOW)
-
-
-def test_an_outdated_or_foreign_revocation_list_refuses_every_certificate() -> None:
-    with pytest.raises(CertificateRefused, match="revocation list is out of date"):
-        pin(revoked=revocation_list(next_update=NOW - timedelta(seconds=1))).check(certificate(), NOW)
-    with pytest.raises(CertificateRefused, match="not the pinned issuer's"):
-        pin(revoked=revocation_list(issuer="CN=Other CA")).check(certificate(), NOW)
-
-
-@pytest.mark.parametrize("data", [b"", b"nonsense", b"-----BEGIN X509 CRL-----\nAA==\n-----END X509 CRL-----\n"])
-def test_an_unreadable_revocation_list_is_a_value_error(data: bytes) -> None:
-    with pytest.raises(ValueError):
-        load_revocation_list(data)
+        pin(revocation=check).check(certificate(), NOW)
 
 
 def test_the_certificate_is_read_as_api_gateway_and_as_an_alb_pass_it() -> None:
     given = certificate()
-    assert presented_certificate(from_gateway(given), CertificateSource.APIGATEWAY) == given
-    assert presented_certificate(from_alb(given), CertificateSource.ALB) == given
+    assert APIGATEWAY.presented(from_gateway(given)) == given
+    assert ALB.presented(from_alb(given)) == given
 
 
 def test_the_source_of_the_certificate_is_not_deduced_from_the_request() -> None:
-    """A caller can send an ALB's header through API Gateway."""
+    """A caller can send an ALB's headers through API Gateway."""
     forged, real = certificate(), certificate(subject="CN=other")
-    both = {**from_gateway(real), "headers": {LEAF_HEADER: alb_leaf(forged)}}
-    assert presented_certificate(both, CertificateSource.APIGATEWAY) == real
+    both = {**from_gateway(real), "headers": alb_headers(forged)}
+    assert APIGATEWAY.presented(both) == real
     with pytest.raises(CertificateRefused, match="no client certificate"):
-        presented_certificate(from_alb(forged), CertificateSource.APIGATEWAY)
-    with pytest.raises(CertificateRefused, match="no client certificate"):
-        presented_certificate(from_gateway(real), CertificateSource.ALB)
+        APIGATEWAY.presented(from_alb(forged))
+    with pytest.raises(CertificateRefused, match="VPC endpoint"):
+        ALB.presented(both)
 
 
-def test_a_repeated_certificate_header_is_refused() -> None:
+@pytest.mark.parametrize("endpoint", [None, "", "vpce-0000", ENDPOINT.upper(), f"{ENDPOINT} "])
+def test_an_albs_headers_are_believed_only_from_its_vpc_endpoint(endpoint: str | None) -> None:
+    with pytest.raises(CertificateRefused, match="VPC endpoint"):
+        ALB.presented(from_alb(certificate(), endpoint=endpoint))
+    with pytest.raises(CertificateRefused, match="VPC endpoint"):
+        ALB.presented({**from_alb(certificate()), "requestContext": {"identity": {}, "vpceId": ENDPOINT}})
+
+
+def test_an_alb_that_does_not_verify_is_refused() -> None:
+    """In the mode "passthrough" it sends only the whole chain, and a caller could send the other headers itself."""
+    event = from_alb(certificate(), X_Amzn_Mtls_Clientcert=alb_leaf(certificate()))
+    with pytest.raises(CertificateRefused, match="set its listener to verify"):
+        ALB.presented(event)
+
+
+@pytest.mark.parametrize("stated", ["", "zz", "-1", f"{SERIAL + 1:X}", f"{SERIAL:X} ", "0" * 41])
+def test_headers_that_name_different_certificates_are_refused(stated: str) -> None:
+    with pytest.raises(CertificateRefused, match="name different certificates"):
+        ALB.presented(from_alb(certificate(), X_Amzn_Mtls_Clientcert_Serial_Number=stated))
+
+
+def test_the_serial_number_may_have_colons_and_leading_zeros() -> None:
+    for stated in ("0A:1B:2C", "0a1b2c", "A1B2C"):
+        given = from_alb(certificate(), X_Amzn_Mtls_Clientcert_Serial_Number=stated)
+        assert ALB.presented(given).serial_number == SERIAL
+
+
+@pytest.mark.parametrize("name", [LEAF_HEADER, SERIAL_HEADER])
+def test_a_repeated_header_of_the_alb_is_refused(name: str) -> None:
     event = from_alb(certificate())
-    event["multiValueHeaders"] = {LEAF_HEADER.lower(): [alb_leaf(certificate()), alb_leaf(certificate(serial=2))]}
-    with pytest.raises(CertificateRefused, match="no client certificate"):
-        presented_certificate(event, CertificateSource.ALB)
+    repeated = [event["headers"][name], alb_headers(certificate(serial=2))[name]]
+    event["multiValueHeaders"] = {**{key: [value] for key, value in event["headers"].items()}, name: repeated[:1]}
+    event["multiValueHeaders"][name.lower()] = repeated[1:]
+    with pytest.raises(CertificateRefused, match=r"no client certificate|not one serial number"):
+        ALB.presented(event)
 
 
 @pytest.mark.parametrize(
     "event",
     [{}, {"requestContext": None}, {"requestContext": {"identity": None}}, from_gateway(None)],
 )
-@pytest.mark.parametrize("source", CertificateSource)
-def test_a_request_without_a_certificate_is_refused(event: dict[str, Any], source: CertificateSource) -> None:
-    with pytest.raises(CertificateRefused, match="no client certificate"):
-        presented_certificate(event, source)
+@pytest.mark.parametrize("reader", [APIGATEWAY, ALB], ids=["apigateway", "alb"])
+def test_a_request_without_a_certificate_is_refused(event: dict[str, Any], reader: CertificateReader) -> None:
+    with pytest.raises(CertificateRefused, match=r"no client certificate|VPC endpoint"):
+        reader.presented(event)
 
 
 @pytest.mark.parametrize("text", ["nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "é"])
 def test_an_unreadable_certificate_is_refused(text: str) -> None:
     event = {"requestContext": {"identity": {"clientCert": {"clientCertPem": text}}}}
     with pytest.raises(CertificateRefused, match="cannot be read"):
-        presented_certificate(event, CertificateSource.APIGATEWAY)
+        APIGATEWAY.presented(event)
+
+
+def test_the_thumbprint_is_that_of_rfc_8705() -> None:
+    given = certificate()
+    found = thumbprint(given)
+    assert base64.urlsafe_b64decode(found + "=") == hashlib.sha256(given.public_bytes(Encoding.DER)).digest()
+    assert "=" not in found
+
+
+def test_several_authorities_are_read_from_one_text() -> None:
+    both = load_authorities(pem(authority()) + pem(authority("CN=Next CA")))
+    assert [one.subject.rfc4514_string() for one in both] == [ISSUER, "CN=Next CA"]
+    with pytest.raises(ValueError, match="PEM certificates"):
+        load_authorities("nonsense")
 
 
 @pytest.mark.parametrize("text", ["", "polaris", "CN=a, O=b", "cn=a", "CN=a;O=b", "FOO=a", "CN=a,", "C=Germany"])
@@ -194,37 +237,3 @@ def test_serials_are_hexadecimal(text: str, serials: set[int]) -> None:
 def test_an_invalid_serial_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):
         parse_serials(text)
-
-
-def test_a_revocation_list_that_another_key_signed_refuses_every_certificate() -> None:
-    with pytest.raises(CertificateRefused, match="not signed by the pinned issuer"):
-        pin(revoked=revocation_list(signer=ec_key())).check(certificate(), NOW)
-
-
-def test_a_revocation_list_of_the_future_refuses_every_certificate() -> None:
-    future = revocation_list(this_update=NOW + timedelta(seconds=1))
-    with pytest.raises(CertificateRefused, match="not yet valid"):
-        pin(revoked=future).check(certificate(), NOW)
-
-
-@pytest.mark.parametrize(
-    "unfit",
-    [
-        None,
-        authority("CN=Another CA,O=Example"),
-        authority(key=ec_key()),
-        authority(key=ed_key()),
-        authority(signs_lists=False),
-    ],
-    ids=["none", "another name", "another key", "another kind of key", "may not sign lists"],
-)
-def test_without_the_issuers_certificate_a_revocation_list_refuses_every_certificate(
-    unfit: x509.Certificate | None,
-) -> None:
-    with pytest.raises(CertificateRefused, match="not signed by the pinned issuer"):
-        pin(revoked=revocation_list(), authority=unfit).check(certificate(), NOW)
-
-
-def test_an_issuers_certificate_may_leave_open_what_its_key_is_for() -> None:
-    pin(revoked=revocation_list(), authority=authority(signs_lists=None)).check(certificate(), NOW)
-    pin(revoked=revocation_list(this_update=NOW)).check(certificate(), NOW)

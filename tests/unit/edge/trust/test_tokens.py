@@ -2,6 +2,7 @@
 
 import base64
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,15 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.edge.errors import ScopeMissing, Unauthorized
+from delegation.edge.errors import ClientRefused, ScopeMissing, Unauthorized
 from delegation.edge.trust.tokens import (
     KeySource,
     Principal,
     StaticKeys,
+    TokenBinding,
     TokenVerifier,
+    TrustedIssuer,
     bearer_token,
     client_text,
     public_key,
+    require_binding,
+    require_client,
     require_scope,
 )
 from tests.unit.edge.trust.pki import NOW, TokenMaker, ec_key, ed_key, public_pem, rsa_key, unsigned
@@ -27,13 +32,8 @@ KEYS = {"RS256": rsa_key, "RS512": rsa_key, "PS384": rsa_key, "ES256": ec_key, "
 
 
 def verifier(keys: KeySource | None = None, *, audience: str | None = "delegation", **options: Any) -> TokenVerifier:
-    return TokenVerifier(
-        keys or StaticKeys((public_key(public_pem(rsa_key())),)),
-        issuer="https://issuer.test",
-        audience=audience,
-        clock=lambda: NOW,
-        **options,
-    )
+    first = TrustedIssuer("https://issuer.test", keys or StaticKeys((public_key(public_pem(rsa_key())),)), audience)
+    return TokenVerifier((first,), clock=lambda: NOW, **options)
 
 
 MAKER = TokenMaker(rsa_key())
@@ -292,3 +292,61 @@ def test_no_client_has_the_name_of_a_subject_and_no_two_clients_share_one(first:
 @pytest.mark.parametrize("name", ["polaris", "a:b", "SUB:x", "svc-1"])
 def test_a_usual_client_id_is_kept_so_that_its_keys_stay_known(name: str) -> None:
     assert client_text(name) == name
+
+
+def test_a_token_is_verified_with_the_keys_of_the_issuer_that_it_names() -> None:
+    """Two issuers are trusted while callers change to the next; neither can sign in the other's name."""
+    following = TrustedIssuer("https://next.test", StaticKeys((public_key(public_pem(ec_key())),)), "delegation")
+    both = replace(verifier(), issuers=(*verifier().issuers, following))
+    of_next = TokenMaker(ec_key(), "ES256")
+    assert both.verify(MAKER.bearer()).client_id == "polaris"
+    assert both.verify(of_next.bearer(iss="https://next.test")).client_id == "polaris"
+    for forged in (MAKER.bearer(iss="https://next.test"), of_next.bearer()):
+        with pytest.raises(Unauthorized) as refused:
+            both.verify(forged)
+        assert refused.value.reason == "no key of the issuer matches the token"
+
+
+def test_the_keys_of_an_unknown_issuer_are_not_fetched() -> None:
+    class Untouched:
+        def keys(self, kid: str | None) -> Any:
+            raise AssertionError("keys were fetched for a token of another issuer")
+
+    with pytest.raises(Unauthorized) as refused:
+        verifier(Untouched()).verify(MAKER.bearer(iss="https://elsewhere.test"))
+    assert refused.value.reason == "the token is from another issuer"
+
+
+def test_without_pinned_clients_any_client_is_admitted() -> None:
+    principal = Principal("polaris", "s", frozenset())
+    require_client(principal, ())
+    require_client(principal, ("next", "polaris"))
+    with pytest.raises(ClientRefused):
+        require_client(principal, ("Polaris",))
+
+
+def test_a_bound_token_is_admitted_with_its_certificate_alone() -> None:
+    principal = verifier().verify(MAKER.bearer(cnf={"x5t#S256": "abc"}))
+    for binding in TokenBinding:
+        require_binding(principal, "abc", binding)
+        with pytest.raises(Unauthorized):
+            require_binding(principal, "abd", binding)
+
+
+def test_a_token_that_is_not_bound_is_admitted_unless_binding_is_required() -> None:
+    principal = verifier().verify(MAKER.bearer())
+    require_binding(principal, "abc", TokenBinding.OPTIONAL)
+    with pytest.raises(Unauthorized) as refused:
+        require_binding(principal, "abc", TokenBinding.REQUIRED)
+    assert "delegation:token-binding" in refused.value.reason
+
+
+@pytest.mark.parametrize(
+    "cnf",
+    [{}, "abc", 7, [], {"jkt": "abc"}, {"x5t#S256": ""}, {"x5t#S256": 7}, {"x5t#S256": "abc", "jkt": "abc"}, False],
+    ids=repr,
+)
+def test_a_token_bound_to_something_else_is_refused(cnf: Any) -> None:
+    with pytest.raises(Unauthorized) as refused:
+        verifier().verify(MAKER.bearer(cnf=cnf))
+    assert "RFC 8705" in refused.value.reason

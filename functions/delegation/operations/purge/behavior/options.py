@@ -12,14 +12,14 @@ from delegation.operations.purge.behavior.traits import PRIORITIES, PRIORITY
 from delegation.operations.purge.options import EngineChoice, OverlapScan, PurgeOptions
 
 # No setting limits these. The first value is the default; "" lets the service choose.
-_FREE: Final[Mapping[str, tuple[str, ...]]] = {
+FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "engine": ("", "inline", "spark"),
     DRY_RUN: ("false", "true"),
     PRIORITY: PRIORITIES,
     # Object stores have no trash, so files cannot be moved there.
     "skipTrash": ("true",),
 }
-_PLAN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}")
+PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 _NO_LIMITS: Final = Limits()
 
 
@@ -51,7 +51,7 @@ def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, ac
 
     In a request that was already `accepted`, a value that is looser than today's settings is replaced by the setting.
     """
-    free = {name: _value(properties, name, allowed, allowed[0]) for name, allowed in _FREE.items()}
+    free = {name: _value(properties, name, allowed, allowed[0]) for name, allowed in FREE.items()}
     chosen: dict[str, str] = {}
     for name, allowed in STRICTEST_FIRST.items():
         value = _value(properties, name, allowed, limits.default(name))
@@ -61,7 +61,7 @@ def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, ac
             value = limits.choices[name]
         chosen[name] = value
     plan = properties.get(PLAN)
-    if plan is not None and not _PLAN_ID.fullmatch(plan):
+    if plan is not None and not re.fullmatch(PLAN_ID, plan):
         raise InvalidPurgeProperty(PLAN, "the id of a plan, as listed in a dry run's `plan_segments`")
     dry_run = free[DRY_RUN] == "true"
     if dry_run and plan is not None:

@@ -20,6 +20,7 @@ from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.task_attempt import TaskAttempt
 from delegation.operations.purge.choose import Estimate, estimate
 from delegation.operations.purge.context import PurgeContext, PurgeResult, PurgeSettings, StatedTable, TableSource
+from delegation.operations.purge.errors import PlanNotFound
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import OverlapScan, PurgeOptions
 from delegation.operations.purge.planning.catalog import Catalog, Neighbourhood, OneTable, Pace
@@ -37,7 +38,6 @@ from delegation.tasks.life.transitions import HANDED_OVER, held_by
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import AttemptHandedOver, AttemptLost, PlanSegment
-from delegation.worksets.errors import PlanTampered
 
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until a purge is tried again that another process's refresh of the index keeps waiting."""
@@ -233,14 +233,14 @@ class PurgeBehavior:
             return self._record(task, error)
 
     def _published_segment(self, plan_id: str) -> PlanSegment:
-        """Return the segment that a plan's task published under this id; raise PlanTampered if there is none."""
+        """Return the segment that a plan's task published under this id; raise PlanNotFound if there is none."""
         try:
             task = self.tasks.get(plan_id.partition("/")[0])
         except TaskNotFound:
-            raise PlanTampered(plan_id, "the task that made it does not exist; make a new plan") from None
+            raise PlanNotFound(plan_id) from None
         found = next((one for one in PurgeDetails.of(task).plan_segments if one.id == plan_id), None)
         if found is None:
-            raise PlanTampered(plan_id, "its task published no such plan; check the id")
+            raise PlanNotFound(plan_id)
         return found
 
     def _record(self, task: Task, error: DelegationError) -> Task:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.errors import NeighbourUnreadable
 from delegation.operations.purge.planning.catalog import Neighbourhood, OneTable, Pace
@@ -18,6 +19,7 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.attempt import AttemptCancelled
 
@@ -90,6 +92,31 @@ def test_a_namespace_dropped_meanwhile_protects_nothing() -> None:
     assert neighbours(one, "catalog") == ["cat.a.near"]
 
 
+@pytest.mark.parametrize(
+    ("refused", "advice"),
+    [
+        (PolarisForbidden("the principal needs TABLE_LIST on the namespace", status=403), "Grant it"),
+        (
+            PolarisForbidden("locations outside the catalog's current allowed locations"),
+            "write.data.path",
+        ),
+        (PolarisUnexpectedAnswer("Polaris answered 418"), "look up cat.a.near in the catalog"),
+        (BucketNotFound("s3://gone/x"), "look up cat.a.near in the catalog"),
+    ],
+)
+def test_the_cause_decides_what_to_do_about_a_neighbour(refused: DelegationError, advice: str) -> None:
+    text = str(NeighbourUnreadable("cat.a.near", refused))
+    assert text.startswith(f"cat.a.near may share files and cannot be read ({refused.code}): ")
+    assert advice in text
+    assert ("Grant" in text) == ("needs" in str(refused))
+    assert "delegation.purge.neighbour" in text
+
+
+def test_a_list_that_fails_is_no_table_to_look_up() -> None:
+    text = str(NeighbourUnreadable("the list of tables of cat.a", PolarisUnexpectedAnswer("Polaris answered 418")))
+    assert "Ask Polaris for it as the service's principal" in text
+
+
 @pytest.mark.parametrize("kind", [PolarisForbidden, PolarisUnexpectedAnswer])
 @pytest.mark.parametrize(
     ("where", "who"),
@@ -99,10 +126,12 @@ def test_a_namespace_dropped_meanwhile_protects_nothing() -> None:
         (("below",), "the list of namespaces of cat"),
     ],
 )
-def test_nothing_is_purged_when_access_to_a_neighbour_is_denied(kind: type[Exception], where: Any, who: str) -> None:
+def test_nothing_is_purged_when_access_to_a_neighbour_is_denied(
+    kind: type[DelegationError], where: Any, who: str
+) -> None:
     one = catalog()
     one.trouble = {where: kind("not authorized")}
-    with pytest.raises(NeighbourUnreadable, match="TABLE_LIST") as refused:
+    with pytest.raises(NeighbourUnreadable, match=kind.code) as refused:
         neighbours(one, "catalog")
     assert (refused.value.who, refused.value.code, refused.value.retryable) == (who, "NEIGHBOUR_UNREADABLE", False)
 

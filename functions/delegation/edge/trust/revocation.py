@@ -1,0 +1,238 @@
+"""Certificate revocation lists (RFC 5280, Sections 5 and 6.3), from settings or fetched and cached.
+
+A list is used only if the key of its issuer's certificate signed it and it names all revoked client certificates.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Final, Protocol
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+
+from delegation.edge.errors import CertificateRefused, RevocationListUnavailable
+from delegation.edge.trust.cache import CachedSource, CachePolicy
+
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""The largest list that is read; about 200,000 revoked certificates."""
+
+
+_UNREADABLE: Final = (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+"""What cryptography raises for names and extensions that it cannot parse."""
+
+
+class OutdatedList(StrEnum):
+    """What a list means after its nextUpdate for a certificate that it does not name."""
+
+    REFUSE = "refuse"
+    ADMIT = "admit"
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationList:
+    """A list with a verified signature; `places` are the distribution points to which it is limited, if any."""
+
+    listed: x509.CertificateRevocationList
+    this_update: datetime
+    next_update: datetime
+    places: frozenset[x509.GeneralName] = frozenset()
+
+    def covers(self, certificate: x509.Certificate) -> bool:
+        """Return whether the list decides on a certificate (RFC 5280, Section 6.3.3, step b)."""
+        if self.listed.issuer != certificate.issuer:
+            return False
+        return not self.places or bool(self.places & _places_of(certificate))
+
+    def check(self, certificate: x509.Certificate, now: datetime, outdated: OutdatedList) -> None:
+        """Raise CertificateRefused for a revoked certificate, and for any by a list that is not valid at `now`."""
+        if self.this_update > now:
+            raise CertificateRefused("the revocation list is not yet valid")
+        if self.listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            raise CertificateRefused("the client certificate is revoked")
+        if self.next_update < now and outdated is OutdatedList.REFUSE:
+            raise CertificateRefused("the revocation list is out of date (delegation:revocation-outdated)")
+
+
+class RevocationLists(Protocol):
+    """The lists that decide."""
+
+    def current(self) -> Sequence[RevocationList]:
+        """Return all lists; raises RevocationListUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLists:
+    """Lists of the settings."""
+
+    configured: tuple[RevocationList, ...]
+
+    def current(self) -> Sequence[RevocationList]:
+        return self.configured
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationCheck:
+    """Refuses what the lists revoke, and what no list covers, so that a missing list is not taken for an empty one."""
+
+    lists: RevocationLists
+    outdated: OutdatedList = OutdatedList.REFUSE
+
+    def check(self, certificate: x509.Certificate, now: datetime) -> None:
+        """Raise CertificateRefused, or RevocationListUnavailable, unless the certificate is known not to be revoked."""
+        covering = [one for one in self.lists.current() if one.covers(certificate)]
+        if not covering:
+            raise CertificateRefused("no revocation list covers the client certificate")
+        for one in covering:
+            one.check(certificate, now, self.outdated)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A list as stored, and the version of the object (its ETag) for the next request."""
+
+    data: bytes
+    version: str | None = None
+
+
+Fetch = Callable[[str, str | None], Fetched | None]
+"""Fetches a URL; None if it still has the given version. Raises RevocationListUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    parsed: RevocationList
+    version: str | None
+
+
+class PublishedLists:
+    """Lists that their issuers publish at URLs, fetched when they are used and not fresh; thread-safe.
+
+    After nextUpdate a list counts as not fresh, because its issuer must have published another one.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        fetch: Fetch,
+        authorities: Sequence[x509.Certificate],
+        clock: Callable[[], datetime],
+        policy: CachePolicy,
+    ) -> None:
+        self._fetch = fetch
+        self._authorities = tuple(authorities)
+        self._clock = clock
+        self._sources = [
+            CachedSource(
+                partial(self._refresh, url),
+                what=f"the revocation list {url}",
+                unavailable=RevocationListUnavailable,
+                clock=clock,
+                policy=policy,
+            )
+            for url in urls
+        ]
+
+    def current(self) -> Sequence[RevocationList]:
+        now = self._clock()
+        return [one.get(lambda found: found.parsed.next_update >= now).parsed for one in self._sources]
+
+    def _refresh(self, url: str, former: _Published | None) -> _Published:
+        fetched = self._fetch(url, None if former is None else former.version)
+        if fetched is None:
+            if former is None:
+                raise RevocationListUnavailable(f"the revocation list {url} was not returned")
+            return former
+        try:
+            parsed = verified_list(fetched.data, self._authorities)
+        except ValueError as error:
+            raise RevocationListUnavailable(f"the revocation list {url} {error}") from None
+        if parsed.this_update > self._clock():
+            raise RevocationListUnavailable(f"the revocation list {url} is not yet valid")
+        if former is not None and parsed.this_update < former.parsed.this_update:
+            # A former list put back would admit what was revoked since.
+            raise RevocationListUnavailable(f"the revocation list {url} is older than the one that it replaced")
+        return _Published(parsed, fetched.version)
+
+
+def policy_of(refresh: timedelta, oldest: timedelta) -> CachePolicy:
+    """Return the policy that fetches a list after `refresh`, and uses none that was fetched more than `oldest` ago."""
+    fresh = min(refresh, oldest)
+    return CachePolicy(fresh=fresh, stale=oldest - fresh, pause=min(fresh, CachePolicy().pause))
+
+
+def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> RevocationList:
+    """Parse a complete revocation list in PEM or DER that one of the authorities signed.
+
+    Raises ValueError, whose text continues "the revocation list …".
+    """
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"is larger than {MOST_BYTES} bytes")
+    try:
+        listed = _parse(data)
+        next_update, places = listed.next_update_utc, _limits(listed)
+    except _UNREADABLE as error:
+        raise ValueError(str(error) if isinstance(error, _Limited) else "cannot be read") from None
+    if not any(is_signed_by(listed, authority) for authority in authorities):
+        raise ValueError("is not signed by its issuer's certificate in delegation:client-ca")
+    if next_update is None:
+        raise ValueError("has no nextUpdate, which RFC 5280 requires")
+    return RevocationList(listed, listed.last_update_utc, next_update, places)
+
+
+def is_signed_by(listed: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
+    """Whether the key of the issuer's certificate, which may sign lists, signed the list (RFC 5280, Section 6.3.3)."""
+    if authority.subject != listed.issuer:
+        return False
+    try:
+        usage = authority.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        usage = None
+    try:
+        # Of a certificate without the extension any use is permitted (RFC 5280, Section 4.2.1.3).
+        return (usage is None or usage.crl_sign) and listed.is_signature_valid(authority.public_key())  # type: ignore[arg-type]
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        return False
+
+
+class _Limited(ValueError):
+    """The list does not name all revoked client certificates."""
+
+
+def _parse(data: bytes) -> x509.CertificateRevocationList:
+    if data.lstrip().startswith(b"-----BEGIN"):
+        return x509.load_pem_x509_crl(data)
+    return x509.load_der_x509_crl(data)
+
+
+def _limits(listed: x509.CertificateRevocationList) -> frozenset[x509.GeneralName]:
+    """Return the distribution points of a list (RFC 5280, Section 5.2.5); raises _Limited for one that omits others."""
+    places: frozenset[x509.GeneralName] = frozenset()
+    for extension in listed.extensions:
+        match extension.value:
+            case x509.IssuingDistributionPoint() as point:
+                partial_reasons = point.only_some_reasons is not None or point.relative_name is not None
+                if point.only_contains_ca_certs or point.only_contains_attribute_certs or partial_reasons:
+                    raise _Limited("does not name all revoked client certificates")
+                if point.indirect_crl:
+                    raise _Limited("is an indirect list, with certificates of other issuers")
+                places = frozenset(point.full_name or ())
+            case x509.DeltaCRLIndicator():
+                raise _Limited("is a delta list; configure the complete one")
+            case x509.UnrecognizedExtension() if extension.critical:
+                raise _Limited("has a critical extension that is not known")
+            case _:
+                pass
+    return places
+
+
+def _places_of(certificate: x509.Certificate) -> frozenset[x509.GeneralName]:
+    """Return where a certificate says that its revocation is listed (RFC 5280, Section 4.2.1.13)."""
+    try:
+        points = certificate.extensions.get_extension_for_class(x509.CRLDistributionPoints).value
+    except (x509.ExtensionNotFound, *_UNREADABLE):
+        return frozenset()
+    return frozenset(name for point in points for name in point.full_name or ())

@@ -1,0 +1,81 @@
+"""The answer to a mutation, and what of it may be stored: never a credential, never an outcome that may change."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+_PASSES: Final = frozenset({401, 408, 425, 429})
+"""Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
+_STORED_HEADERS: Final = frozenset({"content-type", "etag", "location"})
+_CREDENTIALS: Final = "storage-credentials"
+_CONFIG: Final = "config"
+_PLAIN_CONFIG: Final = frozenset({
+    "client.factory",
+    "client.region",
+    "io-impl",
+    "py-io-impl",
+    "s3.endpoint",
+    "s3.path-style-access",
+    "s3.region",
+    "warehouse",
+})  # fmt: skip
+"""Members of a table's `config` without a secret (Iceberg REST Catalog API, LoadTableResult); others are not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class MutationAnswer:
+    """An HTTP answer; `is_whole` is False if it was stored without a part, which a replay has to restore."""
+
+    status: int
+    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_whole: bool = True
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the mutation was applied."""
+        return 200 <= self.status < 300
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the mutation was refused terminally: no repeat of the same request would be accepted."""
+        return 400 <= self.status < 500 and self.status not in _PASSES
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it may be stored (Idempotency-Key proposal, Server Behavior)."""
+        return self.is_success or self.is_refusal
+
+
+def storable(answer: MutationAnswer) -> MutationAnswer:
+    """Return what of an answer may be stored: headers that matter to a client, and a body without credentials.
+
+    Anywhere in a JSON body, `storage-credentials` and the members of `config` that may be secret are left out. A body
+    that is no JSON is not stored, because nothing says what is in it.
+    """
+    headers = {name: value for name, value in answer.headers.items() if name.lower() in _STORED_HEADERS}
+    body = _without_credentials(answer.body)
+    return replace(answer, body=body, headers=headers, is_whole=answer.is_whole and body == answer.body)
+
+
+def _without_credentials(body: bytes) -> bytes:
+    if not body:
+        return body
+    try:
+        document = json.loads(body)
+        kept = _kept(document)
+    except (ValueError, RecursionError):
+        return b""
+    return body if kept == document else json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_kept(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: _kept(item) for name, item in value.items() if name != _CREDENTIALS}
+    if isinstance(kept.get(_CONFIG), dict):
+        kept[_CONFIG] = {name: item for name, item in kept[_CONFIG].items() if name in _PLAIN_CONFIG}
+    return kept

@@ -1,0 +1,104 @@
+"""ReservationStore on a DynamoDB table; each operation is one conditional PutItem, whose refusal returns the record."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from delegation.dynamodb import DynamoDbCalls, from_item, to_item
+from delegation.idempotency.mutations.errors import (
+    MalformedReservation,
+    RecordOutcomeUnknown,
+    RecordsUnavailable,
+    ReservationConflict,
+)
+from delegation.idempotency.mutations.reservation import FORMAT, KIND, Reservation
+from delegation.timestamps import isoformat
+
+_FREE: Final = "attribute_not_exists(#scope) OR expires_at <= :now"
+_UNCHANGED: Final = "nonce = :before"
+
+
+class ReservationTable(DynamoDbCalls):
+    """DynamoDbCalls with the errors of mutations."""
+
+    unavailable = RecordsUnavailable
+    unknown = RecordOutcomeUnknown
+
+
+class DynamoDbReservationStore:
+    """Records keyed by `scope`, beside those of tasks; `expires_at` is in epoch seconds, as DynamoDB TTL requires."""
+
+    def __init__(self, dynamodb: ReservationTable, table: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+
+    def get(self, scope: str) -> Reservation | None:
+        """See ReservationStore.get."""
+        answer = self._dynamodb.repeatable(
+            "get_item", TableName=self._table, Key=to_item({"scope": scope}), ConsistentRead=True
+        )
+        return _record_of(from_item(answer["Item"])) if "Item" in answer else None
+
+    def reserve(self, record: Reservation, now: datetime) -> None:
+        """See ReservationStore.reserve."""
+        self._put(
+            record,
+            ConditionExpression=_FREE,
+            ExpressionAttributeNames={"#scope": "scope"},
+            ExpressionAttributeValues=to_item({":now": int(now.timestamp())}),
+        )
+
+    def replace(self, record: Reservation, before: Reservation) -> None:
+        """See ReservationStore.replace."""
+        self._put(record, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=to_item({":before": before.nonce}))
+
+    def _put(self, record: Reservation, **condition: Any) -> None:
+        put = {
+            "TableName": self._table,
+            "Item": to_item(_item_of(record)),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            **condition,
+        }
+        try:
+            reasons = self._dynamodb.write(lambda: self._dynamodb.client.put_item(**put))
+        except RecordOutcomeUnknown:
+            if not self._has_arrived(record):
+                raise
+            return
+        if reasons:
+            item = reasons[0].get("Item")
+            found = from_item(item) if item else None
+            # An earlier try of this very write may have been applied without a clear answer.
+            if found is None or found.get("nonce") != record.nonce:
+                raise ReservationConflict(_record_of(found) if found else None)
+
+    def _has_arrived(self, record: Reservation) -> bool:
+        """Read a write without a clear answer back."""
+        try:
+            stored = self.get(record.scope)
+        except RecordsUnavailable as error:
+            raise RecordOutcomeUnknown("a write of an idempotency record could not be read back") from error
+        return stored is not None and stored.nonce == record.nonce
+
+
+def _item_of(record: Reservation) -> dict[str, Any]:
+    item = {name: isoformat(value) if isinstance(value, datetime) else value for name, value in record}
+    item["expires_at"] = int(record.expires_at.timestamp())
+    item["headers"] = dict(record.headers)
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _record_of(item: Mapping[str, Any]) -> Reservation:
+    if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
+        raise MalformedReservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
+    values = dict(item)
+    if "packed_body" in values:
+        values["packed_body"] = bytes(values["packed_body"])  # boto3 wraps it in its class Binary
+    values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+    try:
+        return Reservation(**values)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        raise MalformedReservation(f"idempotency record: {first['loc']}: {first['msg']}") from None

@@ -1,0 +1,184 @@
+"""The record of a mutation's key: who holds it until when, and the final answer; all decisions about it are pure."""
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from delegation.idempotency.canonical import RULE
+from delegation.idempotency.mutations.answer import MutationAnswer, storable
+from delegation.idempotency.scope import Scope
+from delegation.timestamps import Timestamp
+
+FORMAT: Final = 1
+KIND: Final = "MUTATION"
+"""Distinguishes these records from those of tasks in one table."""
+LARGEST_BODY: Final = 300_000
+"""Compressed bytes of a stored body; an item of DynamoDB has at most 400 KB (DynamoDB guide, "Quotas")."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPolicy:
+    """How long keys are remembered, and how long one call may take.
+
+    `lifetime` is advertised: a finalized answer is kept at least so long. A call must have no effect `lease` after it
+    reserved its key. `settle` is how long an effect may still appear after a call ended without a clear outcome.
+    `clock_drift` is how far the clocks of two processes may differ.
+    """
+
+    lifetime: timedelta = timedelta(minutes=30)
+    lease: timedelta = timedelta(seconds=60)
+    settle: timedelta = timedelta(0)
+    clock_drift: timedelta = timedelta(seconds=5)
+
+
+class ReservationState(StrEnum):
+    """Whether the record has an answer."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    FINALIZED = "FINALIZED"
+
+
+class Reservation(BaseModel):
+    """The record of one key.
+
+    `attempt` counts the calls that held the key, and `nonce` names the write, so that a former holder's writes are
+    refused. While IN_PROGRESS no other call may take the key over before `lost_not_before`. `before` is what the first
+    holder observed before it ran. `packed_body` is the answer's body, compressed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    scope: str
+    caller: str
+    realm_id: str
+    method: str
+    resource_path: str
+    idempotency_key: str
+    payload_hash: str
+    identity_rule: int = Field(ge=1, le=RULE)
+    state: ReservationState = ReservationState.IN_PROGRESS
+    attempt: int = Field(ge=1)
+    lost_not_before: Timestamp
+    before: str | None = None
+    http_status: int | None = None
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    packed_body: bytes | None = Field(default=None, repr=False)
+    is_whole: bool = True
+    created_at: Timestamp
+    updated_at: Timestamp
+    expires_at: Timestamp
+    nonce: str
+    kind: str = KIND
+    format: int = FORMAT
+
+    @property
+    def answer(self) -> MutationAnswer | None:
+        """The stored answer of a FINALIZED record."""
+        if self.http_status is None:
+            return None
+        body = b"" if self.packed_body is None else zlib.decompress(self.packed_body)
+        return MutationAnswer(self.http_status, body, self.headers, self.is_whole)
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether the key is forgotten; the record may be deleted much later."""
+        return self.expires_at <= now
+
+    def has_payload(self, payload_hash: Callable[[int], str]) -> bool:
+        """Whether the payload is the one that the key is bound to, by the record's own rule."""
+        return self.payload_hash == payload_hash(self.identity_rule)
+
+
+class Ruling(StrEnum):
+    """What to do with a request whose key has a record."""
+
+    FRESH = "fresh"
+    CONFLICT = "conflict"
+    REPLAY = "replay"
+    IN_PROGRESS = "in-progress"
+    RECONCILE = "reconcile"
+
+
+def judge(record: Reservation, payload_hash: Callable[[int], str], now: datetime) -> Ruling:
+    """Decide what to do with a request (Idempotency-Key proposal, Request Flow)."""
+    if record.is_expired(now):
+        return Ruling.FRESH
+    if not record.has_payload(payload_hash):
+        return Ruling.CONFLICT
+    if record.state is ReservationState.FINALIZED:
+        return Ruling.REPLAY
+    return Ruling.IN_PROGRESS if now < record.lost_not_before else Ruling.RECONCILE
+
+
+def reserved(
+    scope: Scope,
+    payload_hash: Callable[[int], str],
+    before: str | None,
+    *,
+    now: datetime,
+    policy: KeyPolicy,
+    nonce: str,
+) -> Reservation:
+    """Return the record of a key's first call."""
+    return Reservation(
+        scope=scope.id,
+        **asdict(scope),
+        payload_hash=payload_hash(RULE),
+        identity_rule=RULE,
+        attempt=1,
+        before=before,
+        created_at=now,
+        **_held(now, policy, nonce),
+    )
+
+
+def taken_over(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
+    """Return the record for the next call, after the holder's time ended."""
+    return record.model_copy(update={"attempt": record.attempt + 1, **_held(now, policy, nonce)})
+
+
+def extended(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
+    """Return the record with a new lease for the call that holds it."""
+    return record.model_copy(update=_held(now, policy, nonce))
+
+
+def released(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
+    """Return the record of a call that ended without a final outcome: the next call reconciles."""
+    lost = now + policy.settle
+    return record.model_copy(
+        update={"lost_not_before": lost, "updated_at": now, "expires_at": _expiry(lost, policy), "nonce": nonce}
+    )
+
+
+def finalized(record: Reservation, answer: MutationAnswer, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
+    """Return the record with its final answer, as far as that may be stored and is not too large."""
+    kept = storable(answer)
+    packed = zlib.compress(kept.body) if kept.body else None
+    fits = packed is None or len(packed) <= LARGEST_BODY
+    return record.model_copy(
+        update={
+            "state": ReservationState.FINALIZED,
+            "http_status": kept.status,
+            "headers": dict(kept.headers),
+            "packed_body": packed if fits else None,
+            "is_whole": kept.is_whole and fits,
+            "updated_at": now,
+            "expires_at": _expiry(now, policy),
+            "nonce": nonce,
+        }
+    )
+
+
+def _held(now: datetime, policy: KeyPolicy, nonce: str) -> dict[str, object]:
+    lost = now + policy.lease + policy.clock_drift
+    return {"lost_not_before": lost, "updated_at": now, "expires_at": _expiry(lost, policy), "nonce": nonce}
+
+
+def _expiry(since: datetime, policy: KeyPolicy) -> datetime:
+    """Return when a key is forgotten, in whole seconds; later by the drift, for callers count with their own clock."""
+    end = since + policy.lifetime + policy.clock_drift
+    return datetime.fromtimestamp(-(-end.timestamp() // 1), UTC)

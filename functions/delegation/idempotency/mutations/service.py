@@ -1,0 +1,252 @@
+"""Performing a mutation at most once: reserve, run, finalize; reconcile after an unknown outcome; replay."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.mutations import reservation as records
+from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.idempotency.mutations.errors import (
+    MutationInProgress,
+    RecordOutcomeUnknown,
+    RecordsUnavailable,
+    ReservationConflict,
+)
+from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState, Ruling
+from delegation.idempotency.mutations.store import ReservationStore
+from delegation.idempotency.scope import Scope
+
+_RACES: Final = 20
+
+
+class How(StrEnum):
+    """How an answer was reached."""
+
+    EXECUTED = "executed"
+    VERIFIED = "verified"
+    REPLAYED = "replayed"
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """The answer to a mutation, and how it was reached."""
+
+    answer: MutationAnswer
+    how: How
+
+
+class MutationAttempt:
+    """One call's hold on a key; `number` counts the calls that held it, from 1."""
+
+    def __init__(
+        self,
+        record: Reservation,
+        store: ReservationStore,
+        policy: KeyPolicy,
+        *,
+        clock: Callable[[], datetime],
+        nonce: Callable[[], str],
+    ) -> None:
+        self._record = record
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+        self._nonce = nonce
+
+    @property
+    def number(self) -> int:
+        """How many calls have held the key, this one included."""
+        return self._record.attempt
+
+    @property
+    def before(self) -> str | None:
+        """What the first call observed before it ran."""
+        return self._record.before
+
+    @property
+    def began_at(self) -> datetime:
+        """When the first call reserved the key."""
+        return self._record.created_at
+
+    @property
+    def deadline(self) -> datetime:
+        """The moment from which this call must have no effect, because another one may take the key over."""
+        return self._record.lost_not_before - self._policy.clock_drift
+
+    def extend(self) -> None:
+        """Move the deadline to a lease from now; raises MutationInProgress if another call has taken the key over."""
+        try:
+            self._write(records.extended(self._record, self._clock(), self._policy, self._nonce()))
+        except ReservationConflict:
+            raise MutationInProgress from None
+
+    def require_time(self) -> None:
+        """Raise MutationInProgress if the deadline is over."""
+        if self._clock() >= self.deadline:
+            raise MutationInProgress
+
+    def release(self) -> None:
+        """Let the next call reconcile at once; if that cannot be written it has to wait for the end of the lease."""
+        with suppress(ReservationConflict, RecordsUnavailable, RecordOutcomeUnknown):
+            self._write(records.released(self._record, self._clock(), self._policy, self._nonce()))
+
+    def finalize(self, answer: MutationAnswer) -> None:
+        """Store the final answer; raises ReservationConflict if another call has taken the key over."""
+        self._write(records.finalized(self._record, answer, self._clock(), self._policy, self._nonce()))
+
+    def _write(self, record: Reservation) -> None:
+        self._store.replace(record, self._record)
+        self._record = record
+
+
+def as_stored(answer: MutationAnswer) -> MutationAnswer:
+    """Return a replayed answer without the parts that were not stored."""
+    return answer
+
+
+def nothing() -> None:
+    """Observe nothing before a mutation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A request that changes something, to be performed at most once.
+
+    - `payload_hash` returns the payload's hash under an identity rule (`canonical.payload_hashes`).
+    - `run` performs it, has no effect after the attempt's deadline, and returns the answer or raises; after an answer
+      that is not final, or an exception, the outcome counts as unknown.
+    - `verify` returns the final answer if the state shows that the payload was applied (R1), or has become
+      incompatible with it (422), and None if it was not applied, so that it may be run (R2). It changes nothing.
+    - `observe` returns what `verify` has to know about the state before the mutation, None if there is nothing; it is
+      called for repeats too and must not fail because the mutation was applied.
+    - `restore` returns a replayed answer with the parts that were not stored, such as credentials vended anew.
+    """
+
+    scope: Scope
+    payload_hash: Callable[[int], str]
+    run: Callable[[MutationAttempt], MutationAnswer]
+    verify: Callable[[MutationAttempt], MutationAnswer | None]
+    observe: Callable[[], str | None] = nothing
+    restore: Callable[[MutationAnswer], MutationAnswer] = as_stored
+
+
+class Mutations:
+    """Performs mutations with two calls of the store, and replays them with one."""
+
+    def __init__(
+        self,
+        store: ReservationStore,
+        *,
+        policy: KeyPolicy,
+        clock: Callable[[], datetime],
+        nonce: Callable[[], str],
+    ) -> None:
+        """`clock` returns aware UTC datetimes, `nonce` a new text of at most 36 characters."""
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+        self._nonce = nonce
+
+    def perform(self, mutation: Mutation) -> Performed:
+        """Perform or replay a mutation (Idempotency-Key proposal, Request Flow).
+
+        Raises KeyConflict, MutationInProgress, the errors of the store, and what the mutation's functions raise.
+        """
+        before = mutation.observe()
+        for _ in range(_RACES):
+            now = self._clock()
+            first = records.reserved(
+                mutation.scope, mutation.payload_hash, before, now=now, policy=self._policy, nonce=self._nonce()
+            )
+            try:
+                self._store.reserve(first, now)
+            except ReservationConflict as conflict:
+                performed = self._repeat(mutation, conflict.stored, now)
+            else:
+                performed = self._hold(mutation, first)
+            if performed is not None:
+                return performed
+        raise RecordsUnavailable("the idempotency record kept changing; nothing was done, repeat the request")
+
+    def _repeat(self, mutation: Mutation, stored: Reservation | None, now: datetime) -> Performed | None:
+        """Answer a request whose key has a record; None if the record changed meanwhile."""
+        if stored is None:
+            return None
+        match records.judge(stored, mutation.payload_hash, now):
+            case Ruling.CONFLICT:
+                raise KeyConflict
+            case Ruling.IN_PROGRESS:
+                raise MutationInProgress
+            case Ruling.REPLAY:
+                return _replayed(mutation, stored)
+            case Ruling.RECONCILE:
+                return self._take_over(mutation, stored, now)
+            case Ruling.FRESH:
+                return None
+
+    def _take_over(self, mutation: Mutation, stored: Reservation, now: datetime) -> Performed | None:
+        """Hold the key of a call that ended without a final outcome; None if another call did so first."""
+        mine = records.taken_over(stored, now, self._policy, self._nonce())
+        try:
+            self._store.replace(mine, stored)
+        except ReservationConflict:
+            return None
+        return self._hold(mutation, mine)
+
+    def _hold(self, mutation: Mutation, record: Reservation) -> Performed:
+        """Run or reconcile as the holder of the key, which is released whatever happens."""
+        attempt = MutationAttempt(record, self._store, self._policy, clock=self._clock, nonce=self._nonce)
+        try:
+            attempt.require_time()
+            answer, how = _executed(mutation, attempt) if attempt.number == 1 else _reconciled(mutation, attempt)
+        except BaseException:
+            attempt.release()
+            raise
+        if not answer.is_final:
+            attempt.release()
+            return Performed(answer, how)
+        return self._finalize(mutation, attempt, Performed(answer, how))
+
+    def _finalize(self, mutation: Mutation, attempt: MutationAttempt, performed: Performed) -> Performed:
+        """Store the answer; if another call has taken the key over, that call's answer counts."""
+        try:
+            attempt.finalize(performed.answer)
+        except ReservationConflict as conflict:
+            stored = conflict.stored
+            if stored is None or stored.is_expired(self._clock()) or not stored.has_payload(mutation.payload_hash):
+                return performed
+            if stored.state is ReservationState.IN_PROGRESS:
+                raise MutationInProgress from None
+            return _replayed(mutation, stored)
+        except (RecordsUnavailable, RecordOutcomeUnknown):
+            # The state shows a success to the next call too. A refusal might be followed by another answer.
+            if not performed.answer.is_success:
+                raise
+        return performed
+
+
+def _executed(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, How]:
+    return mutation.run(attempt), How.EXECUTED
+
+
+def _reconciled(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, How]:
+    """Verify, and run the mutation if it was not applied (Idempotency-Key proposal, Reconciliation branches R1, R2)."""
+    found = mutation.verify(attempt)
+    if found is not None:
+        return found, How.VERIFIED
+    attempt.require_time()
+    answer = mutation.run(attempt)
+    # A former call's effect that appeared only now is refused as a conflict with itself.
+    late = mutation.verify(attempt) if answer.is_refusal else None
+    return (answer, How.EXECUTED) if late is None else (late, How.VERIFIED)
+
+
+def _replayed(mutation: Mutation, stored: Reservation) -> Performed:
+    answer = stored.answer
+    if answer is None:
+        raise MutationInProgress
+    return Performed(answer if answer.is_whole else mutation.restore(answer), How.REPLAYED)

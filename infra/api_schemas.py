@@ -1,0 +1,236 @@
+"""The schemas of the API's document, made from the models of delegation.wire and the options of a purge.
+
+Paths, parameters and answers of docs/openapi.yaml stay written by hand: no code holds what they say, because one
+function answers all paths, and a framework's guess would list neither the statuses nor their reasons.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode
+
+from delegation.operations.purge.behavior.limits import STRICTEST_FIRST, Limits
+from delegation.operations.purge.behavior.options import FREE, PLAN_ID
+from delegation.operations.purge.behavior.parameters import DRY_RUN, PLAN
+from delegation.wire.config import ServiceConfig
+from delegation.wire.described import COMPONENT
+from delegation.wire.requests import TaskPayload
+from delegation.wire.responses import ErrorResponse, Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
+
+Schema = dict[str, Any]
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (TaskPayload,)
+ANSWERS: Final[tuple[type[BaseModel], ...]] = (
+    TaskAccepted,
+    TaskSuccessResponse,
+    TaskVersions,
+    TaskList,
+    Receipt,
+    Health,
+    ServiceConfig,
+    ErrorResponse,
+)
+_WHOLE: Final[Mapping[str, frozenset[str]]] = {
+    "TaskRecord": REPORTED,
+    "TaskVersions": frozenset(),
+    "TaskList": frozenset(),
+    "Dependency": frozenset(),
+}
+"""Models whose answers have every member, null or not, but these; all other answers leave out what is null."""
+_RENAMED: Final = {"ServiceConfig": "ConfigResponse"}
+_NEVER_NULL: Final = frozenset({"received_timestamp", "last_status_change_ts", "created_ts"})
+"""Of those members the ones that a stored task always has; a client's model is more patient."""
+_FORMS: Final = (
+    "PurgeTableOperationParameters",
+    "LoadTableResultOperationParameters",
+    "IdentifiedTableOperationParameters",
+)
+_SPELLINGS: Final = {"metadata_location": "metadata-location"}
+_FIRST: Final = ("type", "description", "format", "required")
+_PREFIX: Final = "#/components/schemas/"
+
+
+def schemas() -> dict[str, Schema]:
+    """Return `components.schemas`, requests first."""
+    found: dict[str, Schema] = {}
+    for model in REQUESTS:
+        found |= _of_model(model, "validation")
+    for model in ANSWERS:
+        found |= _of_model(model, "serialization")
+    _add_members_of_a_purge(found)
+    _split_parameters(found)
+    return {_RENAMED.get(name, name): _ordered(schema) for name, schema in found.items()}
+
+
+def section() -> str:
+    """Return `components.schemas` as it stands in docs/openapi.yaml."""
+    text = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes equal parts twice, not as aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the base class' parameter
+        return True
+
+
+def _ordered(schema: Any) -> Any:
+    """Return a schema with its type and description first and its members last, at every depth."""
+    if isinstance(schema, list):
+        return [_ordered(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    first = [name for name in _FIRST if isinstance(schema.get(name), str | list)]
+    last = [name for name in schema if name == "properties"]
+    names = [*first, *(name for name in schema if name not in first and name not in last), *last]
+    return {name: _ordered(schema[name]) for name in names}
+
+
+def _of_model(model: type[BaseModel], mode: JsonSchemaMode) -> dict[str, Schema]:
+    """Return the schema of a model and of every component that it refers to."""
+    made = model.model_json_schema(ref_template=f"{_PREFIX}{{model}}", mode=mode)
+    parts = {model.__name__: made, **made.pop("$defs", {})}
+    reader = _Reader({name: part for name, part in parts.items() if "enum" in part})
+    for name, part in parts.items():
+        if name not in reader.enums:
+            plain = reader.plain(part)
+            reader.components[name] = plain if mode == "validation" else _as_answered(name, plain)
+    return reader.components
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads pydantic's JSON Schema: inlines `enums`, and collects the types that have a name in `components`."""
+
+    enums: Mapping[str, Schema]
+    components: dict[str, Schema] = field(default_factory=dict)
+
+    def plain(self, schema: Schema) -> Schema:
+        """Return a schema without what only pydantic needs."""
+        enum = self.enums.get(schema.get("$ref", "").removeprefix(_PREFIX))
+        if enum is not None:
+            schema = {**enum, **{name: value for name, value in schema.items() if name != "$ref"}}
+        made = {name: self._member(name, value) for name, value in _open_map(schema).items() if _says(name, value)}
+        if "const" in made:
+            made["enum"] = [made.pop("const")]
+        made = _one_type(made)
+        name = made.pop(COMPONENT, None)
+        if name is None:
+            return made
+        self.components[name] = made
+        return {"$ref": f"{_PREFIX}{name}"}
+
+    def _member(self, name: str, value: Any) -> Any:
+        if name == "properties":
+            return {member: self.plain(each) for member, each in value.items()}
+        if isinstance(value, dict) and name in {"items", "additionalProperties", "propertyNames", "not"}:
+            return self.plain(value)
+        if name in {"anyOf", "oneOf", "allOf"}:
+            return [self.plain(each) for each in value]
+        return value
+
+
+def _says(name: str, value: Any) -> bool:
+    """Return whether a keyword says anything to a caller."""
+    if name in {"title", "default", "writeOnly", "readOnly"}:
+        return False
+    return not ((name == "format" and value == "password") or (name == "additionalProperties" and value is True))
+
+
+def _open_map(schema: Schema) -> Schema:
+    """Return a map with one kind of value and with `propertyNames` for the pattern of its names."""
+    if "patternProperties" not in schema:
+        return schema
+    ((pattern, value),) = schema["patternProperties"].items()
+    names = {"type": "string", **schema["propertyNames"], "pattern": pattern}
+    rest = {name: each for name, each in schema.items() if name != "patternProperties"}
+    return {**rest, "propertyNames": names, "additionalProperties": value}
+
+
+def _one_type(schema: Schema) -> Schema:
+    """Return `anyOf` a type and null as a list of types."""
+    match schema:
+        case {"anyOf": [{"type": str(kind), **inner}, {"type": "null"}], **rest}:
+            return {"type": [kind, "null"], **inner, **rest}
+    return schema
+
+
+def _not_null(schema: Schema) -> Schema:
+    match schema:
+        case {"anyOf": [inner, {"type": "null"}], **rest}:
+            return {**inner, **rest}
+        case {"type": [kind, "null"], **rest}:
+            return {"type": kind, **rest}
+    return schema
+
+
+def _as_answered(name: str, schema: Schema) -> Schema:
+    """Return a model's schema as answers have it, without null or with every member."""
+    members = schema.get("properties", {})
+    left_out = _WHOLE.get(name)
+    if left_out is None:
+        return {**schema, "properties": {member: _not_null(each) for member, each in members.items()}}
+    kept = {member: _not_null(each) if member in left_out | _NEVER_NULL else each for member, each in members.items()}
+    return {**schema, "properties": kept, "required": [member for member in members if member not in left_out]}
+
+
+def _add_members_of_a_purge(found: dict[str, Schema]) -> None:
+    """Name the options of a purge and their values, the default first."""
+    limits = Limits()
+    choices = {name: (limits.default(name), *values) for name, values in STRICTEST_FIRST.items()}
+    members: Schema = {
+        name: {"type": "string", "enum": list(dict.fromkeys(value for value in values if value))}
+        for name, values in {**choices, **FREE}.items()
+    }
+    members[PLAN] = {"type": "string", "pattern": f"^{PLAN_ID}$", "description": "The id of a dry run's plan."}
+    found["PropertiesMap"] |= {
+        "properties": members,
+        "not": {"required": [PLAN, DRY_RUN], "properties": {DRY_RUN: {"enum": ["true"]}}},
+    }
+
+
+def _split_parameters(found: dict[str, Schema]) -> None:
+    """Tell the forms of a purge's parameters apart, and name the payloads that have them.
+
+    One model reads all of them, and says by `missing` which it is. They are schemas of their own, because generators of
+    requests make none where `oneOf` stands beside `properties`.
+    """
+    proposed, spelled, alone = _FORMS
+    parameters = found[proposed]
+    members = parameters["properties"]
+    for name in ("metadata_location", "metadata", "config"):
+        members[name] = _not_null(members[name])
+    found[proposed] = {**parameters, "required": ["table_identity", "metadata_location", "metadata", "config"]}
+    renamed = {_SPELLINGS.get(name, name): schema for name, schema in members.items()}
+    found[spelled] = {
+        **parameters,
+        "description": "The same with the location of the metadata as Iceberg's LoadTableResult spells it.",
+        "required": ["table_identity", "metadata-location", "metadata", "config"],
+        "properties": renamed,
+    }
+    loaded = (members.keys() | renamed.keys()) - {"table_identity", "properties"}
+    found[alone] = {
+        "type": "object",
+        "description": "The table's identity alone; the service loads the rest from the catalog.",
+        "required": ["table_identity"],
+        "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
+        "properties": {name: members[name] for name in ("table_identity", "properties")},
+    }
+    payload = found["TaskPayload"]
+    found["AnyTaskPayload"] = {
+        **payload,
+        "description": "The payload of an asynchronous task; the table's identity is sufficient.",
+        "properties": {**payload["properties"], "operation_parameters": _one_of(*_FORMS)},
+    }
+    found["TaskPayload"] = {
+        **payload,
+        "properties": {**payload["properties"], "operation_parameters": _one_of(proposed, spelled)},
+    }
+
+
+def _one_of(*names: str) -> Schema:
+    return {"oneOf": [{"$ref": f"{_PREFIX}{name}"} for name in names]}

@@ -1,0 +1,153 @@
+"""Where a table's files may lie: Polaris' rules for locations, which it checks at create, register, commit and load.
+
+Without the catalog's flag `…allow.unstructured.table.location` a new table lies in its namespace's location and an
+existing one stays in its own; without `…allow.overlapping.table.location` it shares its location with no table and no
+namespace beside it. Source: Apache Polaris 1.7.0, LocalIcebergCatalog, LocationRestrictions, EntityNameValidator.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from infra.local.catalog.errors import RestError, bad_request, invalid_argument
+from infra.local.catalog.state import CatalogState, Namespace, TableKey, dotted
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, Warehouse
+
+WRITE_PATHS = ("write.data.path", "write.metadata.path")
+LOCATION = "location"
+_FORBIDDEN = frozenset('/\\:*?"<>|#+`')
+_LAST_ASCII_CONTROL = 0x1F
+_DELETE, _LAST_CONTROL = 0x7F, 0x9F
+
+
+def check_names(*names: str) -> None:
+    """Raise RestError 400 for a name that Polaris does not accept for a new namespace level or table."""
+    for name in names:
+        if not name:
+            raise invalid_argument("Entity name must not be empty")
+        if name in {".", ".."}:
+            raise invalid_argument("Entity name must not be '.' or '..'")
+        for character in name:
+            code = ord(character)
+            if code <= _LAST_ASCII_CONTROL or _DELETE <= code <= _LAST_CONTROL:
+                raise invalid_argument(f"Entity name must not contain control characters (U+{code:04X}): {name!a}")
+            if character in _FORBIDDEN:
+                raise invalid_argument(f"Entity name must not contain '{character}': {name}")
+        if name != name.strip():
+            raise invalid_argument(f"Entity name must not have leading or trailing whitespace: {name}")
+
+
+def is_below(location: str, parent: str) -> bool:
+    """Return whether `location` is `parent` or below it; s3a equals s3."""
+    return _slashed(location).startswith(_slashed(parent))
+
+
+def used_by(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Return the table's location and its write paths, without those below another of them."""
+    properties = metadata.get("properties") or {}
+    used = {metadata[LOCATION], *(path.rstrip("/") for name in WRITE_PATHS if (path := properties.get(name)))}
+    return frozenset(one for one in used if not any(one != other and is_below(one, other) for other in used))
+
+
+class Layout:
+    """The rules of one catalog; every method raises RestError 403 for a location that they do not allow."""
+
+    def __init__(self, warehouse: Warehouse, state: CatalogState) -> None:
+        self._warehouse = warehouse
+        self._state = state
+
+    def of_namespace(self, namespace: Namespace) -> str:
+        """Return the namespace's location: its property, or its name below its parent's."""
+        if not namespace:
+            return self._warehouse.location
+        given = self._state.namespace(namespace).get(LOCATION)
+        return given.rstrip("/") if given else f"{self.of_namespace(namespace[:-1])}/{namespace[-1]}"
+
+    def check_namespace(self, namespace: Namespace, properties: Mapping[str, str]) -> None:
+        """Raise RestError 400 for a location of a new namespace that is not the default one."""
+        given, expected = properties.get(LOCATION), f"{self.of_namespace(namespace[:-1])}/{namespace[-1]}"
+        if given is not None and _slashed(given) != _slashed(expected):
+            raise invalid_argument(
+                f"Namespace {namespace[-1]} has a custom location, which is not enabled. "
+                f"Expected location: [{expected}/]. Got location: [{given}]"
+            )
+
+    def check_place(self, name: TableKey, metadata_location: str) -> None:
+        """Check where the metadata file of a table lies that is to be registered."""
+        self._restrict(name, {metadata_location}, self.of_namespace(name[0]))
+
+    def check_new(self, name: TableKey, metadata: Mapping[str, Any], metadata_location: str) -> None:
+        """Check a table that is created or registered."""
+        used = used_by(metadata)
+        self._restrict(name, used | _named_by(metadata) | {metadata_location}, self.of_namespace(name[0]))
+        self._check_neighbours(name, used)
+        _check_metadata_file(metadata, metadata_location)
+
+    def check_commit(
+        self, name: TableKey, base: Mapping[str, Any], metadata: Mapping[str, Any], metadata_location: str
+    ) -> None:
+        """Check a commit to a table; its present location bounds it, also when it moves."""
+        used = used_by(metadata)
+        moved = used != used_by(base)
+        named = _named_by(metadata) | {metadata_location}
+        self._restrict(name, named | used if moved else named, str(base[LOCATION]))
+        if moved:
+            self._check_neighbours(name, used)
+            _check_metadata_file(metadata, metadata_location)
+
+    def check_load(self, name: TableKey, metadata: Mapping[str, Any]) -> None:
+        """Check a table at every load: a write path outside of its location was accepted at its creation."""
+        try:
+            self._restrict(name, used_by(metadata), str(metadata[LOCATION]))
+        except RestError as error:
+            reason = f"Table '{dotted(*name)}' has locations outside the catalog's current allowed locations: {error}"
+            raise RestError(403, "ForbiddenException", reason) from None
+
+    def _restrict(self, name: TableKey, locations: Iterable[str], parent: str) -> None:
+        bounds = [self._warehouse.allowed_locations]
+        if not self._warehouse.flag(ALLOW_UNSTRUCTURED):
+            bounds.append((parent,))
+        listed = sorted(locations)
+        for location in listed:
+            for allowed in bounds:
+                if not any(is_below(location, one) for one in allowed):
+                    reason = (
+                        f"Invalid locations '[{', '.join(listed)}]' for identifier '{dotted(*name)}': "
+                        f"{location} is not in the list of allowed locations: [{', '.join(allowed)}]"
+                    )
+                    raise RestError(403, "ForbiddenException", reason)
+
+    def _check_neighbours(self, name: TableKey, locations: Iterable[str]) -> None:
+        if self._warehouse.flag(ALLOW_OVERLAP):
+            return
+        namespace, own = name
+        beside = [location for table, location in self._state.locations(namespace) if table != own]
+        beside += [self.of_namespace(one) for one in self._state.list_namespaces(namespace) if one[-1] != own]
+        for location in locations:
+            for other in beside:
+                if is_below(location, other) or is_below(other, location):
+                    reason = (
+                        f"Unable to create entity at location '{location}' because it conflicts with existing table or "
+                        f"namespace at location '{other}'"
+                    )
+                    raise RestError(403, "ForbiddenException", reason)
+
+
+def _named_by(metadata: Mapping[str, Any]) -> set[str]:
+    """Return the files that the metadata names directly and that Polaris checks."""
+    named = [snapshot.get("manifest-list") for snapshot in metadata.get("snapshots") or ()]
+    for kind in ("statistics", "partition-statistics"):
+        named += [one.get("statistics-path") for one in metadata.get(kind) or ()]
+    return {path for path in named if path}
+
+
+def _check_metadata_file(metadata: Mapping[str, Any], metadata_location: str) -> None:
+    if not is_below(metadata_location, metadata[LOCATION]):
+        raise bad_request(
+            f"Metadata location {metadata_location} is not allowed outside of table location {metadata[LOCATION]}"
+        )
+
+
+def _slashed(location: str) -> str:
+    scheme, separator, rest = location.partition("://")
+    same = "s3" if scheme in {"s3a", "s3n"} else scheme
+    return f"{same}{separator}{rest.rstrip('/')}/"

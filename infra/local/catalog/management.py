@@ -1,0 +1,293 @@
+"""Polaris' management API below `/api/management`: the catalog, principals, roles, assignments and grants.
+
+Source: Apache Polaris 1.7.0, polaris-management-service.yml, PolarisServiceImpl and PolarisAdminService. The stand-in
+has one catalog: to create another or to delete this one is answered 406.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from werkzeug.wrappers import Request, Response
+
+from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
+from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
+from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, Access, Caller, Entities, Entity
+from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
+from infra.local.catalog.state import CatalogState
+from infra.local.catalog.warehouse import Warehouse
+
+_ROOT = (ROOT_ID,)
+_CATALOG = (ROOT_ID, CATALOG_ID)
+
+
+class Management:
+    """Answers requests of the management API."""
+
+    def __init__(self, access: Access, state: CatalogState, warehouse: Warehouse) -> None:
+        self._access = access
+        self._state = state
+        self._warehouse = warehouse
+
+    def answer(self, who: Caller, request: Request, parts: list[str]) -> Response:
+        """Answer a request to `v1/` and `parts`; raises RestError."""
+        match parts:
+            case ["catalogs"]:
+                return self._catalogs(who, request)
+            case ["catalogs", name]:
+                return self._catalog(who, request, name)
+            case ["catalogs", name, "catalog-roles", *rest]:
+                self._require_catalog(name)
+                return self._catalog_roles(who, request, rest)
+            case _:
+                return self._people(who, request, parts)
+
+    def _people(self, who: Caller, request: Request, parts: list[str]) -> Response:
+        match parts:
+            case ["principals", name, "rotate" | "reset" as action] if request.method == "POST":
+                return self._new_secret(who, request, name, action)
+            case ["principals", name, "principal-roles", *rest]:
+                return self._assignments(who, request, name, rest)
+            case ["principals", *rest]:
+                return self._named(who, request, rest, "PRINCIPAL")
+            case ["principal-roles", role, "principals"] if request.method == "GET":
+                self._allow(who, "LIST_ASSIGNEE_PRINCIPALS_FOR_PRINCIPAL_ROLE")
+                self._access.principal_roles.get(role)
+                return json_answer(200, {"principals": [_principal(each) for each in self._access.holders(role)]})
+            case ["principal-roles", role, "catalog-roles", catalog, *rest]:
+                self._require_catalog(catalog)
+                return self._uses(who, request, role, rest)
+            case ["principal-roles", *rest]:
+                return self._named(who, request, rest, "PRINCIPAL_ROLE")
+            case _:
+                return no_such_route(request.path)
+
+    def _allow(self, who: Caller, operation: str, path: tuple[int, ...] = _ROOT) -> None:
+        self._access.require(who, operation, path)
+
+    def _require_catalog(self, name: str) -> None:
+        if name != self._warehouse.name:
+            raise not_found(f"Catalog {name} not found")
+
+    def _catalogs(self, who: Caller, request: Request) -> Response:
+        if request.method == "GET":
+            self._allow(who, "LIST_CATALOGS")
+            return json_answer(200, {"catalogs": [self._warehouse.body()]})
+        if request.method != "POST":
+            return method_not_allowed()
+        name = _part(body_of(request), "catalog").get("name")
+        self._allow(who, "CREATE_CATALOG")
+        if name == self._warehouse.name:
+            raise already_exists_admin(f"Cannot create Catalog {name}. Catalog already exists or resolution failed")
+        raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
+
+    def _catalog(self, who: Caller, request: Request, name: str) -> Response:
+        self._require_catalog(name)
+        if request.method == "GET":
+            self._allow(who, "GET_CATALOG", _CATALOG)
+            return json_answer(200, self._warehouse.body())
+        if request.method == "PUT":
+            body = body_of(request)
+            self._allow(who, "UPDATE_CATALOG", _CATALOG)
+            version, storage = body.get("currentEntityVersion"), body.get("storageConfigInfo")
+            return json_answer(200, self._warehouse.update(version, body.get("properties"), storage))
+        if request.method != "DELETE":
+            return method_not_allowed()
+        self._allow(who, "DELETE_CATALOG")
+        raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
+
+    def _named(self, who: Caller, request: Request, rest: list[str], kind: str) -> Response:
+        """List, create, show, update and delete principals and principal roles."""
+        principals = kind == "PRINCIPAL"
+        known = self._access.principals if principals else self._access.principal_roles
+        show = _principal if principals else _principal_role
+        match (request.method, rest):
+            case ("GET", []):
+                self._allow(who, f"LIST_{kind}S")
+                return json_answer(200, {"principals" if principals else "roles": [show(e) for e in known.entries()]})
+            case ("POST", []):
+                wanted = _part(body_of(request), "principal" if principals else "principalRole")
+                self._allow(who, f"CREATE_{kind}")
+                return json_answer(201, self._create(wanted, principal=principals))
+            case ("GET" | "PUT" | "DELETE" as method, [name]):
+                entity = self._existing(known, kind, name)
+                self._allow(who, {"GET": "GET", "PUT": "UPDATE", "DELETE": "DELETE"}[method] + f"_{kind}")
+                if method == "DELETE":
+                    (self._access.drop_principal if principals else self._access.drop_principal_role)(name)
+                    return empty(204)
+                return json_answer(200, show(entity if method == "GET" else _updated(known, name, body_of(request))))
+            case (_, [] | [_]):
+                return method_not_allowed()
+            case _:
+                return no_such_route(request.path)
+
+    def _create(self, wanted: Mapping[str, Any], *, principal: bool) -> dict[str, Any]:
+        name, properties = wanted.get("name", ""), wanted.get("properties") or {}
+        if principal:
+            return _with_credentials(self._access.create_principal(name, properties))
+        return _principal_role(self._access.principal_roles.create(name, properties))
+
+    def _new_secret(self, who: Caller, request: Request, name: str, action: str) -> Response:
+        """Rotate, which only the principal itself may, or reset, which only root may."""
+        self._existing(self._access.principals, "PRINCIPAL", name)
+        if action == "rotate":
+            if who.name != name:
+                raise forbidden(who.name, sorted(who.roles), sorted(who.roles), "ROTATE_CREDENTIALS")
+            return json_answer(200, _with_credentials(self._access.rotate(name)))
+        if who.name != "root":
+            reason = "Only Root principal(service-admin) can perform RESET_CREDENTIALS"
+            raise RestError(403, "ForbiddenException", reason)
+        wanted = body_of(request) if request.get_data() else {}
+        return json_answer(
+            200, _with_credentials(self._access.reset(name, wanted.get("clientId"), wanted.get("clientSecret")))
+        )
+
+    def _assignments(self, who: Caller, request: Request, principal: str, rest: list[str]) -> Response:
+        match (request.method, rest):
+            case ("GET", []):
+                self._existing(self._access.principals, "PRINCIPAL", principal)
+                self._allow(who, "LIST_PRINCIPAL_ROLES_ASSIGNED")
+                held = self._access.held(principal)
+                roles = [role for role in self._access.principal_roles.entries() if role.name in held]
+                return json_answer(200, {"roles": [_principal_role(role) for role in roles]})
+            case ("PUT", []):
+                role = _part(body_of(request), "principalRole").get("name", "")
+                self._allow(who, "ASSIGN_PRINCIPAL_ROLE")
+                self._access.assign(principal, role)
+                return empty(201)
+            case ("DELETE", [role]):
+                self._allow(who, "REVOKE_PRINCIPAL_ROLE")
+                self._access.unassign(principal, role)
+                return empty(204)
+            case _:
+                return method_not_allowed()
+
+    def _uses(self, who: Caller, request: Request, principal_role: str, rest: list[str]) -> Response:
+        match (request.method, rest):
+            case ("GET", []):
+                self._allow(who, "LIST_CATALOG_ROLES_FOR_PRINCIPAL_ROLE")
+                self._access.principal_roles.get(principal_role)
+                used = self._access.used(principal_role)
+                roles = [role for role in self._access.catalog_roles.entries() if role.name in used]
+                return json_answer(200, {"roles": [role.body() for role in roles]})
+            case ("PUT", []):
+                role = _part(body_of(request), "catalogRole").get("name", "")
+                self._allow(who, "ASSIGN_CATALOG_ROLE_TO_PRINCIPAL_ROLE", _CATALOG)
+                self._access.use(principal_role, role)
+                return empty(201)
+            case ("DELETE", [role]):
+                self._allow(who, "REVOKE_CATALOG_ROLE_FROM_PRINCIPAL_ROLE", _CATALOG)
+                self._access.unuse(principal_role, role)
+                return empty(204)
+            case _:
+                return method_not_allowed()
+
+    def _catalog_roles(self, who: Caller, request: Request, rest: list[str]) -> Response:
+        roles = self._access.catalog_roles
+        match (request.method, rest):
+            case ("GET", []):
+                self._allow(who, "LIST_CATALOG_ROLES", _CATALOG)
+                return json_answer(200, {"roles": [role.body() for role in roles.entries()]})
+            case ("POST", []):
+                wanted = _part(body_of(request), "catalogRole")
+                self._allow(who, "CREATE_CATALOG_ROLE", _CATALOG)
+                return json_answer(201, roles.create(wanted.get("name", ""), wanted.get("properties") or {}).body())
+            case ("GET" | "PUT" | "DELETE" as method, [name]):
+                role = self._catalog_role(name)
+                verb = {"GET": "GET", "PUT": "UPDATE", "DELETE": "DELETE"}[method]
+                self._allow(who, f"{verb}_CATALOG_ROLE", _CATALOG)
+                if method == "DELETE":
+                    self._access.drop_catalog_role(name)
+                    return empty(204)
+                return json_answer(200, (role if method == "GET" else _updated(roles, name, body_of(request))).body())
+            case ("GET", [name, "principal-roles"]):
+                self._catalog_role(name)
+                self._allow(who, "LIST_ASSIGNEE_PRINCIPAL_ROLES_FOR_CATALOG_ROLE", _CATALOG)
+                users = [e for e in self._access.principal_roles.entries() if name in self._access.used(e.name)]
+                return json_answer(200, {"roles": [_principal_role(role) for role in users]})
+            case (_, [name, "grants"]):
+                return self._grants(who, request, name)
+            case _:
+                return method_not_allowed()
+
+    def _catalog_role(self, name: str) -> Entity:
+        try:
+            return self._access.catalog_roles.get(name)
+        except RestError:
+            raise not_found(f"CatalogRole does not exist: {name}") from None
+
+    def _grants(self, who: Caller, request: Request, role: str) -> Response:
+        if request.method == "GET":
+            self._catalog_role(role)
+            self._allow(who, "LIST_GRANTS_FOR_CATALOG_ROLE", _CATALOG)
+            shown = [self._shown(grant.securable, grant.privilege) for grant in self._access.grants(role)]
+            known = [grant for grant in shown if grant is not None]
+            return json_answer(200, {"grants": sorted(known, key=lambda grant: list(GRANTABLE).index(grant["type"]))})
+        if request.method not in {"PUT", "POST"}:
+            return method_not_allowed()
+        if request.method == "POST" and request.args.get("cascade", "false").lower() == "true":
+            return empty(501)
+        type_, privilege, path = self._grant_of(_part(body_of(request), "grant"))
+        if role not in {each.name for each in self._access.catalog_roles.entries()}:
+            raise not_found(f"CatalogRole not found: {self._warehouse.name}.{role}")
+        verb, preposition = ("ADD", "TO") if request.method == "PUT" else ("REVOKE", "FROM")
+        self._allow(who, f"{verb}_{type_.upper()}_GRANT_{preposition}_CATALOG_ROLE", path)
+        (self._access.grant if request.method == "PUT" else self._access.revoke)(role, privilege, path[-1])
+        return empty(201)
+
+    def _grant_of(self, grant: Mapping[str, Any]) -> tuple[str, Privilege, tuple[int, ...]]:
+        """Return type, privilege and path of a GrantResource; raises RestError 400, and 404 for what is missing."""
+        type_, name = str(grant.get("type")), str(grant.get("privilege"))
+        if type_ not in GRANTABLE:
+            raise RestError(400, "InvalidTypeIdException", f"Could not resolve type id '{type_}' as a GrantResource")
+        if name not in {privilege.value for privilege in GRANTABLE[type_]}:
+            reason = f"Invalid value: Unexpected value '{name}' for a privilege on a {type_}"
+            raise RestError(400, "ValueInstantiationException", reason)
+        namespace = tuple(grant.get("namespace") or ())
+        if type_ != "catalog" and not namespace:
+            raise invalid_value("grant.namespace: must not be null")
+        table = str(grant.get("tableName")) if type_ == "table" else None
+        return type_, Privilege(name), self._state.path(() if type_ == "catalog" else namespace, table)
+
+    def _shown(self, securable: int, privilege: Privilege) -> dict[str, Any] | None:
+        """Return a GrantResource, None if what it was granted on is dropped."""
+        if securable == CATALOG_ID:
+            return {"type": "catalog", "privilege": privilege.value}
+        named = self._state.named(securable)
+        if named is None:
+            return None
+        namespace, table = named
+        where = {"namespace": list(namespace)} | ({} if table is None else {"tableName": table})
+        return {"type": "namespace" if table is None else "table", **where, "privilege": privilege.value}
+
+    def _existing(self, known: Entities, kind: str, name: str) -> Entity:
+        try:
+            return known.get(name)
+        except RestError:
+            raise not_found(f"TopLevelEntity of type {kind} does not exist: {name}") from None
+
+
+def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body.get(name)
+    if not isinstance(value, dict):
+        raise invalid_value(f"{name}: must not be null")
+    return value
+
+
+def _updated(known: Entities, name: str, body: Mapping[str, Any]) -> Entity:
+    version, properties = body.get("currentEntityVersion"), body.get("properties")
+    if not isinstance(version, int) or not isinstance(properties, dict):
+        raise invalid_value("currentEntityVersion and properties: must not be null")
+    return known.update(name, version, properties)
+
+
+def _principal(entity: Entity) -> dict[str, Any]:
+    return {**entity.body(), "clientId": entity.client_id}
+
+
+def _principal_role(entity: Entity) -> dict[str, Any]:
+    return {**entity.body(), "federated": False}
+
+
+def _with_credentials(entity: Entity) -> dict[str, Any]:
+    credentials = {"clientId": entity.client_id, "clientSecret": entity.secrets[0]}
+    return {"principal": _principal(entity), "credentials": credentials}

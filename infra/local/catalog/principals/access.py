@@ -1,0 +1,322 @@
+"""Principals, principal roles, catalog roles and grants of one realm, in memory, with Polaris' rules and errors.
+
+Apache Polaris documentation, "Access Control"; a grant on the catalog or a namespace also holds for everything below.
+"""
+
+import itertools
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pydantic import SecretStr
+
+from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
+from infra.local.catalog.principals.privileges import OPERATIONS, Privilege, including
+
+ROOT_PRINCIPAL = "root"
+SERVICE_ADMIN = "service_admin"
+CATALOG_ADMIN = "catalog_admin"
+# The ids of the entities at which every path of securables begins; those of namespaces and tables are larger.
+ROOT_ID = 0
+CATALOG_ID = 1
+_LONGEST_NAME = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPrincipal:
+    """A principal to begin with; it has a principal role and a catalog role of its name with `privileges`."""
+
+    name: str
+    client_id: str
+    client_secret: SecretStr
+    privileges: frozenset[Privilege]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request: a principal and the principal roles that its token activates."""
+
+    name: str
+    roles: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A privilege on the securable with the id `securable`."""
+
+    securable: int
+    privilege: Privilege
+
+
+@dataclass(slots=True)
+class Entity:
+    """A principal or a role as the management API shows it."""
+
+    id: int
+    name: str
+    properties: dict[str, str]
+    created_ms: int
+    updated_ms: int
+    version: int = 1
+    client_id: str | None = None
+    # The current secret and, after a rotation, the former one, which stays valid until the next.
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON members that all kinds have."""
+        return {
+            "name": self.name,
+            "properties": dict(self.properties),
+            "createTimestamp": self.created_ms,
+            "lastUpdateTimestamp": self.updated_ms,
+            "entityVersion": self.version,
+        }
+
+
+class Entities:
+    """The entities of one kind by name; `kind` is Polaris' word for it in messages. Not thread-safe by itself."""
+
+    def __init__(self, kind: str, ids: Iterable[int], clock: Callable[[], datetime], undroppable: str) -> None:
+        self._kind = kind
+        self._ids = iter(ids)
+        self._clock = clock
+        self._undroppable = undroppable
+        self._known: dict[str, Entity] = {}
+
+    def create(self, name: str, properties: Mapping[str, str]) -> Entity:
+        """Add an entity; raises RestError 400 for a bad name, 409 for a known one."""
+        check_name(name)
+        if name in self._known:
+            reason = f"Cannot create {self._kind} {name}. {self._kind} already exists or resolution failed"
+            raise already_exists_admin(reason)
+        now = int(self._clock().timestamp() * 1000)
+        entity = self._known[name] = Entity(next(self._ids), name, dict(properties), now, now)
+        return entity
+
+    def get(self, name: str) -> Entity:
+        """Return an entity; raises RestError 404."""
+        if name not in self._known:
+            raise not_found(f"{self._kind} {name} not found")
+        return self._known[name]
+
+    def entries(self) -> list[Entity]:
+        """Return the entities in the order of their creation."""
+        return list(self._known.values())
+
+    def update(self, name: str, version: int, properties: Mapping[str, str]) -> Entity:
+        """Replace the properties; raises RestError 404, and 409 unless `version` is the current one."""
+        entity = self.get(name)
+        if version != entity.version:
+            reason = f"Failed to update {self._kind}; currentEntityVersion '{entity.version}', expected '{version}'"
+            raise RestError(409, "CommitConflictException", reason)
+        entity.properties = dict(properties)
+        self.changed(entity)
+        return entity
+
+    def changed(self, entity: Entity) -> None:
+        """Count a change of `entity`."""
+        entity.version += 1
+        entity.updated_ms = int(self._clock().timestamp() * 1000)
+
+    def delete(self, name: str) -> None:
+        """Remove an entity; raises RestError 404, and 400 for the one that Polaris needs."""
+        self.get(name)
+        if name == self._undroppable:
+            raise RestError(400, "BadRequestException", f"{self._kind} {name} cannot be dropped")
+        del self._known[name]
+
+
+def check_name(name: object) -> None:
+    """Raise RestError 400 unless `name` is one that the management API accepts."""
+    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
+        raise invalid_value(f"name: size must be between 1 and {_LONGEST_NAME}")
+    if name.lstrip().lower().startswith("system$"):
+        raise invalid_value(r'name: must match "^(?!\s*[sS][yY][sS][tT][eE][mM]\$).*$"')
+
+
+class Access:
+    """Who may do what; every method is atomic and may raise RestError. A revoked grant applies at the next request."""
+
+    def __init__(self, principals: Iterable[LocalPrincipal], *, root: SecretStr, clock: Callable[[], datetime]) -> None:
+        ids = itertools.count(CATALOG_ID + 1)
+        self.lock = threading.RLock()
+        self.principals = Entities("Principal", ids, clock, ROOT_PRINCIPAL)
+        self.principal_roles = Entities("PrincipalRole", ids, clock, SERVICE_ADMIN)
+        self.catalog_roles = Entities("CatalogRole", ids, clock, CATALOG_ADMIN)
+        self._held: dict[str, set[str]] = {}
+        self._used: dict[str, set[str]] = {}
+        self._grants: dict[str, dict[Grant, None]] = {}
+        self._bootstrap(root)
+        for principal in principals:
+            self.create_principal(principal.name, {}, (principal.client_id, principal.client_secret))
+            self.principal_roles.create(principal.name, {})
+            self.catalog_roles.create(principal.name, {})
+            self.assign(principal.name, principal.name)
+            self.use(principal.name, principal.name)
+            for privilege in sorted(principal.privileges, key=lambda each: each.value):
+                self.grant(principal.name, privilege)
+
+    def _bootstrap(self, root: SecretStr) -> None:
+        self.create_principal(ROOT_PRINCIPAL, {}, (ROOT_PRINCIPAL, root))
+        self.principal_roles.create(SERVICE_ADMIN, {})
+        self.catalog_roles.create(CATALOG_ADMIN, {})
+        self.assign(ROOT_PRINCIPAL, SERVICE_ADMIN)
+        self.use(SERVICE_ADMIN, CATALOG_ADMIN)
+        self.grant(CATALOG_ADMIN, Privilege.CATALOG_MANAGE_ACCESS)
+        self.grant(CATALOG_ADMIN, Privilege.CATALOG_MANAGE_METADATA)
+
+    def create_principal(
+        self, name: str, properties: Mapping[str, str], credentials: tuple[str, SecretStr] | None = None
+    ) -> Entity:
+        """Add a principal with `credentials` (client id, secret), by default random ones."""
+        with self.lock:
+            principal = self.principals.create(name, properties)
+            client_id, secret = credentials or (secrets.token_hex(8), SecretStr(secrets.token_hex(16)))
+            principal.client_id, principal.secrets = client_id, (secret.get_secret_value(),)
+            return principal
+
+    def rotate(self, name: str) -> Entity:
+        """Give the principal a new secret; the one before stays valid until the next rotation."""
+        with self.lock:
+            principal = self.principals.get(name)
+            principal.secrets = (secrets.token_hex(16), principal.secrets[0])
+            self.principals.changed(principal)
+            return principal
+
+    def reset(self, name: str, client_id: str | None, secret: str | None) -> Entity:
+        """Give the principal new credentials; its former ones become invalid."""
+        with self.lock:
+            principal = self.principals.get(name)
+            if client_id and any(each.client_id == client_id for each in self.principals.entries()):
+                raise already_exists_admin(f"Client ID already in use: {client_id}")
+            principal.client_id = client_id or principal.client_id
+            principal.secrets = (secret or secrets.token_hex(16),)
+            self.principals.changed(principal)
+            return principal
+
+    def by_client_id(self, client_id: str) -> Entity | None:
+        """Return the principal with this client id."""
+        with self.lock:
+            return next((each for each in self.principals.entries() if each.client_id == client_id), None)
+
+    def drop_principal(self, name: str) -> None:
+        with self.lock:
+            self.principals.delete(name)
+            self._held.pop(name, None)
+
+    def drop_principal_role(self, name: str) -> None:
+        with self.lock:
+            self.principal_roles.delete(name)
+            self._used.pop(name, None)
+            for held in self._held.values():
+                held.discard(name)
+
+    def drop_catalog_role(self, name: str) -> None:
+        with self.lock:
+            self.catalog_roles.delete(name)
+            self._grants.pop(name, None)
+            for used in self._used.values():
+                used.discard(name)
+
+    def assign(self, principal: str, role: str) -> None:
+        """Let `principal` hold the principal role; raises RestError 404."""
+        with self.lock:
+            self._require(self.principals, principal, f"assign {role} to {principal}")
+            self._require(self.principal_roles, role, f"assign {role} to {principal}")
+            self._held.setdefault(principal, set()).add(role)
+
+    def unassign(self, principal: str, role: str) -> None:
+        """Take the principal role from `principal`; raises RestError 404, 400 if it does not hold it."""
+        with self.lock:
+            self._require(self.principals, principal, f"assign {role} to {principal}")
+            self._require(self.principal_roles, role, f"assign {role} to {principal}")
+            if role not in self.held(principal):
+                raise grant_not_found()
+            self._held[principal].discard(role)
+
+    def held(self, principal: str) -> set[str]:
+        """Return the principal roles that the principal holds."""
+        with self.lock:
+            return set(self._held.get(principal, ()))
+
+    def holders(self, role: str) -> list[Entity]:
+        """Return the principals that hold the principal role."""
+        with self.lock:
+            return [each for each in self.principals.entries() if role in self.held(each.name)]
+
+    def use(self, principal_role: str, catalog_role: str) -> None:
+        """Give the catalog role to the principal role; raises RestError 404."""
+        with self.lock:
+            self._require(self.principal_roles, principal_role, f"assign {catalog_role} to {principal_role}")
+            self._require(self.catalog_roles, catalog_role, f"assign {catalog_role} to {principal_role}")
+            self._used.setdefault(principal_role, set()).add(catalog_role)
+
+    def unuse(self, principal_role: str, catalog_role: str) -> None:
+        """Take the catalog role from the principal role; raises RestError 404, 400 if it does not have it."""
+        with self.lock:
+            self._require(self.principal_roles, principal_role, f"assign {catalog_role} to {principal_role}")
+            self._require(self.catalog_roles, catalog_role, f"assign {catalog_role} to {principal_role}")
+            if catalog_role not in self.used(principal_role):
+                raise grant_not_found()
+            self._used[principal_role].discard(catalog_role)
+
+    def used(self, principal_role: str) -> set[str]:
+        """Return the catalog roles of the principal role."""
+        with self.lock:
+            return set(self._used.get(principal_role, ()))
+
+    def grant(self, catalog_role: str, privilege: Privilege, securable: int = CATALOG_ID) -> None:
+        """Grant a privilege to the catalog role, by default on the catalog; a repeat changes nothing."""
+        with self.lock:
+            self.catalog_roles.get(catalog_role)
+            self._grants.setdefault(catalog_role, {})[Grant(securable, privilege)] = None
+
+    def revoke(self, catalog_role: str, privilege: Privilege, securable: int = CATALOG_ID) -> None:
+        """Revoke a grant; raises RestError 400 if there is none."""
+        with self.lock:
+            if self._grants.get(catalog_role, {}).pop(Grant(securable, privilege), self) is self:
+                raise grant_not_found()
+
+    def grants(self, catalog_role: str) -> list[Grant]:
+        """Return the grants of the catalog role in their order."""
+        with self.lock:
+            return list(self._grants.get(catalog_role, ()))
+
+    def has(self, who: Caller, privilege: Privilege, path: Sequence[int]) -> bool:
+        """Return whether `who` has the privilege on the last securable of `path`, directly or by one before it."""
+        enough, where = including(privilege), set(path)
+        with self.lock:
+            if Privilege.SERVICE_MANAGE_ACCESS in enough and SERVICE_ADMIN in who.roles:
+                return True
+            roles = set().union(*(self.used(role) for role in who.roles))
+            found = (grant for role in roles for grant in self.grants(role))
+            return any(grant.securable in where and grant.privilege in enough for grant in found)
+
+    def allows(self, who: Caller, operation: str, path: Sequence[int], other: Sequence[int] = ()) -> bool:
+        """Return whether `who` may do Polaris' `operation` to the end of `path`, and to `other` where it has two."""
+        needed = OPERATIONS[operation]
+        return all(self.has(who, each, path) for each in needed.on_target) and all(
+            self.has(who, each, other) for each in needed.on_other
+        )
+
+    def require(self, who: Caller, operation: str, path: Sequence[int], other: Sequence[int] = ()) -> None:
+        """Raise RestError 403 unless `allows`."""
+        if not self.allows(who, operation, path, other):
+            with self.lock:
+                grants_by = who.roles.union(*(self.used(role) for role in who.roles))
+            raise forbidden(who.name, sorted(who.roles), sorted(grants_by), operation)
+
+    @staticmethod
+    def _require(entities: Entities, name: str, action: str) -> None:
+        try:
+            entities.get(name)
+        except RestError:
+            raise not_found(f"Entity {name} not found when trying to {action}") from None
+
+
+def grant_not_found() -> RestError:
+    """Return the answer to the revocation of what was not granted."""
+    return RestError(400, "GRANT_NOT_FOUND", "Operation failed: GRANT_NOT_FOUND")

@@ -1,0 +1,213 @@
+"""The routes of Iceberg's REST specification for namespaces and tables, with Polaris' statuses."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from werkzeug.wrappers import Request, Response
+
+from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
+from infra.local.catalog.errors import (
+    RestError,
+    already_exists,
+    bad_request,
+    invalid_argument,
+    no_such_namespace,
+    no_such_table,
+)
+from infra.local.catalog.layout import check_names
+from infra.local.catalog.principals.access import Access, Caller
+from infra.local.catalog.state import CatalogState, Namespace, dotted
+from infra.local.catalog.tables import LocalTables
+from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
+
+SEPARATOR = "\x1f"
+# The endpoints in /v1/config; as in Polaris, the credentials endpoint is not listed.
+ENDPOINTS = (
+    "GET /v1/{prefix}/namespaces",
+    "POST /v1/{prefix}/namespaces",
+    "GET /v1/{prefix}/namespaces/{namespace}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}",
+    "POST /v1/{prefix}/namespaces/{namespace}/properties",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables",
+    "POST /v1/{prefix}/namespaces/{namespace}/register",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
+    "POST /v1/{prefix}/tables/rename",
+)
+
+
+class CatalogRoutes:
+    """Answers requests of Iceberg's REST API; every method may raise RestError."""
+
+    def __init__(self, warehouse: Warehouse, state: CatalogState, tables: LocalTables, access: Access) -> None:
+        self._warehouse = warehouse
+        self._state = state
+        self._tables = tables
+        self._access = access
+
+    def answer(self, who: Caller, request: Request, parts: list[str]) -> Response:
+        """Answer a request to `v1/` and `parts`."""
+        if (request.method, parts) == ("GET", ["config"]):
+            return json_answer(200, self._config(request.args.get("warehouse")))
+        if parts[0] != self._warehouse.name:
+            raise _unknown_warehouse(parts[1:])
+        match parts[1:]:
+            case ["namespaces"]:
+                return self._namespaces(who, request)
+            case ["namespaces", namespace, *rest]:
+                levels = tuple(namespace.split(SEPARATOR))
+                return self._in_namespace(who, request, levels, rest) if rest else self._namespace(who, request, levels)
+            case ["tables", "rename"] if request.method == "POST":
+                source, destination = (_identifier(body_of(request)[end]) for end in ("source", "destination"))
+                self._tables.rename(who, source, destination)
+                return empty(204)
+            case _:
+                return no_such_route(request.path)
+
+    def _config(self, warehouse: str | None) -> dict[str, Any]:
+        if not warehouse:
+            raise bad_request("Please specify a warehouse")
+        if warehouse != self._warehouse.name:
+            raise RestError(404, "NotFoundException", f"Unable to find warehouse {warehouse}")
+        return {
+            "defaults": {BASE_LOCATION: self._warehouse.location},
+            "overrides": {"prefix": self._warehouse.name, "namespace-separator": "%1F"},
+            "endpoints": list(ENDPOINTS),
+        }
+
+    def _namespaces(self, who: Caller, request: Request) -> Response:
+        if request.method == "POST":
+            body = body_of(request)
+            namespace, properties = tuple(body["namespace"]), body.get("properties") or {}
+            check_names(*namespace)
+            if self._state.has_namespace(namespace):
+                # Polaris answers 404 and 409 before it checks privileges.
+                raise already_exists(f"Namespace {dotted(namespace)}")
+            self._access.require(who, "CREATE_NAMESPACE", self._state.path(namespace[:-1]))
+            self._tables.layout.check_namespace(namespace, properties)
+            self._state.create_namespace(namespace, properties)
+            return json_answer(200, {"namespace": namespace, "properties": properties})
+        if request.method != "GET":
+            return method_not_allowed()
+        parent = request.args.get("parent", "")
+        levels = tuple(parent.split(SEPARATOR)) if parent else ()
+        self._access.require(who, "LIST_NAMESPACES", self._state.path(levels))
+        return json_answer(200, {"namespaces": self._state.list_namespaces(levels)})
+
+    def _namespace(self, who: Caller, request: Request, namespace: Namespace) -> Response:
+        path = self._state.path(namespace)
+        match request.method:
+            case "DELETE":
+                self._access.require(who, "DROP_NAMESPACE", path)
+                self._state.drop_namespace(namespace)
+                return empty(204)
+            case "HEAD":
+                self._access.require(who, "NAMESPACE_EXISTS", path)
+                return empty(204)
+            case "GET":
+                self._access.require(who, "LOAD_NAMESPACE_METADATA", path)
+                return json_answer(200, {"namespace": namespace, "properties": self._state.namespace(namespace)})
+            case _:
+                return method_not_allowed()
+
+    def _in_namespace(self, who: Caller, request: Request, namespace: Namespace, rest: list[str]) -> Response:
+        vend = _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
+        match (request.method, rest):
+            case ("POST", ["properties"]):
+                return self._update_properties(who, namespace, body_of(request))
+            case ("GET", ["tables"]):
+                self._access.require(who, "LIST_TABLES", self._state.path(namespace))
+                names = self._state.list_tables(namespace)
+                return json_answer(200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]})
+            case ("POST", ["tables"]):
+                body = body_of(request)
+                return _loaded(self._tables.create(who, (namespace, body["name"]), body, vend=vend))
+            case ("POST", ["register"]):
+                body = body_of(request)
+                name = (namespace, body["name"])
+                return _loaded(self._tables.register(who, name, body["metadata-location"], vend=vend))
+            case (method, ["tables", table, *more]):
+                return self._table(who, request, (namespace, table), [method, *more], vend=vend)
+            case _:
+                return no_such_route(request.path)
+
+    def _update_properties(self, who: Caller, namespace: Namespace, body: Mapping[str, Any]) -> Response:
+        self._access.require(who, "UPDATE_NAMESPACE_PROPERTIES", self._state.path(namespace))
+        removals, updates = list(body.get("removals") or []), dict(body.get("updates") or {})
+        missing = self._state.update_namespace(namespace, removals, updates)
+        removed = [name for name in removals if name not in missing]
+        return json_answer(200, {"updated": list(updates), "removed": removed, "missing": missing})
+
+    def _table(
+        self, who: Caller, request: Request, name: tuple[Namespace, str], what: list[str], *, vend: bool
+    ) -> Response:
+        match what:
+            case ["GET"]:
+                etag = _etag(self._tables.metadata_location(who, name, vend=vend))
+                if request.if_none_match.contains_weak(etag):
+                    return _with_etag(empty(304), etag)
+                snapshots = request.args.get("snapshots", "all")
+                return _loaded(self._tables.load(who, name, vend=vend, snapshots=snapshots))
+            case ["HEAD"]:
+                self._tables.exists(who, name)
+                return empty(204)
+            case ["POST"]:
+                return json_answer(200, self._tables.commit(who, name, body_of(request)))
+            case ["DELETE"]:
+                # pyiceberg sends "True" or "False".
+                purge = request.args.get("purgeRequested", "false").lower() == "true"
+                self._tables.drop(who, name, purge=purge)
+                return empty(204)
+            case ["GET", "credentials"]:
+                return json_answer(200, self._tables.credentials(who, name))
+            case ["POST", "metrics"]:
+                self._tables.report(who, name, body_of(request))
+                return empty(204)
+            case _:
+                return method_not_allowed()
+
+
+def _loaded(result: Mapping[str, Any]) -> Response:
+    """Return a LoadTableResult with the ETag of its metadata file, which a staged table does not have."""
+    response, location = json_answer(200, result), result.get("metadata-location")
+    return response if location is None else _with_etag(response, _etag(location))
+
+
+def _etag(metadata_location: str) -> str:
+    return hashlib.sha256(metadata_location.encode()).hexdigest()
+
+
+def _with_etag(response: Response, etag: str) -> Response:
+    response.set_etag(etag, weak=True)
+    return response
+
+
+def _vends(modes: str) -> bool:
+    """Return whether the header X-Iceberg-Access-Delegation asks for credentials; unknown modes are ignored."""
+    known = {mode.strip() for mode in modes.split(",")}
+    if "vended-credentials" in known or modes.strip().lower() == "true":
+        return True
+    if "remote-signing" in known:
+        raise invalid_argument("Unsupported access delegation mode: remote-signing")
+    return False
+
+
+def _unknown_warehouse(parts: list[str]) -> RestError:
+    """Return the answer to a path in an unknown catalog, in which no namespace and no table is found either."""
+    match parts:
+        case ["namespaces", namespace, "tables", table, *_]:
+            return no_such_table(".".join((*namespace.split(SEPARATOR), table)))
+        case ["namespaces", namespace, *_]:
+            return no_such_namespace(".".join(namespace.split(SEPARATOR)))
+        case _:
+            return RestError(404, "NotFoundException", "Unable to find warehouse")
+
+
+def _identifier(value: Mapping[str, Any]) -> tuple[Namespace, str]:
+    return tuple(value["namespace"]), str(value["name"])

@@ -1,0 +1,200 @@
+"""Reserve, run, finalize, reconcile, replay: each rule of the Idempotency-Key proposal, without faults of the store."""
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.idempotency.mutations.errors import MutationInProgress
+from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import LARGEST_BODY
+from delegation.idempotency.mutations.service import How, MutationAttempt
+from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, World, crash
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(MemoryReservationStore())
+
+
+def test_a_mutation_takes_two_calls_of_the_store_and_a_replay_one(world: World) -> None:
+    first, second = Calls(), Calls()
+    done, again = world.call(calls=first), world.call(calls=second)
+    assert (done.status, done.how, again.how) == (200, How.EXECUTED, How.REPLAYED)
+    assert done.performed is not None
+    assert again.performed is not None
+    assert again.performed.answer == done.performed.answer
+    assert first.points == [
+        "before observe",
+        "before reserve",
+        "after reserve",
+        "before run",
+        "after run",
+        "before replace",
+        "after replace",
+    ]
+    assert second.points == ["before observe", "before reserve"]
+    assert len(world.effects) == 1
+
+
+def test_a_refusal_is_replayed_too(world: World) -> None:
+    assert [world.call(mode="refuse").status, world.call().status] == [404, 404]
+    assert world.effects == []
+
+
+def test_another_payload_is_refused_while_it_runs_and_afterwards(world: World) -> None:
+    during = Calls(at=4, act=lambda _point: seen.append(world.call(payload="q")))
+    seen = []
+    world.call(calls=during)
+    assert isinstance(seen[0].error, KeyConflict)
+    assert isinstance(world.call(payload="q").error, KeyConflict)
+    assert world.call("other", payload="q").status == 200
+
+
+def test_a_duplicate_while_it_runs_is_in_progress(world: World) -> None:
+    seen = []
+    world.call(calls=Calls(at=4, act=lambda _point: seen.append(world.call())))
+    assert isinstance(seen[0].error, MutationInProgress)
+    assert len(world.effects) == 1
+
+
+@pytest.mark.parametrize("mode", ["break", "break after", "busy"])
+def test_an_answer_that_is_not_final_is_never_stored_and_the_next_call_reconciles_at_once(
+    world: World, mode: str
+) -> None:
+    assert world.call(mode=mode).status in {500, 429}
+    again = world.call()
+    assert (again.status, again.how) == (200, How.VERIFIED if mode == "break after" else How.EXECUTED)
+    assert len(world.effects) == 1
+    assert world.call().how is How.REPLAYED
+
+
+def test_after_an_unclear_outcome_the_next_call_waits_until_effects_have_settled() -> None:
+    world = World(MemoryReservationStore(), policy=replace(POLICY, settle=20 * SECOND))
+    world.call(mode="break")
+    assert isinstance(world.call().error, MutationInProgress)
+    world.clock.advance(20 * SECOND)
+    assert world.call().status == 200
+
+
+def test_the_key_of_a_holder_that_died_is_taken_over_when_its_lease_is_over(world: World) -> None:
+    world.call(calls=Calls(at=3, act=crash))
+    world.clock.advance(AFTER_LEASE - 2 * SECOND)
+    assert isinstance(world.call().error, MutationInProgress)
+    world.clock.advance(2 * SECOND)
+    assert world.call().how is How.EXECUTED
+    assert len(world.effects) == 1
+
+
+def test_a_holder_that_was_taken_for_dead_has_no_effect_and_answers_the_truth(world: World) -> None:
+    seen = []
+
+    def paused(_point: str) -> None:
+        world.clock.advance(AFTER_LEASE)
+        seen.append(world.call())
+
+    late = world.call(calls=Calls(at=3, act=paused))
+    assert isinstance(late.error, MutationInProgress)
+    assert seen[0].how is How.EXECUTED
+    assert len(world.effects) == 1
+
+
+def test_a_holder_that_finishes_late_answers_what_its_successor_stored(world: World) -> None:
+    seen = []
+
+    def paused(_point: str) -> None:
+        world.clock.advance(AFTER_LEASE)
+        seen.append(world.call())
+
+    late = world.call(mode="refuse", calls=Calls(at=4, act=paused))
+    assert (late.status, late.how, seen[0].status) == (200, How.REPLAYED, 200)
+
+
+def test_a_holder_that_extends_its_lease_keeps_the_key(world: World) -> None:
+    seen = []
+
+    def long(attempt: MutationAttempt) -> MutationAnswer:
+        for _ in range(3):
+            world.clock.advance(POLICY.lease - SECOND)
+            attempt.extend()
+            seen.append(world.call())
+        return MutationAnswer(200, b"{}")
+
+    assert world.call(run=long).status == 200
+    assert all(isinstance(one.error, MutationInProgress) for one in seen)
+
+
+def test_a_holder_that_extends_too_late_learns_that_it_lost_the_key(world: World) -> None:
+    def long(attempt: MutationAttempt) -> MutationAnswer:
+        world.clock.advance(AFTER_LEASE)
+        assert world.call().status == 200
+        attempt.extend()
+        raise AssertionError("extended a lost lease")
+
+    assert isinstance(world.call(run=long).error, MutationInProgress)
+
+
+def test_a_refusal_caused_by_the_former_calls_late_effect_becomes_its_success(world: World) -> None:
+    """The former call's effect appears between verifying and running again; the catalog refuses the second."""
+    world.call(mode="break")
+
+    def run(_attempt: MutationAttempt) -> MutationAnswer:
+        return MutationAnswer(409, b'{"error":"exists"}')
+
+    seen = iter([None, MutationAnswer(200, b'{"exists":true}')])
+    again = world.call(run=run, verify=lambda _attempt: next(seen))
+    assert (again.status, again.how) == (200, How.VERIFIED)
+    assert world.call().status == 200
+
+
+def test_a_state_that_became_incompatible_is_refused_terminally(world: World) -> None:
+    world.call(mode="break")
+    refused = world.call(verify=lambda _attempt: MutationAnswer(422, b'{"error":"incompatible"}'))
+    assert (refused.status, refused.how) == (422, How.VERIFIED)
+    assert (world.call().status, world.effects) == (422, [])
+
+
+def test_verifying_knows_what_was_observed_before_the_first_call(world: World) -> None:
+    world.call("x")
+    world.call(mode="break after")
+    seen = []
+    world.call(verify=lambda attempt: seen.append((attempt.number, attempt.before, attempt.began_at)))
+    assert seen == [(2, "1", world.clock())]
+
+
+def test_a_key_is_forgotten_a_lifetime_after_its_answer(world: World) -> None:
+    world.call()
+    world.clock.advance(POLICY.lifetime)
+    assert world.call().how is How.REPLAYED
+    world.clock.advance(POLICY.clock_drift + SECOND)
+    assert world.call(payload="q").how is How.EXECUTED
+    assert len(world.effects) == 2
+
+
+def test_credentials_are_not_stored_and_a_replay_vends_them_anew(world: World) -> None:
+    full = (
+        b'{"metadata":{"a":1},"config":{"s3.secret-access-key":"hush"},"storage-credentials":[{"config":{"t":"hush"}}]}'
+    )
+    answered = world.call(run=lambda _attempt: MutationAnswer(200, full, {"ETag": "e", "Set-Cookie": "hush"}))
+    assert answered.performed is not None
+    assert answered.performed.answer.body == full
+    assert "hush" not in repr(list(world.store._records.values()))
+    assert b"hush" not in world.call().performed.answer.body  # type: ignore[union-attr]
+    anew = world.call(restore=lambda answer: replace(answer, body=answer.body + b" vended", is_whole=True))
+    assert anew.performed is not None
+    assert anew.performed.answer.body == b'{"metadata":{"a":1},"config":{}} vended'
+    assert anew.performed.answer.headers == {"ETag": "e"}
+
+
+def test_an_answer_too_large_to_store_is_restored_at_its_replay(world: World) -> None:
+    noise = random.Random(1).randbytes(LARGEST_BODY).hex()
+    body = f'"{noise}{noise[::-1]}"'.encode()
+    world.call(run=lambda _attempt: MutationAnswer(200, body))
+    again = world.call(restore=lambda answer: replace(answer, body=b"loaded", is_whole=True))
+    assert again.performed is not None
+    assert (again.how, again.performed.answer.body) == (How.REPLAYED, b"loaded")

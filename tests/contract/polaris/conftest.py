@@ -1,0 +1,28 @@
+"""Each test of this folder runs against the stand-in, and against a real Polaris if the environment names one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.polaris.world import Polaris, World, real, stand_in
+
+
+@pytest.fixture(scope="session", params=["stand-in", "real"])
+def polaris(request: pytest.FixtureRequest) -> Iterator[Polaris]:
+    """A server; the real one is skipped unless POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE are set."""
+    if request.param == "stand-in":
+        with stand_in() as server:
+            yield server
+        return
+    server = real()
+    if server is None:
+        pytest.skip("needs a Polaris: set POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE")
+    yield server
+
+
+@pytest.fixture
+def world(polaris: Polaris) -> Iterator[World]:
+    """The server as one test uses it."""
+    one = World(polaris)
+    yield one
+    one.close()

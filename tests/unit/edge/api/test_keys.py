@@ -1,0 +1,237 @@
+"""Idempotency keys on every operation that changes something, and the switch that ignores them."""
+
+import io
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aws_lambda_powertools import Logger, Metrics
+
+from delegation.edge.api.app import create_app
+from delegation.edge.api.endpoints import ENDPOINTS, EXECUTE, SUBMIT
+from delegation.edge.api.routes import Dependencies
+from delegation.idempotency.mutations.errors import RecordsUnavailable
+from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import KeyPolicy
+from delegation.idempotency.mutations.service import Mutations
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Policies
+from delegation.tasks.stores.base import Advance, Create
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.service import TaskService
+from delegation.wire.config import ServiceConfig
+from tests.unit.edge.api.test_app import assert_problem, body_of
+from tests.unit.edge.conftest import TASK_ID, Api, FakeSubmissions, header
+from tests.unit.edge.gateway import Context, request
+from tests.unit.edge.requests import loaded
+from tests.unit.tasks.builders import Clock, acquired, failed, nonce, submitted
+from tests.unit.tasks.racing import Queue
+
+CANCEL, RETRY = f"/v1/tasks/{TASK_ID}/cancel", f"/v1/tasks/{TASK_ID}/retry"
+LIFETIME = timedelta(minutes=30)
+LEASE = timedelta(seconds=70)
+
+
+class Killed(BaseException):
+    """The function was killed."""
+
+
+@dataclass
+class Site:
+    """The API over real tasks in memory; `fault` is called before and after each write of a key's record."""
+
+    lifetime: timedelta | None = LIFETIME
+    clock: Clock = field(default_factory=Clock)
+    submissions: FakeSubmissions = field(default_factory=FakeSubmissions)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryTaskStore()
+        self.queue = Queue()
+        self.tasks = TaskService(self.store, Policies.from_properties({}), self.queue, clock=self.clock)
+        self.records = MemoryReservationStore()
+        policy = KeyPolicy(lifetime=self.lifetime or LIFETIME)
+        self.mutations = Mutations(self.records, policy=policy, clock=self.clock, nonce=nonce)
+        deps = Dependencies(
+            submissions=self.submissions,
+            tasks=self.tasks,
+            realm="POLARIS",
+            idempotency_lifetime=self.lifetime,
+            clock=self.clock,
+            receipt=lambda _task: None,
+            checks={},
+            mutations=lambda: self.mutations,
+        )
+        logger = Logger(service=f"edge-{uuid.uuid4()}", stream=io.StringIO())
+        self.handle = create_app(deps, logger=logger, metrics=Metrics(namespace="Delegation", service="keys"))
+
+    def post(self, path: str, key: str | None = "k", body: Any = None, **options: Any) -> dict[str, Any]:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return self.handle(request("POST", path, body, headers=headers, **options), Context())
+
+    def put(self, status: Status) -> Task:
+        task = self.store.apply(Create(submitted(TASK_ID)))
+        if status is not Status.SUBMITTED:
+            task = self.store.apply(Advance(task, acquired(task)))
+        if status is Status.FAILURE:
+            task = self.store.apply(Advance(task, failed(task)))
+        return task
+
+    def fail_again(self) -> None:
+        head = self.tasks.get(TASK_ID)
+        held = self.store.apply(Advance(head, acquired(head)))
+        self.store.apply(Advance(held, failed(held)))
+
+    @property
+    def statuses(self) -> list[str]:
+        return [task.status.value for task in self.store.history(TASK_ID)]
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    return Site()
+
+
+def test_a_retry_with_a_key_happens_once_and_is_replayed_byte_for_byte(site: Site) -> None:
+    site.put(Status.FAILURE)
+    first = site.post(RETRY)
+    site.fail_again()
+    again = site.post(RETRY)
+    assert (first["statusCode"], again["statusCode"], again["body"]) == (200, 200, first["body"])
+    assert site.statuses.count("SUBMITTED") == 2
+    assert site.post(RETRY, "another")["statusCode"] == 200
+    assert site.statuses.count("SUBMITTED") == 3
+
+
+def test_a_cancellation_with_a_key_does_not_cancel_what_was_retried_since(site: Site) -> None:
+    site.put(Status.SUBMITTED)
+    first = site.post(CANCEL)
+    site.tasks.retry(TASK_ID)
+    assert site.post(CANCEL)["body"] == first["body"]
+    assert site.tasks.get(TASK_ID).status is Status.SUBMITTED
+
+
+def test_a_refusal_is_replayed_byte_for_byte(site: Site) -> None:
+    site.put(Status.SUBMITTED)
+    first = site.post(RETRY)
+    assert_problem(first, 409, "TASK_NOT_FAILED")
+    again = site.post(RETRY)
+    assert (again["statusCode"], again["body"]) == (409, first["body"])
+    assert_problem(site.post("/v1/tasks/00000000-0000-0000-0000-000000000000/cancel"), 404, "TASK_NOT_FOUND")
+
+
+def test_another_body_with_the_key_is_refused(site: Site) -> None:
+    site.put(Status.SUBMITTED)
+    assert site.post(CANCEL)["statusCode"] == 200
+    assert_problem(site.post(CANCEL, body={"reason": "other"}), 422, "idempotency_key_conflict")
+
+
+def test_keys_belong_to_caller_operation_and_task(site: Site) -> None:
+    site.put(Status.FAILURE)
+    assert site.post(RETRY, client_id="ops")["statusCode"] == 200
+    assert_problem(site.post(RETRY, client_id="polaris"), 409, "TASK_NOT_FAILED")
+    assert site.post(CANCEL, client_id="ops")["statusCode"] == 200
+
+
+@pytest.mark.parametrize("point", ["before reserve", "after reserve", "before replace", "after replace"])
+@pytest.mark.parametrize(("path", "status"), [(RETRY, Status.FAILURE), (CANCEL, Status.SUBMITTED)])
+def test_a_function_killed_at_any_write_leaves_one_change(site: Site, path: str, status: Status, point: str) -> None:
+    before = site.put(status)
+
+    def fault(at: str) -> None:
+        if at == point:
+            raise Killed
+
+    site.records.fault = fault
+    with pytest.raises(Killed):
+        site.post(path)
+    site.records.fault = lambda _point: None
+    again = site.post(path)
+    if again["statusCode"] == 409:
+        assert_problem(again, 409, "request_in_progress")
+        assert header(again, "Retry-After") == "2"
+        site.clock.advance(LEASE)
+        again = site.post(path)
+    assert again["statusCode"] == 200
+    assert site.post(path)["body"] == again["body"]
+    assert site.tasks.get(TASK_ID).version == before.version + 1
+
+
+def test_a_store_of_keys_that_does_not_answer_changes_nothing(site: Site) -> None:
+    site.put(Status.FAILURE)
+
+    def fault(_point: str) -> None:
+        raise RecordsUnavailable("no answer")
+
+    site.records.fault = fault
+    assert_problem(site.post(RETRY), 503, "STORE_UNAVAILABLE")
+    assert site.tasks.get(TASK_ID).status is Status.FAILURE
+
+
+CHANGING = [endpoint for endpoint in ENDPOINTS if endpoint.method in {"POST", "PUT", "PATCH", "DELETE"}]
+
+
+@pytest.mark.parametrize("endpoint", CHANGING, ids=lambda endpoint: endpoint.operation)
+@pytest.mark.parametrize("key", ["-x", "", "a b", "k" * 256])
+def test_every_changing_operation_reads_its_key(site: Site, endpoint: Any, key: str) -> None:
+    site.put(Status.FAILURE)
+    body = loaded() if endpoint in {EXECUTE, SUBMIT} else None
+    response = site.handle(
+        request(
+            endpoint.method,
+            endpoint.path.replace("{taskId}", TASK_ID),
+            body,
+            headers={"Idempotency-Key": key},
+        ),
+        Context(),
+    )
+    assert assert_problem(response, 400, "INVALID_REQUEST")["message"].startswith("Idempotency-Key: ")
+    assert site.submissions.calls == 0
+
+
+def test_a_dry_run_has_a_key_too(site: Site) -> None:
+    response = site.post("/v1/tasks", "k", loaded(), query={"dry-run": "true"})
+    assert response["statusCode"] == 202
+    [submission] = site.submissions.submitted
+    assert (submission.key, submission.path) == ("k", "/v1/tasks")
+
+
+def test_keys_that_are_switched_off_are_ignored_and_so_advertised() -> None:
+    site = Site(lifetime=None)
+    site.put(Status.FAILURE)
+    config = body_of(site.handle(request("GET", "/v1/config", None), Context()))
+    assert config["properties"] == {"idempotency-key-supported": "false"}
+    assert "idempotency-key-lifetime" not in config
+    assert ServiceConfig.model_validate(config).same_key_window is None
+    assert site.post("/v1/tasks", "-not-a-key", loaded())["statusCode"] == 202
+    assert site.submissions.submitted[0].key is None
+    assert site.post(RETRY, "-x")["statusCode"] == 200
+    assert_problem(site.post(RETRY, "-x"), 409, "TASK_NOT_FAILED")
+    assert site.records._records == {}
+
+
+@pytest.mark.parametrize(("lifetime", "text"), [(timedelta(hours=2), "PT120M"), (timedelta(seconds=90), "PT1M30S")])
+def test_the_lifetime_that_is_set_is_advertised_and_kept(lifetime: timedelta, text: str) -> None:
+    site = Site(lifetime=lifetime)
+    site.put(Status.FAILURE)
+    config = body_of(site.handle(request("GET", "/v1/config", None), Context()))
+    assert (config["idempotency-key-lifetime"], config["properties"]["idempotency-key-lifetime"]) == (text, text)
+    assert ServiceConfig.model_validate(config).same_key_window == lifetime
+    first = site.post(RETRY)
+    site.clock.advance(lifetime - timedelta(seconds=1))
+    assert site.post(RETRY)["body"] == first["body"]
+    site.clock.advance(timedelta(seconds=10))
+    assert json.loads(site.post(RETRY)["body"])["error_code"] == "TASK_NOT_FAILED"
+
+
+def test_a_request_without_a_key_writes_no_record(site: Site) -> None:
+    site.put(Status.FAILURE)
+    assert site.post(RETRY, None)["statusCode"] == 200
+    assert site.records._records == {}
+
+
+def test_the_fake_api_of_other_tests_needs_no_store_of_keys(api: Api) -> None:
+    assert api.call("POST", CANCEL)["statusCode"] == 200
