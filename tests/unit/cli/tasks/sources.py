@@ -21,7 +21,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.wiring.tasks import DETAILS
 from tests.unit.cli.conftest import OPERATOR
 from tests.unit.client.service import BASE, Tokens
-from tests.unit.edge.conftest import FakeSubmissions
+from tests.unit.edge.conftest import FakeSubmissions, not_called
 from tests.unit.edge.gateway import Context, request
 
 _NUMBERS = itertools.count()
@@ -38,6 +38,7 @@ def api_client(store: MemoryTaskStore, clock: Callable[[], datetime]) -> Delegat
         clock=clock,
         receipt=lambda _task: None,
         checks={},
+        mutations=not_called,
     )
     logger = Logger(service=f"command-{next(_NUMBERS)}", level="CRITICAL")
     handle = create_app(deps, logger=logger, metrics=Metrics(namespace="Delegation", service="command"))
