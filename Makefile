@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONTRACT := $(VENV)-contract
-EXTRAS := cli,spark,infra,local,dev
+EXTRAS := service,cli,spark,infra,local,dev
 # make test ARGS="-k replay"
 ARGS ?=
 WORKERS ?= 3
@@ -21,7 +21,7 @@ TASKS ?= 500
 PROCESSES ?= 40
 SECONDS ?= 60
 
-.PHONY: help venv demo up test check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical fixtures clean
+.PHONY: help venv demo up test check client-check format bench crash-matrix hostile simulate drill drain linearizability mutants schemathesis canonical fixtures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ check: $(STAMP) ## Check lint, formatting, types and import contracts; changes n
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+client-check: $(STAMP) ## Install the extra `client` alone into a new environment; print its size, import time and examples
+	@PYTHONPATH=. $(BIN)/python -m tests.unit.extras.fresh
 
 format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff check --fix .

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -21,12 +22,16 @@ METRICS_NAMESPACE: Final = "PolarisDelegation"
 """The CloudWatch namespace of Powertools' metrics; their dimension is `service` = SERVICE_NAME."""
 DISPATCH_FAILED_METRIC: Final = "DispatchFailed"
 """Counted by the sweeper when it fails a task with DISPATCH_FAILED; an alarm watches it."""
+NOTIFICATIONS_DEAD_METRIC: Final = "NotificationsDead"
+"""Counted by the notifier when a notification was tried as often as the policy allows; an alarm watches it."""
 PARTLY_DELETED_METRIC: Final = "TablesPartlyDeleted"
 """Counted by the function that records a purge's failure after its first delete; an alarm watches it."""
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
 
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
+_ENDS: Final = ("notification_queue_url",)
+"""What a function needs that may end tasks, so that it sends what their ends owe."""
 _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
 
@@ -65,7 +70,15 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "api",
             "Accepts and reports tasks; purges small tables synchronously",
             30,
-            (*_PURGE, "idempotency_table", "queue_url", "inline_max_files", "synchronous_budget_seconds", "tracing"),
+            (
+                *_PURGE,
+                *_ENDS,
+                "idempotency_table",
+                "queue_url",
+                "inline_max_files",
+                "synchronous_budget_seconds",
+                "tracing",
+            ),
             memory_mb=1769,  # one vCPU: it parses manifests while a caller waits
         ),
         Function(
@@ -116,21 +129,21 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "sweeper",
             "Ends lost attempts and dispatches due tasks, every minute",
             60,
-            (*_KINDS, "queue_url", "emr_application_id"),
+            (*_KINDS, *_ENDS, "queue_url", "emr_application_id"),
         ),
-        Function("acquire", "Acquires the task's lease for the execution", 60, _KINDS),
+        Function("acquire", "Acquires the task's lease for the execution", 60, (*_KINDS, *_ENDS)),
         Function(
             "prepare",
             "Loads the table, counts its files, chooses the engine",
             60,
-            (*_PURGE, "behaviors", "inline_max_files"),
+            (*_PURGE, *_ENDS, "behaviors", "inline_max_files"),
             memory_mb=1769,
         ),
         Function(
             "run_inline",
             "Purges a table that needs no Spark, or maintains the task and idempotency tables",
             900,
-            (*_PURGE, "behaviors", "idempotency_table"),
+            (*_PURGE, *_ENDS, "behaviors", "idempotency_table"),
             memory_mb=1769,
             disk_mb=2048,  # the sorted runs of a plan with as many files as are purged inline
         ),
@@ -150,24 +163,47 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "heartbeat",
             "Renews the lease while the job makes progress; hands long jobs to a new execution",
             60,
-            (*_KINDS, "emr_application_id", "queue_url"),
+            (*_KINDS, *_ENDS, "emr_application_id", "queue_url"),
         ),
-        Function("complete", "Records how the attempt ended", 60, (*_KINDS, "emr_application_id", "queue_url")),
+        Function("complete", "Records how the attempt ended", 60, (*_KINDS, *_ENDS, "emr_application_id", "queue_url")),
         Function(
             "make_due",
             "Makes a task due again after its execution failed",
             60,
-            (*_KINDS, "emr_application_id"),
+            (*_KINDS, *_ENDS, "emr_application_id"),
+        ),
+        Function(
+            "notifier",
+            "Delivers the events and callbacks that ends of tasks owe",
+            60,
+            (*_TASKS, "event_bus", "callback_keys_arn", "callback_authorities"),
         ),
     )
 }
 """Every function by name."""
+NOTIFYING: Final = frozenset({"notifier"})
+"""The functions of a deployment whose properties have ends of tasks owe notifications; others lack them."""
+
+
+def deployed_functions(properties: Mapping[str, str]) -> dict[str, Function]:
+    """Return the functions of a deployment with these properties; raises InvalidProperty."""
+    absent = frozenset() if notifies(properties) else NOTIFYING
+    return {name: function for name, function in FUNCTIONS.items() if name not in absent}
+
+
+def notifies(properties: Mapping[str, str]) -> bool:
+    """Return whether ends of tasks owe notifications; raises InvalidProperty."""
+    return policies_of(properties)[0].notifications.is_on
+
 
 SWEEP_MINUTES: Final = 1
 DISPATCH_BATCH_SIZE: Final = 10
 DISPATCH_MAX_CONCURRENCY: Final = 5
 DISPATCH_VISIBILITY_SECONDS: Final = 6 * FUNCTIONS["dispatcher"].timeout_seconds
 """AWS Lambda developer guide, "Using Lambda with Amazon SQS": at least six times the function's time-out."""
+NOTIFICATION_BATCH_SIZE: Final = 5
+"""As many slow receivers as fit into the notifier's time-out, each taking all of its ten seconds."""
+NOTIFICATION_VISIBILITY_SECONDS: Final = 6 * FUNCTIONS["notifier"].timeout_seconds
 DISPATCH_MAX_RECEIVES: Final = 5
 """A message goes to the dead-letter queue after that; the sweeper dispatches its task again regardless."""
 
@@ -187,6 +223,10 @@ _NAMES: Final = {
     "idempotency_table": "DELEGATION_IDEMPOTENCY_TABLE",
     "references_table": "DELEGATION_REFERENCES_TABLE",
     "queue_url": "DELEGATION_QUEUE_URL",
+    "notification_queue_url": "DELEGATION_NOTIFICATION_QUEUE_URL",
+    "event_bus": "DELEGATION_EVENT_BUS",
+    "callback_keys_arn": "DELEGATION_CALLBACK_KEYS",
+    "callback_authorities": "DELEGATION_CALLBACK_AUTHORITIES",
     "state_machine_arn": "DELEGATION_STATE_MACHINE_ARN",
     "plan_bucket": "DELEGATION_PLAN_BUCKET",
     "polaris_url": "DELEGATION_POLARIS_URL",
@@ -246,6 +286,8 @@ class Resources:
       certificates of the authorities that sign such lists (all variables share 4 KB).
     - `properties`: those of the Delegation Service proposal, "Task Retry".
     - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
+    - `notification_queue_url`: the queue of notifications; `callback_keys_arn`: the reference of the keys that sign
+      callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
     """
 
     realm: str | None = None
@@ -253,6 +295,10 @@ class Resources:
     idempotency_table: str | None = None
     references_table: str | None = None
     queue_url: str | None = None
+    notification_queue_url: str | None = None
+    event_bus: str = "default"
+    callback_keys_arn: str | None = None
+    callback_authorities: str | None = None
     state_machine_arn: str | None = None
     plan_bucket: str | None = None
     polaris_url: str | None = None

@@ -75,11 +75,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def dependencies(part: str, project: Path = ROOT / "pyproject.toml") -> list[str]:
-    """Return a package's requirements: the project's, and for Spark jobs also pandas and Arrow; EMR has Spark."""
+    """Return a package's requirements: the project's and those of its extra `service`.
+
+    Spark jobs also need pandas and Arrow; EMR has Spark.
+    """
     described = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
-    found: list[str] = list(described["dependencies"])
+    extras: dict[str, list[str]] = described["optional-dependencies"]
+    found: list[str] = [*described["dependencies"], *extras["service"]]
     if part == SPARK:
-        found += [one for one in described["optional-dependencies"]["spark"] if not one.startswith("pyspark")]
+        found += [one for one in extras["spark"] if not one.startswith("pyspark")]
     return found
 
 

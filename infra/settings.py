@@ -1,6 +1,7 @@
 """The settings of a deployment: the `delegation:*` context of cdk.json or `cdk -c`, validated."""
 
 import re
+import ssl
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
@@ -10,10 +11,12 @@ from delegation.edge.trust.certificates import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import public_key
 from delegation.idempotency.settings import KeySettings
+from delegation.notifications.https import tls
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.operations.purge.options import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
 from delegation.wiring.deployment import BUILT_IN_KINDS
+from infra.environment import notifies
 
 PREFIX = "delegation:"
 _ADDRESSES: Final = (
@@ -31,6 +34,7 @@ _EXAMPLE: Final = re.compile(r"(?:^|[/.@])example\.(?:com|org|net)(?=$|[/:])|\.(
 _VARIABLE: Final = re.compile(r"DELEGATION_([A-Z0-9_]+)")
 _IN_S3: Final = "s3://"
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?::[A-Za-z_]\w*)?", re.ASCII)
+_EVENT_BUS: Final = r"^(?:arn:[^:]+:events:[^:]+:\d{12}:event-bus/)?[/.\-_A-Za-z0-9]{1,256}$"
 
 
 def _setting(variable: re.Match[str]) -> str:
@@ -81,6 +85,8 @@ class Settings(BaseModel):
     - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies.
+    - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
+      `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
     - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
       may choose (docs/architecture.md, Purging).
     """
@@ -140,7 +146,24 @@ class Settings(BaseModel):
     added_kinds: CommaSeparated = ()
     package: str = "build/package"
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:")
+    event_bus: str = Field("default", pattern=_EVENT_BUS)
+    callback_authorities: str | None = None
     properties: dict[str, str]
+
+    @property
+    def notifies(self) -> bool:
+        """Whether ends of tasks owe notifications."""
+        return notifies(self.properties)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether the end of a task is an event on EventBridge."""
+        return policies_of(self.properties)[0].notifications.events
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether a request may pick a callback."""
+        return bool(policies_of(self.properties)[0].notifications.callbacks)
 
     @property
     def is_deployable(self) -> bool:
@@ -176,6 +199,16 @@ class Settings(BaseModel):
     def _is_a_key(cls, value: str | None) -> str | None:
         if value is not None:
             public_key(value)
+        return value
+
+    @field_validator("callback_authorities")
+    @classmethod
+    def _are_certificates(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                tls(value)
+            except (ssl.SSLError, ValueError):
+                raise ValueError("must be the certificates of authorities in PEM") from None
         return value
 
     @field_validator("behaviors")

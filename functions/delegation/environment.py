@@ -1,4 +1,4 @@
-"""Settings from environment variables."""
+"""Settings from environment variables and from files of properties."""
 
 import os
 from typing import Self
@@ -22,3 +22,17 @@ class EnvironmentSettings(BaseModel):
         """Read the environment; raises pydantic's ValidationError, which names the variable and not its value."""
         aliases = (field.alias for field in cls.model_fields.values() if field.alias)
         return cls.model_validate({alias: value for alias in aliases if (value := os.environ.get(alias))})
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Parse lines `name=value` or `name: value` (`#`, `!`: comment); raises ValueError, which names the line."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        at = min((stripped.index(mark) for mark in "=:" if mark in stripped), default=0)
+        if at == 0:
+            raise ValueError(f"line {number} is not name=value")
+        found[stripped[:at].strip()] = stripped[at + 1 :].strip()
+    return found

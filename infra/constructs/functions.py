@@ -11,12 +11,12 @@ from constructs import Construct
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge, acknowledge_finding
 from infra.constructs.security.permissions import Grants, statements
-from infra.environment import FUNCTIONS, Function, Resources, environment
+from infra.environment import Function, Resources, deployed_functions, environment
 from infra.package import PYTHON_VERSION
 
 
 class Functions(Construct):
-    """`by_name` holds the Lambda function of each name in FUNCTIONS, `roles` its role."""
+    """`by_name` holds the Lambda function of each name in `deployed_functions`, `roles` its role."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Functions(Construct):
         self.roles: dict[str, iam.Role] = {}
         self.by_name: Mapping[str, lambda_.Function] = {
             name: self._build(function, environment(name, resources), statements(name, grants))
-            for name, function in FUNCTIONS.items()
+            for name, function in deployed_functions(resources.properties).items()
         }
 
     def _build(

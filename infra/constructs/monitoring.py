@@ -12,7 +12,13 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra.environment import DISPATCH_FAILED_METRIC, METRICS_NAMESPACE, PARTLY_DELETED_METRIC, SERVICE_NAME
+from infra.environment import (
+    DISPATCH_FAILED_METRIC,
+    METRICS_NAMESPACE,
+    NOTIFICATIONS_DEAD_METRIC,
+    PARTLY_DELETED_METRIC,
+    SERVICE_NAME,
+)
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _FIVE_MINUTES: Final = Duration.minutes(5)
@@ -31,13 +37,17 @@ class Monitoring(Construct):
         sweeper: lambda_.Function,
         api: apigateway.RestApi,
         topic_arn: str | None,
+        notifications: sqs.Queue | None = None,
     ) -> None:
+        """`notifications` is the dead-letter queue of notifications, where there are any."""
         super().__init__(scope, construct_id)
         self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         self.alarms: dict[str, cloudwatch.Alarm] = {}
         self._watch_executions(dead_letters, machine)
         self._watch_sweeper(sweeper)
         self._watch_callers_and_tasks(api)
+        if notifications is not None:
+            self._watch_notifications(notifications)
 
     def _watch_executions(self, dead_letters: sqs.Queue, machine: sfn.StateMachine) -> None:
         self._alarm(
@@ -88,6 +98,20 @@ class Monitoring(Construct):
             "A purge failed after its first delete, so its table is half deleted and cannot be restored. The log line "
             "with the metric has the task's id: read `delegation tasks show`, correct the cause, then finish the purge "
             "with `delegation tasks retry`. Do not drop the table before.",
+        )
+
+    def _watch_notifications(self, dead_letters: sqs.Queue) -> None:
+        self._alarm(
+            "NotificationsDead",
+            _counted(NOTIFICATIONS_DEAD_METRIC),
+            "An event or a callback was tried as often as delegation.notifications.max-attempts allows. Read why with "
+            "`delegation callbacks list`, correct the cause, then send it again with `delegation callbacks resend`.",
+        )
+        self._alarm(
+            "NotificationDeadLetters",
+            dead_letters.metric_approximate_number_of_messages_visible(period=_FIVE_MINUTES, statistic="Maximum"),
+            "The notifier failed five times to read or write a notification. The sweeper sends it again; read the "
+            "notifier's log, then empty the queue.",
         )
 
     def _alarm(

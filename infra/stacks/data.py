@@ -7,7 +7,7 @@ from delegation.idempotency.settings import KeySettings
 from infra.constructs.buckets import Buckets
 from infra.constructs.security.encryption import EncryptionKey
 from infra.constructs.security.grants import DataGrants
-from infra.constructs.security.secret import PolarisSecret
+from infra.constructs.security.secret import CallbackKeys, PolarisSecret
 from infra.constructs.tables import TaskTables
 from infra.settings import Settings
 
@@ -28,6 +28,7 @@ class DataStack(Stack):
         self.tables = TaskTables(self, "Tables", key=key, keys_expire=keys.cleanup)
         self.buckets = Buckets(self, "Buckets", key=key, plan_retention_days=settings.plan_retention_days)
         self.polaris_secret = PolarisSecret(self, "Polaris", key=key)
+        self.callback_keys = CallbackKeys(self, "Callbacks", key=key) if settings.has_callbacks else None
         self.grants = DataGrants(
             key=key,
             tasks_table=self.tables.tasks,
@@ -35,8 +36,11 @@ class DataStack(Stack):
             references_table=self.tables.references,
             plan_bucket_arn=self.export_value(self.buckets.plans.bucket_arn),
             polaris_secret_arn=self.polaris_secret.arn,
+            callback_keys_arn=self.callback_keys.arn if self.callback_keys else None,
         )
         CfnOutput(self, "TasksTable", value=self.tables.tasks.table_name)
         CfnOutput(self, "PlanBucket", value=self.buckets.plans.bucket_name)
         CfnOutput(self, "TrustStoreBucket", value=self.buckets.truststore.bucket_name)
         CfnOutput(self, "PolarisSecretArn", value=self.polaris_secret.arn)
+        if self.callback_keys is not None:
+            CfnOutput(self, "CallbackKeysArn", value=self.callback_keys.arn)

@@ -1,5 +1,6 @@
 """Everything without data: functions, queue, state machine, Spark application, API, schedule and alarms."""
 
+from dataclasses import replace
 from typing import Any
 
 from aws_cdk import Stack
@@ -11,6 +12,7 @@ from infra.constructs.code import Code
 from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import Functions
 from infra.constructs.monitoring import Monitoring
+from infra.constructs.notifications import NotificationSqsQueue, event_bus_arn
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
 from infra.constructs.security.retention import retention
@@ -31,9 +33,20 @@ class ServiceStack(Stack):
         self.dispatch = DispatchSqsQueue(self, "Dispatch")
         self.spark = SparkApplication(self, "Spark", settings=settings, code=code, data=data.grants, log_retention=keep)
         machine_arn = state_machine_arn(self, settings.stage)
-        self.resources = _resources(settings, data, self.dispatch, self.spark, machine_arn)
-        lists = revocation_list_arns(self, settings, data.buckets.truststore)
-        grants = Grants(data.grants, self.spark, self.dispatch.queue.queue_arn, machine_arn, lists)
+        self.notifications = NotificationSqsQueue(self, "Notifications") if settings.notifies else None
+        self.resources = replace(
+            _resources(settings, data, self.dispatch, self.spark, machine_arn),
+            notification_queue_url=self.notifications.queue.queue_url if self.notifications else None,
+        )
+        grants = Grants(
+            data.grants,
+            self.spark,
+            self.dispatch.queue.queue_arn,
+            machine_arn,
+            revocation_list_arns(self, settings, data.buckets.truststore),
+            self.notifications.queue.queue_arn if self.notifications else None,
+            event_bus_arn(self, settings.event_bus) if settings.has_events else None,
+        )
         self.functions = Functions(
             self, "Functions", code=code.functions, resources=self.resources, grants=grants, log_retention=keep
         )
@@ -41,6 +54,8 @@ class ServiceStack(Stack):
         functions = self.functions.by_name
         self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, log_retention=keep)
         self.dispatch.feed(functions["dispatcher"])
+        if self.notifications is not None:
+            self.notifications.feed(functions["notifier"])
         SweepSchedule(self, "Sweep", sweeper=functions["sweeper"])
         self.api = EdgeApi(
             self,
@@ -59,6 +74,7 @@ class ServiceStack(Stack):
             sweeper=functions["sweeper"],
             api=self.api.rest_api,
             topic_arn=settings.alarm_topic_arn,
+            notifications=self.notifications.dead_letters if self.notifications else None,
         )
 
     def _acknowledge_unknown_ids(self, plan_bucket_arn: str) -> None:
@@ -100,6 +116,9 @@ def _resources(
         idempotency_table=data.tables.idempotency.table_name,
         references_table=data.tables.references.table_name,
         queue_url=dispatch.queue.queue_url,
+        event_bus=settings.event_bus,
+        callback_keys_arn=data.grants.callback_keys_arn,
+        callback_authorities=settings.callback_authorities,
         state_machine_arn=machine_arn,
         plan_bucket=data.buckets.plans.bucket_name,
         polaris_url=settings.polaris_url,

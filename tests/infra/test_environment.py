@@ -22,6 +22,9 @@ DEPLOYMENT = Resources(
     idempotency_table="delegation-prod-idempotency",
     references_table="delegation-prod-references",
     queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-dispatch",
+    notification_queue_url="https://sqs.eu-central-1.amazonaws.com/123456789012/delegation-prod-notifications",
+    event_bus=ACCOUNT.format(service="events", rest="event-bus/delegation-prod"),
+    callback_keys_arn=ACCOUNT.format(service="secretsmanager", rest="secret:delegation-prod-callbacks-AbCdEf"),
     state_machine_arn=ACCOUNT.format(service="states", rest="stateMachine:delegation-prod-purge"),
     plan_bucket="delegation-prod-plans-123456789012-eu-central-1",
     polaris_url="https://polaris.example.com/api/catalog",
@@ -91,7 +94,15 @@ def test_the_spark_parameters_contain_the_variables_of_driver_and_executors() ->
 
 def test_the_functions_that_use_behaviors_get_the_added_ones() -> None:
     found = {name for name in FUNCTIONS if "DELEGATION_BEHAVIORS" in environment(name, DEPLOYMENT)}
-    assert found == set(FUNCTIONS) - {"api", "authorizer"}
+    assert found == set(FUNCTIONS) - {"api", "authorizer", "notifier"}
+
+
+def test_only_the_notifier_gets_the_keys_of_callbacks_and_what_ends_tasks_gets_their_queue() -> None:
+    variables = {name: environment(name, DEPLOYMENT) for name in FUNCTIONS}
+    assert {name for name in FUNCTIONS if "DELEGATION_CALLBACK_KEYS" in variables[name]} == {"notifier"}
+    senders = {name for name in FUNCTIONS if "DELEGATION_NOTIFICATION_QUEUE_URL" in variables[name]}
+    assert senders == set(FUNCTIONS) - {"authorizer", "dispatcher", "start_job", "notifier"}
+    assert "DELEGATION_NOTIFICATION_QUEUE_URL" not in environment("api", Resources())
 
 
 def test_the_default_properties_are_those_of_the_proposal() -> None:

@@ -72,6 +72,8 @@ class Stack(BaseModel):
     polaris_url: str
     polaris_credential: SecretStr
     polaris_scope: str
+    polaris_root_credential: SecretStr | None = None
+    polaris_public_key: str | None = None
     warehouse: str
 
     @classmethod
@@ -168,6 +170,17 @@ class Connection:
             realm=stack.realm,
             http=self.http(),
         )
+
+    def named_polaris(self) -> str | None:
+        """Return the catalog's address in the settings, None if it is that of the local stack."""
+        return self.settings.get("polaris_url") if self._is_set("polaris_url") else None
+
+    def admin_credential(self) -> SecretStr | None:
+        """Return the credential of an administrator of Polaris, None without one; raises as `stack`."""
+        found = self.settings.get("polaris_admin_credential")
+        if found is not None:
+            return SecretStr(found)
+        return None if self._is_set("polaris_url") else self.stack().polaris_root_credential
 
     def task_store(self, table: str | None) -> "DynamoDbTaskStore":
         """Return the store over the task table, with the operator's own AWS credentials.

@@ -141,12 +141,12 @@ class TaskNotDone(CommandError):
 
 
 class CommandUnavailable(CommandError):
-    """A module that the command needs is not installed."""
+    """A module that the command needs is not installed; `extra` brings it, by default one of the command's name."""
 
     code = "COMMAND_UNAVAILABLE"
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: str, extra: str | None = None) -> None:
         super().__init__(
             f"`delegation {name}` cannot run: {reason}",
-            f"Install what it needs: pip install 'polaris-delegation-service[{name}]'.",
+            f"Install what it needs: pip install 'polaris-delegation-service[{extra or name}]'.",
         )

@@ -37,6 +37,10 @@ class LazyCommand:
 
 
 BUILT_IN: Final[Mapping[str, LazyCommand]] = {
+    "callbacks": LazyCommand(
+        "delegation.cli.callbacks.commands:app",
+        "List events and callbacks that were not delivered, and send them again.",
+    ),
     "certs": LazyCommand(
         "delegation.cli.certs.commands:app",
         "Make, replace and revoke the certificates of the service, its callers and its operators.",
@@ -135,7 +139,8 @@ class CommandRoot(WordGroup):
         try:
             found = self.loaders[name]()
         except ModuleNotFoundError as error:
-            return _failing(name, CommandUnavailable(name, f"the module {error.name or error} is not installed"))
+            reason = f"the module {error.name or error} is not installed"
+            return _failing(name, CommandUnavailable(name, reason, "service" if name in BUILT_IN else None))
         except CommandError as error:
             return _failing(name, error)
         app = found

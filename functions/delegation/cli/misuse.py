@@ -12,9 +12,25 @@ from typer.core import TyperGroup
 from delegation.cli.errors import FAILED, MISUSE
 
 HARMLESS: Final = frozenset(
-    {"certs", "check", "completion", "config", "doctor", "history", "kinds", "list", "persistence", "polaris", "refs",
-     "show", "tasks", "watch", "why"}
-)  # fmt: skip
+    [
+        "callbacks",
+        "certs",
+        "check",
+        "completion",
+        "config",
+        "doctor",
+        "history",
+        "kinds",
+        "list",
+        "persistence",
+        "polaris",
+        "refs",
+        "show",
+        "tasks",
+        "watch",
+        "why",
+    ]
+)
 """The words that only show something, or that only lead to other words: the others are never suggested."""
 _CONSENT: Final = frozenset({"--yes", "--even-if-incomplete", "--experimental-format", "--keep", "--outside"})
 """Options that allow something: a misspelled option is not answered with one of them."""

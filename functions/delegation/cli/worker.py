@@ -21,6 +21,7 @@ from delegation.cli.config.validation import problems_of
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
+from delegation.environment import parse_properties
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.purge.behavior.limits import policies_of
 from delegation.tasks.errors import TaskError
@@ -32,6 +33,7 @@ from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance
+from delegation.wiring.notifications.worker import delivering
 from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, TaskSettings
 from delegation.wiring.worker import added_worker, worker
 
@@ -79,7 +81,8 @@ def worker_command(
         if deployed is not None:
             _ensure_maintenance(deployed)
         try:
-            stop.worker.run()
+            with contextlib.nullcontext() if deployed is None else delivering(stop.event):
+                stop.worker.run()
         except WorkOutlivedLease as error:
             logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
             logging.shutdown()
@@ -168,16 +171,10 @@ def read_properties(path: Path) -> Mapping[str, str]:
         raise BadSettings(f"{path} cannot be read: {type(error).__name__}") from None
     if text.lstrip().startswith("{"):
         return _json_properties(path, text)
-    found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        at = min((stripped.index(mark) for mark in "=:" if mark in stripped), default=0)
-        if at == 0:
-            raise BadSettings(f"{path}, line {number} is not name=value")
-        found[stripped[:at].strip()] = stripped[at + 1 :].strip()
-    return found
+    try:
+        return parse_properties(text)
+    except ValueError as error:
+        raise BadSettings(f"{path}, {error}") from None
 
 
 def _json_properties(path: Path, text: str) -> Mapping[str, str]:

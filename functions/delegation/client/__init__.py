@@ -1,20 +1,34 @@
-"""The client of the Delegation Service."""
+"""The client of the Delegation Service, which needs httpx and pydantic alone (README.md, "From your code")."""
 
+from delegation.client.async_client import AsyncDelegationClient
 from delegation.client.client import DelegationClient
-from delegation.client.executor import DelegatedTaskExecutor, TaskExecutor, TaskExecutorFactory
+from delegation.client.delegated_purge import DelegatedPurge
+from delegation.client.dropping import Authorise
+from delegation.client.executor import DelegatedTaskExecutor, TaskExecutor
+from delegation.client.factory import TaskExecutorFactory
+from delegation.client.local import LocalTaskExecutor
 from delegation.client.settings import ClientSettings
+from delegation.identifiers import TableIdentifier
 from delegation.wire.config import ServiceConfig
+from delegation.wire.purges import PurgeRequest
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
-from delegation.wire.tasks import TaskRecord
+from delegation.wire.tasks import TaskList, TaskRecord
 
 __all__ = [
+    "AsyncDelegationClient",
+    "Authorise",
     "ClientSettings",
+    "DelegatedPurge",
     "DelegatedTaskExecutor",
     "DelegationClient",
+    "LocalTaskExecutor",
+    "PurgeRequest",
     "ServiceConfig",
+    "TableIdentifier",
     "TaskAccepted",
     "TaskExecutor",
     "TaskExecutorFactory",
+    "TaskList",
     "TaskRecord",
     "TaskSuccessResponse",
 ]

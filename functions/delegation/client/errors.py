@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 from delegation.errors import DelegationError
+from delegation.wire.tasks import TaskRecord
 
 REQUEST_IN_PROGRESS = "request_in_progress"
 FAILED_TERMINAL = "FAILED_TERMINAL"
@@ -69,6 +70,66 @@ class IdempotencyWindowExpired(DelegationClientError):
         self.lifetime = lifetime
         self.last = last
         self.delegation_task_id = last.delegation_task_id if isinstance(last, ErrorAnswer) else None
+
+
+class WaitTimedOut(DelegationClientError):
+    """The task had no outcome when the caller's time-out ended the wait; it continues. `task` is as read last."""
+
+    code = "WAIT_TIMED_OUT"
+
+    def __init__(self, task: TaskRecord) -> None:
+        super().__init__(
+            f"task {task.task_id} is still {task.status} at the end of the wait; it continues: wait again with its id"
+        )
+        self.task = task
+        self.delegation_task_id = task.task_id
+
+
+class ExtraMissing(DelegationClientError):
+    """A module is not installed that only an extra of this package brings; nothing was done."""
+
+    code = "EXTRA_MISSING"
+
+    def __init__(self, what: str, extra: str, module: str) -> None:
+        super().__init__(
+            f"{what} needs {module}, which is not installed; install the extra: "
+            f"pip install 'polaris-delegation-service[{extra}]'"
+        )
+        self.extra = extra
+
+
+class NotAuthorised(DelegationClientError):
+    """The host's `authorise` did not permit the purge; nothing was read, sent or deleted."""
+
+    code = "NOT_AUTHORISED"
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"the caller may not drop {table} with its files, so nothing was purged; "
+            "have the privilege to drop the table with purge granted"
+        )
+        self.table = table
+
+
+class DelegatedTaskFailed(DelegationClientError):
+    """The service's task ended as FAILURE; nothing was dropped, and its record has the reason."""
+
+    code = "DELEGATED_TASK_FAILED"
+
+    def __init__(self, task: TaskRecord) -> None:
+        reason = ": ".join(part for part in (task.error_code, task.result_summary) if part) or "no reason recorded"
+        super().__init__(
+            f"task {task.task_id} of the Delegation Service failed: {reason}; "
+            "remove the cause, then retry this task: it submits the purge again"
+        )
+        self.delegation_task_id = task.task_id
+
+
+class DelegationDelayed(DelegationClientError):
+    """The service or the catalog could not do its part now; the same step may succeed later."""
+
+    code = "DELEGATION_DELAYED"
+    retryable = True
 
 
 class PurgedNotDropped(DelegationClientError):
@@ -198,7 +259,10 @@ class IdempotencyKeyConflict(RequestRefused):
 
 
 class RequestStillRunning(ErrorAnswer):
-    """409 `request_in_progress`: the operation is running; repeat the request later with the same key."""
+    """409 `request_in_progress`: the operation is running; repeat the request later with the same key.
+
+    With `retryable` false in the body the answer is a Conflict instead.
+    """
 
     code = "REQUEST_IN_PROGRESS"
     retryable = True
@@ -212,7 +276,7 @@ class ServiceFailed(ErrorAnswer):
 
 
 class PermanentFailure(ErrorAnswer):
-    """5xx with `retryable` false: Polaris or the object store refuses the service until an operator acts."""
+    """429 or 5xx with `retryable` false: Polaris or the object store refuses the service until an operator acts."""
 
     code = "PERMANENT_FAILURE"
 
@@ -237,10 +301,9 @@ def error_for(answer: HttpError) -> ErrorAnswer:
     """Return the error for an answer by its `status`, HTTP status and `error_code`."""
     if answer.status == FAILED_TERMINAL:
         return TaskFailed(answer)
-    if answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS:
+    in_progress = answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS
+    if in_progress and answer.retryable is not False:
         return RequestStillRunning(answer)
-    if answer.http_status >= 500 and answer.retryable is False:
-        return PermanentFailure(answer)
     if answer.http_status == 429 or answer.http_status >= 500:
-        return ServiceFailed(answer)
+        return PermanentFailure(answer) if answer.retryable is False else ServiceFailed(answer)
     return _BY_STATUS.get(answer.http_status, RequestRefused)(answer)

@@ -1,9 +1,11 @@
 """Settings of a client: addresses, certificates and the OAuth2 client."""
 
 import contextlib
+import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import httpx
 from pydantic import Field, SecretStr
@@ -30,6 +32,13 @@ class ClientSettings(EnvironmentSettings):
     client_secret: SecretStr = Field(alias="DELEGATION_CLIENT_SECRET")
     scope: str = Field("execute_tasks", alias="DELEGATION_SCOPE")
     realm: str = Field(alias="DELEGATION_REALM", min_length=1)
+
+    @classmethod
+    def at(cls, edge_url: str) -> Self:
+        """Read the other settings from the environment; raises pydantic's ValidationError, which names the variable."""
+        aliases = (field.alias for field in cls.model_fields.values() if field.alias)
+        given = {alias: value for alias in aliases if (value := os.environ.get(alias))}
+        return cls.model_validate(given | {"DELEGATION_EDGE_URL": edge_url})
 
     def mutual_tls(self) -> ssl.SSLContext:
         """Return the context for the service; raises ClientMisconfigured if a file cannot be used."""

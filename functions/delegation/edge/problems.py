@@ -47,6 +47,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "delegation.polaris.errors.PolarisError": Rule(502),
     "delegation.storage.base.ObjectStoreError": Rule(502),
     "delegation.worksets.attempt.AttemptEnded": _INTERNAL,
+    "delegation.notifications.errors.NotificationError": _INTERNAL,
     "delegation.references.errors.ReferencesError": Rule(500),
     "delegation.persistence.errors.PersistenceError": _INTERNAL,
 }
@@ -99,7 +100,9 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "TaskPayloadTooLarge": Rule(413),
         **_all(_INTERNAL, "BadReport", "ResultTooLarge", "WaitsForItself"),  # errors of a task, not of a request
         **_all(_INTERNAL, "AwaitedTaskFailed", "DeadlineExceeded", "MalformedRecord", "MalformedPayload"),
-        **_all(_INTERNAL, "RunTimedOut", "ChildrenPending", "NoOutcomeYet"),  # of tasks, never of requests
+        **_all(
+            _INTERNAL, "RunTimedOut", "RunPostponed", "ChildrenPending", "NoOutcomeYet"
+        ),  # of tasks, never of requests
     },
     "tasks.life.policy": {"InvalidProperty": _INTERNAL},
     "tasks.stores.dynamodb": {"CompanionRefused": _UNAVAILABLE},

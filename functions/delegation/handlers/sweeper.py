@@ -17,6 +17,7 @@ from delegation.tasks.work.maintenance import ensure_submitted
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance, swept_tasks
+from delegation.wiring.notifications.sender import notification_queue
 
 logger: Final = Logger()
 metrics: Final = Metrics()
@@ -50,6 +51,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
         failed += swept.error is not None or swept.unsettled
         _report(swept)
     _wake(deployed)
+    _send_owed(deployed)
     _ensure_maintenance(deployed)
     metrics.add_metric("TasksSwept", MetricUnit.Count, looked)
     return {"looked": looked, "failed": failed}
@@ -62,6 +64,21 @@ def _wake(deployed: DeployedTasks) -> None:
             deployed.tasks.wake()
     except TaskError as error:
         logger.warning("waiting tasks were not read", extra={"action": "admit", "error_code": error.code})
+
+
+def _send_owed(deployed: DeployedTasks) -> None:
+    """Send the notifications that ends of tasks owe and that are due; after an error the next sweep tries again."""
+    if notification_queue() is None:
+        return
+    from delegation.wiring.notifications.notifier import send_owed  # noqa: PLC0415
+
+    try:
+        sent = send_owed(deployed.store)
+    except TaskError as error:
+        logger.warning("owed notifications were not sent", extra={"action": "notify", "error_code": error.code})
+        return
+    if sent:
+        logger.info("sent", extra={"action": "notify", "notifications": sent})
 
 
 def _ensure_maintenance(deployed: DeployedTasks) -> None:

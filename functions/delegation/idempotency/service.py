@@ -21,8 +21,9 @@ from delegation.idempotency.scope import Scope
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.notifications.owed import joined
 from delegation.tasks.life.repeats import REST
-from delegation.tasks.stores.base import Advance, Create, Expect, TaskChange, TaskStore
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore, after_of
 from delegation.tasks.stores.history import first_outcome
 
 _RACES: Final = 20
@@ -180,7 +181,14 @@ class Acceptance:
                 again = request.again(head, self._clock())
                 return Advance(head, again.evolve(revision=head.revision + 1, nonce=self._nonce())), True
             case Relation.ATTACH | Relation.REPLAY:
-                return Expect(head), False
+                return self._attached(head, request.first), False
+
+    def _attached(self, head: Task, wanted: Task) -> TaskChange:
+        """Return the change for a request that gets the outcome of an existing task, notified on its own channels."""
+        after, owed = joined(head, wanted.notify)
+        if after is head:
+            return Expect(head, owed)
+        return Revise(head, after.evolve(revision=head.revision + 1, nonce=self._nonce()))
 
     def _check_resubmit(self, replaces: Record | None, failed: Task) -> None:
         """Raise ResubmittedTooSoon or ResubmitsExhausted if a repeat of the record's key may not run the task again."""
@@ -210,9 +218,10 @@ class Acceptance:
     def _write(
         self, request: IdempotentRequest, change: TaskChange, replaces: Record | None, *, submitted: bool
     ) -> Accepted:
-        target = change.after if isinstance(change, Advance) else change.task  # type: ignore[union-attr]
+        target = after_of(change)
         if request.scope is None:
-            task = target if isinstance(change, Expect) else self._tasks.apply(change)
+            is_unchanged = isinstance(change, Expect) and not change.owed
+            task = target if is_unchanged else self._tasks.apply(change)
             return Accepted(task, submitted, target.version, None)
         live = None if replaces is None or replaces.is_expired(self._clock()) else replaces
         record = records.bind(

@@ -1,5 +1,6 @@
 """Errors of tasks and their store, split by what the caller can do next."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from delegation.errors import DelegationError
@@ -120,6 +121,20 @@ class ChildrenPending(TaskError):
     def __init__(self, task_id: str, count: int) -> None:
         super().__init__(f"{count} children of task {task_id} have not ended; its work runs again when they have")
         self.task_id = task_id
+
+
+class RunPostponed(TaskError):
+    """The work waits for something outside of the tasks; it ends the attempt, and runs again after `wait`.
+
+    Such an attempt counts against no limit. `reason` says for what the work waits.
+    """
+
+    code: ClassVar[str] = "POSTPONED"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, reason: str, wait: timedelta) -> None:
+        super().__init__(f"{reason}; the work runs again in {wait.total_seconds():g} s")
+        self.wait = wait
 
 
 class NoOutcomeYet(TaskError):

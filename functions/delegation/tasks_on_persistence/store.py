@@ -8,6 +8,9 @@
     queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
     running/{place}/{task_id}   the current copy again, while the task is admitted
     admissions                  the register of recent admissions
+    notification/{task_id}/{id} what an end of a task owes
+    owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
+                                the same, to find what is to be delivered, and what was not
     received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first
     target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
 
@@ -16,8 +19,8 @@ For deployments that have the NoSQL persistence and no task table. `tasks.stores
 because writes of different tasks do not contend there.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final
@@ -27,15 +30,14 @@ from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProces
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead, seal
-from delegation.persistence.errors import BackendUnavailable, CommitContended, CommitUnknown, ReferenceExists
-from delegation.persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
+from delegation.persistence.errors import ReferenceExists
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.objects import Loaded, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
 from delegation.persistence.objects.types import ObjectType, installed
-from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
+from delegation.tasks.errors import OutcomeUnknown, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
@@ -69,6 +71,8 @@ from delegation.tasks.stores.base import (
     require_version,
 )
 from delegation.tasks_on_persistence import lists
+from delegation.tasks_on_persistence.failures import translated
+from delegation.tasks_on_persistence.notifications import STORED_NOTIFICATION, write_notifications
 from delegation.timestamps import isoformat
 
 REFERENCE: Final = "tasks"
@@ -102,7 +106,9 @@ STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
 
 def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
     """Return persistence with the object types of stored tasks, which sweeping these objects needs too."""
-    return PersistenceProcess(backend, types=installed((*OWN_TYPES, STORED_TASK, STORED_CHILD)), **settings)
+    return PersistenceProcess(
+        backend, types=installed((*OWN_TYPES, STORED_TASK, STORED_CHILD, STORED_NOTIFICATION)), **settings
+    )
 
 
 class PersistenceTaskStore:
@@ -111,15 +117,15 @@ class PersistenceTaskStore:
     def __init__(self, store: CatalogStore, *, policy: IndexPolicy = IndexPolicy(), **settings: Any) -> None:  # noqa: B008
         with suppress(ReferenceExists):
             store.create_reference(REFERENCE)
-        self._store = store
-        self._committer = Committer(store, REFERENCE, EntityHead, seal=seal(policy), **settings)
+        self.catalog_store = store
+        self.committer = Committer(store, REFERENCE, EntityHead, seal=seal(policy), **settings)
 
     def apply(self, change: TaskChange) -> Task:
         """See TaskStore.apply."""
         after = after_of(change)
         try:
-            with _translated():
-                return self._committer.commit(lambda attempt: _applied(attempt, change), operation=after.task_id).result
+            with translated():
+                return self.committer.commit(lambda attempt: _applied(attempt, change), operation=after.task_id).result
         except OutcomeUnknown:
             return self._read_back(change, after)
 
@@ -134,17 +140,17 @@ class PersistenceTaskStore:
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
         """See TaskStore.history."""
         first = _row_key(task_id, max(after, 0) + 1)
-        with _translated():
-            index = self._index()
+        with translated():
+            index = self.index()
             refs = [ref for _, ref in islice(index.items(start=first, prefix=IndexKey.of(_ROW, task_id)), limit)]
-            found = self._store.fetch_many(refs)
+            found = self.catalog_store.fetch_many(refs)
         return tuple(codec.task_of(of_model(one, StoredTask).value.item) for one in found if one is not None)
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         """See TaskStore.due."""
         end = IndexKey.of(_DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts after a separator
-        with _translated():
-            items = self._index().items(end=end, prefix=IndexKey.of(_DUE))
+        with translated():
+            items = self.index().items(end=end, prefix=IndexKey.of(_DUE))
             # One index without shards: entries of other shards are skipped.
             asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
             places = [key.elements() for key, _ in islice(asked, limit)]
@@ -160,8 +166,8 @@ class PersistenceTaskStore:
         return {one.parent_id: one.attempt for one in self._stored_children(IndexKey.of(_PARENT, task_id))}
 
     def _stored_children(self, prefix: IndexKey) -> list[StoredChild]:
-        with _translated():
-            found = self._store.fetch_many([ref for _, ref in self._index().items(prefix=prefix)])
+        with translated():
+            found = self.catalog_store.fetch_many([ref for _, ref in self.index().items(prefix=prefix)])
         return [of_model(one, StoredChild).value for one in found if one is not None]
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
@@ -172,8 +178,8 @@ class PersistenceTaskStore:
             disowned = _disown(entities, task_id, up_to_attempt)
             return Changed(entities.head if disowned else None, disowned)
 
-        with _translated():
-            return self._committer.commit(change, operation=task_id).result
+        with translated():
+            return self.committer.commit(change, operation=task_id).result
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
         """See AdmissionStore.queued."""
@@ -185,15 +191,15 @@ class PersistenceTaskStore:
         return tuple(running_entry(task_id, place) for place, task_id in self._places(RUNNING))
 
     def _places(self, name: str) -> list[tuple[str, str]]:
-        with _translated():
-            keys = [key.elements() for key, _ in self._index().items(prefix=IndexKey.of(name))]
+        with translated():
+            keys = [key.elements() for key, _ in self.index().items(prefix=IndexKey.of(name))]
         return [(place, task_id) for _, place, task_id in keys]
 
     def register(self) -> Register:
         """See AdmissionStore.register."""
-        with _translated():
-            ref = self._index().get(_REGISTER)
-            found = self._store.fetch(ref, StoredTask) if ref else None
+        with translated():
+            ref = self.index().get(_REGISTER)
+            found = self.catalog_store.fetch(ref, StoredTask) if ref else None
         return register_of(found.value.item if found else None)
 
     def write_register(self, register: Register) -> bool:
@@ -207,8 +213,8 @@ class PersistenceTaskStore:
             entities.put(_REGISTER, StoredTask(item=register_item(register)))
             return Changed(entities.head, True)
 
-        with _translated():
-            return self._committer.commit(change, operation="admissions").result
+        with translated():
+            return self.committer.commit(change, operation="admissions").result
 
     def remove(self, task: Task) -> bool:
         """See TaskStore.remove: here in one commit."""
@@ -227,8 +233,8 @@ class PersistenceTaskStore:
                 entities.remove(key)
             return Changed(entities.head, True)
 
-        with _translated():
-            return self._committer.commit(change, operation=task.task_id).result
+        with translated():
+            return self.committer.commit(change, operation=task.task_id).result
 
     def forget(self, task_id: str, below: int) -> int:
         """See TaskStore.forget: here in one commit."""
@@ -243,16 +249,16 @@ class PersistenceTaskStore:
                 entities.remove(key)
             return Changed(entities.head if old else None, len(old))
 
-        with _translated():
-            return self._committer.commit(change, operation=task_id).result
+        with translated():
+            return self.committer.commit(change, operation=task_id).result
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """See TaskStore.heads: in the order of ids."""
         start = None if cursor is None else IndexKey.of(_HEAD, cursor)
-        with _translated():
-            items = self._index().items(start=start, prefix=IndexKey.of(_HEAD))
+        with translated():
+            items = self.index().items(start=start, prefix=IndexKey.of(_HEAD))
             found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
-            stored = self._store.fetch_many([ref for _, ref in found[:limit]])
+            stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
         ids = [key.elements()[-1] for key, _ in found[:limit]]
         entries = tuple(_entry(task_id, one) for task_id, one in zip(ids, stored, strict=True))
         return TaskHeads(entries, ids[-1] if len(found) > limit else None)
@@ -260,10 +266,10 @@ class PersistenceTaskStore:
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
         """See TaskStore.received: a label's keys, or all, in the order of the index."""
         start, end, prefix = lists.range_of(which, before)
-        with _translated():
-            items = self._index().items(start=start, end=end, prefix=prefix)
+        with translated():
+            items = self.index().items(start=start, end=end, prefix=prefix)
             found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
-            stored = self._store.fetch_many([ref for _, ref in found[:limit]])
+            stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
         places = [lists.place_of(key) for key, _ in found[:limit]]
         heads = [_entry(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
         entries = [
@@ -273,14 +279,15 @@ class PersistenceTaskStore:
         ]
         return ReceivedPage(tuple(entries), places[-1] if len(found) > limit else None)
 
-    def _index(self) -> Index:
-        head = self._committer.head()
-        return Index.load(head.value.index, self._store.fetch_many) if head else Index.empty()
+    def index(self) -> Index:
+        """Return the index of everything, as the newest commit left it."""
+        head = self.committer.head()
+        return Index.load(head.value.index, self.catalog_store.fetch_many) if head else Index.empty()
 
     def _task(self, key: IndexKey) -> Task | None:
-        with _translated():
-            ref = self._index().get(key)
-            found = self._store.fetch(ref, StoredTask) if ref else None
+        with translated():
+            ref = self.index().get(key)
+            found = self.catalog_store.fetch(ref, StoredTask) if ref else None
         return codec.task_of(found.value.item) if found else None
 
     def _read_back(self, change: TaskChange, after: Task) -> Task:
@@ -299,7 +306,8 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
     head = _head(entities, after.task_id)
     match change:
         case Expect(task):
-            return Changed(None, require_version(task, head))
+            write_notifications(entities, change.owed)
+            return Changed(entities.head if change.owed else None, require_version(task, head))
         case Create(task) if head is None:
             _write(entities, None, task, (task,))
         case Create(task):
@@ -323,6 +331,8 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
             _write(entities, head, after, rows)
             if isinstance(change, Adopt):
                 _write_child(entities, after.task_id, change.child)
+            elif isinstance(change, Advance):
+                write_notifications(entities, change.owed)
     return Changed(entities.head, after)
 
 
@@ -399,14 +409,3 @@ def _place_keys(task: Task) -> list[IndexKey]:
         keys.append(IndexKey.of(_DUE, isoformat(task.due_at), task.task_id))
     place = place_of(task)
     return keys if place is None else [*keys, IndexKey.of(*place, task.task_id)]
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise persistence errors as this package's errors."""
-    try:
-        yield
-    except (CommitUnknown, BackendOutcomeUnknown) as error:
-        raise OutcomeUnknown(str(error)) from error
-    except (BackendUnavailable, CommitContended) as error:
-        raise StoreUnavailable(str(error)) from error

@@ -61,6 +61,20 @@ class QueueSettings(EnvironmentSettings):
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
+class NotificationQueueSettings(EnvironmentSettings):
+    """The queue of notifications, where there is one."""
+
+    queue_url: str | None = Field(None, alias="DELEGATION_NOTIFICATION_QUEUE_URL", min_length=1)
+
+
+class NotifierSettings(EnvironmentSettings):
+    """What delivers notifications: the event bus, the reference of the keys of callbacks, and a PEM of authorities."""
+
+    event_bus: str = Field("default", alias="DELEGATION_EVENT_BUS", min_length=1)
+    callback_keys: str = Field("", alias="DELEGATION_CALLBACK_KEYS")
+    callback_authorities: str | None = Field(None, alias="DELEGATION_CALLBACK_AUTHORITIES")
+
+
 class IdempotencySettings(_Properties):
     """The table of idempotency records, and how keys are treated."""
 

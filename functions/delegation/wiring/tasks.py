@@ -16,6 +16,7 @@ from delegation.tasks.work.external_jobs import ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
+from delegation.wiring.notifications.sender import announcer
 from delegation.wiring.settings import QueueSettings, ResultSettings, TaskSettings
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def tasks_over(
         left_partly_done=count_partly_deleted if counts else ignored,
         results=record_bucket(),
         traits=TRAITS,
+        announce=announcer(),
         labels=LABELS,
     )
 

@@ -30,6 +30,7 @@ class DataGrants:
     references_table: dynamodb.ITable
     plan_bucket_arn: str
     polaris_secret_arn: str
+    callback_keys_arn: str | None = None
 
     def tasks(self, *more: str) -> list[iam.PolicyStatement]:
         """Allow reading and writing tasks, and the actions `more` on their table."""
@@ -82,6 +83,15 @@ class DataGrants:
         """Allow reading the credentials of the service's principal in Polaris."""
         return [
             allow(["secretsmanager:GetSecretValue"], self.polaris_secret_arn),
+            use_through(self.key, "secretsmanager", "Decrypt"),
+        ]
+
+    def callback_keys(self) -> list[iam.PolicyStatement]:
+        """Allow reading the keys that sign callbacks, where there are callbacks."""
+        if self.callback_keys_arn is None:
+            return []
+        return [
+            allow(["secretsmanager:GetSecretValue"], self.callback_keys_arn),
             use_through(self.key, "secretsmanager", "Decrypt"),
         ]
 

@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.spark import SparkApplication
+from infra.environment import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,16 @@ class Grants:
     queue_arn: str
     state_machine_arn: str
     revocation_list_arns: tuple[str, ...] = ()
+    notification_queue_arn: str | None = None
+    event_bus_arn: str | None = None
 
 
 def statements(function_name: str, grants: Grants) -> list[iam.PolicyStatement]:
     """Return the statements of a function's role; raise KeyError for a function without an entry here."""
-    return _BY_FUNCTION[function_name](grants)
+    own = _BY_FUNCTION[function_name](grants)
+    if grants.notification_queue_arn and "notification_queue_url" in FUNCTIONS[function_name].variables:
+        return [*own, allow(["sqs:SendMessage"], grants.notification_queue_arn)]
+    return own
 
 
 def _api(grants: Grants) -> list[iam.PolicyStatement]:
@@ -64,11 +70,26 @@ def _dispatcher(grants: Grants) -> list[iam.PolicyStatement]:
         *grants.data.tasks(),
         grants.data.admission(),
         allow(["states:StartExecution"], grants.state_machine_arn),
-        allow(
-            ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"],
-            grants.queue_arn,
-        ),
+        _receive(grants.queue_arn),
     ]
+
+
+def _notifier(grants: Grants) -> list[iam.PolicyStatement]:
+    """Allow what an enabled kind of notification needs: putting events on one bus, reading the keys of callbacks."""
+    events = [allow(["events:PutEvents"], grants.event_bus_arn)] if grants.event_bus_arn else []
+    return [
+        *grants.data.tasks("dynamodb:DeleteItem"),
+        *grants.data.callback_keys(),
+        *events,
+        _receive(grants.notification_queue_arn or ""),
+    ]
+
+
+def _receive(queue_arn: str) -> iam.PolicyStatement:
+    return allow(
+        ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"],
+        queue_arn,
+    )
 
 
 def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
@@ -129,4 +150,5 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), _send(grants)],
     "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), _send(grants)],
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
+    "notifier": _notifier,
 }

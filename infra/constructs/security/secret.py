@@ -1,4 +1,4 @@
-"""The secret for the service's credentials in Polaris."""
+"""The secrets for the service's credentials in Polaris, and for the keys that sign callbacks."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -23,6 +23,29 @@ class PolarisSecret(Construct):
         acknowledge(
             self.secret,
             SMG4="Polaris' API rotates the secrets of its principals; the service reads this one for every token.",
+        )
+
+    @property
+    def arn(self) -> str:
+        """The secret's ARN, the only part of it in variables and templates."""
+        return self.secret.ref
+
+
+class CallbackKeys(Construct):
+    """An empty secret; the operator stores `{"NAME": ["key"]}`, and two keys of a callback while one is replaced."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
+        super().__init__(scope, construct_id)
+        self.secret = secretsmanager.CfnSecret(
+            self,
+            "Keys",
+            description="Keys that sign the callbacks of the delegation service, by the names of the callbacks",
+            kms_key_id=key.key_arn,
+        )
+        self.secret.apply_removal_policy(RemovalPolicy.RETAIN)
+        acknowledge(
+            self.secret,
+            SMG4="A key is shared with a receiver, so only the operator can replace it, on both sides.",
         )
 
     @property

@@ -101,7 +101,10 @@ class Demo:
 
     def _purge_synchronously(self, table: WrittenTable) -> Purged:
         """Purge, then drop, with the one call of the executor that Polaris would make."""
-        executor = DelegatedTaskExecutor(self._service, self._polaris, self._stack.realm)
+        # The demo has just created the table with the same principal, so it may drop it.
+        executor = DelegatedTaskExecutor(
+            self._service, self._polaris, self._stack.realm, authorise=lambda identifier: identifier.name == table.name
+        )
         started = self._clock()
         name = f"{NAMESPACE}.{table.name}"
         with self._console.status(f"Purging {name} in one synchronous call …"):

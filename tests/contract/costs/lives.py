@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from delegation.notifications.delivery import Outcome
+from delegation.notifications.queue import Message
 from delegation.operations.purge.behavior.kinds import KINDS
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.admission import Admission
@@ -12,12 +14,14 @@ from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Status
+from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.contract.costs.operations import Harness, Nothing
+from tests.contract.costs.operations import Harness, Nothing, notifier_over
 from tests.contract.task_tables import record_store
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
@@ -37,6 +41,26 @@ def background(store: DynamoDbTaskStore) -> Callable[[], None]:
         assert there.submit(there.body("orders"), "key-1").status == 202
         there.drive()
         assert [task.status for task in store.heads().tasks] == [Status.SUCCESS]
+
+    return live
+
+
+def notified(store: DynamoDbTaskStore) -> Callable[[], None]:
+    """`POST /v1/tasks` with a key and a callback, run by the state machine; its end is an event too, both delivered."""
+    there = world(store)
+    policy = NotificationPolicy(events=True, callbacks={"catalog": "https://catalog.acme.org/hook"})
+    there.tasks._policies = replace(there.tasks._policies, notifications=policy)
+    announced: list[Notification] = []
+    there.tasks._announce = announced.extend
+    notifier = notifier_over(store, policy, there.clock)
+
+    def live() -> None:
+        assert there.submit(there.body("orders", callback="catalog"), "key-1").status == 202
+        there.drive()
+        there.clock.advance(timedelta(seconds=1))
+        assert len(announced) == 2
+        for owed in announced:
+            assert notifier.take(Message.of(owed)).outcome is Outcome.DELIVERED
 
     return live
 
@@ -133,6 +157,7 @@ LIVES = {
     "synchronous purge, in the request": synchronous,
     "background purge, in a Lambda": background,
     "background purge, in a Lambda, with limits": with_limits,
+    "background purge, in a Lambda, with an event and a callback": notified,
     "background purge, in a Spark job": by_a_job,
     "task of a plain worker": by_a_worker,
 }

@@ -15,17 +15,22 @@ from delegation.idempotency.record import Record, StoredAnswer
 from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
 from delegation.idempotency.store import RecordWrite
+from delegation.notifications.delivery import Notifier
+from delegation.notifications.queue import Message
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status, Task
+from delegation.tasks.life.notifications.owed import Notification, joined, owed_by, sent_again
+from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.admission import Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
@@ -164,6 +169,53 @@ def revise(harness: Harness) -> Act:
 def revise_due(harness: Harness) -> Act:
     task = harness.put(Status.RUNNING)
     return lambda: harness.store.apply(Revise(task, touched(task, due_at=NOW + 2 * HOUR)))
+
+
+def owe(harness: Harness) -> Act:
+    task = harness.put(Status.RUNNING, notify=("callback:catalog",))
+    return lambda: harness.store.apply(Advance(task, succeeded(task)))
+
+
+def owe_late(harness: Harness) -> Act:
+    task = harness.put(Status.SUCCESS)
+    return lambda: harness.store.apply(Expect(task, joined(task, ("callback:catalog",))[1]))
+
+
+def owed(harness: Harness, act: Callable[[DynamoDbNotificationStore, Notification], object]) -> Act:
+    """Return an operation on a notification that a task owes."""
+    task = harness.put(Status.SUCCESS, notify=("callback:catalog",))
+    (one,) = owed_by([task])
+    store = DynamoDbNotificationStore(harness.store)
+    return lambda: act(store, one)
+
+
+def deliver(harness: Harness) -> Act:
+    """Deliver one callback: the reads and writes of the notifier."""
+    task = harness.put(Status.SUCCESS, notify=("callback:catalog",))
+    (one,) = owed_by([task])
+    policy = NotificationPolicy(callbacks={"catalog": "https://catalog.acme.org/hook"})
+    notifier = notifier_over(harness.store, policy, harness.clock)
+    harness.clock.advance(SECOND)
+    return lambda: notifier.take(Message.of(one))
+
+
+class AcceptingBus:
+    """An event bus that accepts every event."""
+
+    def put(self, owed: Notification) -> None:
+        """Accept it."""
+
+
+def notifier_over(store: DynamoDbTaskStore, policy: NotificationPolicy, clock: Clock) -> Notifier:
+    """The notifier with receivers that accept everything."""
+    return Notifier(
+        DynamoDbNotificationStore(store),
+        policy,
+        lambda _url, _headers, _body: 200,
+        lambda _name: (b"a key of the receiver, 32 bytes at least",),
+        AcceptingBus(),
+        clock,
+    )
 
 
 def expect(harness: Harness) -> Act:
@@ -368,6 +420,24 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.apply(Revise)": revise,
     "TaskStore.apply(Revise) that moves `due_at`": revise_due,
     "TaskStore.apply(Expect)": expect,
+    "TaskStore.apply(Advance) to an end that owes a callback": owe,
+    "TaskStore.apply(Expect) that owes a callback": owe_late,
+    "NotificationStore.notification": lambda harness: owed(
+        harness, lambda store, one: store.notification(one.task_id, one.notification_id)
+    ),
+    "NotificationStore.notifications_of": lambda harness: owed(
+        harness, lambda store, one: store.notifications_of(one.task_id)
+    ),
+    "NotificationStore.notifications, of one": lambda harness: owed(
+        harness, lambda store, one: store.notifications(one.state, one.due_at)
+    ),
+    "NotificationStore.revise_notification": lambda harness: owed(
+        harness, lambda store, one: store.revise_notification(one, sent_again(one, NOW + HOUR))
+    ),
+    "NotificationStore.remove_notification": lambda harness: owed(
+        harness, lambda store, one: store.remove_notification(one)
+    ),
+    "Notifier.take, delivered": deliver,
     "TaskStore.apply, a lost race": lost_race,
     "TaskStore.get": of(waiting, lambda harness, task_id: harness.store.get(task_id)),
     "TaskStore.get_version": of(waiting, lambda harness, task_id: harness.store.get_version(task_id, 1)),

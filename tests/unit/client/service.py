@@ -1,9 +1,13 @@
 """A Delegation Service with scripted answers, and a client whose clock advances only when it sleeps."""
 
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
 
+from delegation.client.async_client import AsyncDelegationClient
 from delegation.client.client import DelegationClient
 from tests.unit.polaris.scripted import Clock, Server
 
@@ -37,25 +41,64 @@ class Tokens:
         return self.token()
 
 
+class Blocking:
+    """An asyncio client whose coroutines and iterators run to their end in a loop of this thread."""
+
+    def __init__(self, client: AsyncDelegationClient, loop: asyncio.Runner) -> None:
+        self._client, self._loop = client, loop
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def called(*args: Any, **options: Any) -> Any:
+            result = method(*args, **options)
+            if inspect.isasyncgen(result):
+                return self._each(result)
+            return self._loop.run(result) if inspect.iscoroutine(result) else Blocking(result, self._loop)
+
+        return called
+
+    def _each(self, values: AsyncIterator[Any]) -> Iterator[Any]:
+        end = object()
+
+        async def following() -> Any:
+            return await anext(values, end)
+
+        while (value := self._loop.run(following())) is not end:
+            yield value
+
+
 class Service(Server):
-    def __init__(self, properties: dict[str, Any] | None = None) -> None:
+    """The service and a blocking client, or with a `loop` an asyncio client, which look alike."""
+
+    def __init__(self, properties: dict[str, Any] | None = None, *, loop: asyncio.Runner | None = None) -> None:
         super().__init__()
         self.clock = Clock()
         self.keys = iter(f"key-{n}" for n in range(1, 100))
         self.tokens = Tokens()
+        self.repeats: list[str] = []
         self.answer("GET", CONFIG, json_answer(200, {"properties": SUPPORTED if properties is None else properties}))
-        self.client = DelegationClient(
-            BASE,
-            self.tokens,
-            http=httpx.Client(transport=httpx.MockTransport(self._handle)),
-            clock=self.clock,
-            sleep=self.sleep,
-            key=lambda: next(self.keys),
-        )
+        transport = httpx.MockTransport(self._handle)
+        shared: dict[str, Any] = {
+            "clock": self.clock,
+            "key": lambda: next(self.keys),
+            "on_repeat": lambda repeat: self.repeats.append(str(repeat)),
+        }
+        self.client: Any
+        if loop is None:
+            http = httpx.Client(transport=transport)
+            self.client = DelegationClient(BASE, self.tokens, http=http, sleep=self.sleep, **shared)
+        else:
+            waiting = httpx.AsyncClient(transport=transport)
+            client = AsyncDelegationClient(BASE, self.tokens, http=waiting, sleep=self.pause, **shared)
+            self.client = Blocking(client, loop)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.clock.advance(seconds=seconds)
+
+    async def pause(self, seconds: float) -> None:
+        self.sleep(seconds)
 
     def sent_keys(self, path: str) -> list[str | None]:
         return [request.headers.get("Idempotency-Key") for request in self.asked("POST", path)]

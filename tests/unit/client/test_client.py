@@ -30,7 +30,6 @@ from tests.unit.client.service import (
     SYNCHRONOUS,
     TASK_ID,
     TASKS,
-    Service,
     in_progress,
     json_answer,
     record,
@@ -40,14 +39,9 @@ from tests.unit.client.service import (
 PAYLOAD = {"snapshot-id": 9_223_372_036_854_775_807}
 
 
-@pytest.fixture
-def service():
-    return Service()
-
-
 def test_success_is_returned_with_exact_counts(service):
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
-    outcome = service.client.execute_synchronous(PAYLOAD)
+    outcome = service.client.execute(PAYLOAD)
     assert outcome.delegation_task_id == TASK_ID
     assert outcome.execution_result.bytes_deleted == 9_007_199_254_740_993
     (request,) = service.asked("POST", SYNCHRONOUS)
@@ -58,7 +52,7 @@ def test_success_is_returned_with_exact_counts(service):
 
 def test_in_progress_is_repeated_with_one_key_after_the_requested_pause(service):
     service.answer("POST", SYNCHRONOUS, in_progress("2"), in_progress("7"), json_answer(200, SUCCEEDED))
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == ["key-1"] * 3
     assert service.slept == [2.0, 7.0]
     assert len({request.content for request in service.asked("POST", SYNCHRONOUS)}) == 1
@@ -66,8 +60,8 @@ def test_in_progress_is_repeated_with_one_key_after_the_requested_pause(service)
 
 def test_each_call_has_a_new_key(service):
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
-    service.client.execute_synchronous(PAYLOAD)
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
+    service.client.execute(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == ["key-1", "key-2"]
 
 
@@ -83,7 +77,7 @@ def test_failure_without_outcome_is_repeated(service, status):
     service.answer(
         "POST", SYNCHRONOUS, json_answer(status, {"message": "Endpoint request timed out"}), json_answer(200, SUCCEEDED)
     )
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == ["key-1", "key-1"]
     assert service.slept == [1.0]
 
@@ -91,22 +85,22 @@ def test_failure_without_outcome_is_repeated(service, status):
 @pytest.mark.parametrize("error", [httpx.ReadTimeout("t"), httpx.RemoteProtocolError("r"), httpx.ConnectError("c")])
 def test_lost_answer_is_repeated(service, error):
     service.answer("POST", SYNCHRONOUS, error, json_answer(200, SUCCEEDED))
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == ["key-1", "key-1"]
 
 
 def test_pauses_grow_to_half_a_minute(service):
     answers = [refusal(503, "STORE_UNAVAILABLE")] * 7
     service.answer("POST", SYNCHRONOUS, *answers, json_answer(200, SUCCEEDED))
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
     assert service.slept == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
 
-def test_retries_end_with_the_advertised_lifetime():
-    service = Service({**SUPPORTED, "idempotency-key-lifetime": "PT1M"})
+def test_retries_end_with_the_advertised_lifetime(service_with):
+    service = service_with({**SUPPORTED, "idempotency-key-lifetime": "PT1M"})
     service.answer("POST", SYNCHRONOUS, in_progress("25"))
     with pytest.raises(IdempotencyWindowExpired) as caught:
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert service.slept == [25.0, 25.0]  # a third pause would exceed the minute
     assert caught.value.key == "key-1"
     assert caught.value.delegation_task_id == TASK_ID
@@ -130,28 +124,27 @@ def test_retries_end_with_the_advertised_lifetime():
 @pytest.mark.parametrize(
     ("answer", "error"), [(in_progress(), RequestStillRunning), (refusal(502, "POLARIS_UNAVAILABLE"), ServiceFailed)]
 )
-def test_nothing_is_repeated_unless_both_properties_are_valid(properties, answer, error):
-    service = Service(properties)
+def test_nothing_is_repeated_unless_both_properties_are_valid(service_with, properties, answer, error):
+    service = service_with(properties)
     service.answer("POST", SYNCHRONOUS, answer)
     with pytest.raises(error):
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == [None]
     assert service.slept == []
 
 
-def test_config_without_properties_means_no_retries():
-    service = Service()
+def test_config_without_properties_means_no_retries(service):
     service.answer("GET", CONFIG, json_answer(200, {"defaults": {}, "overrides": {}}))
     service.answer("POST", SYNCHRONOUS, in_progress())
     with pytest.raises(RequestStillRunning):
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
 
 
-def test_given_key_is_sent_even_without_support():
-    service = Service({})
+def test_given_key_is_sent_even_without_support(service_with):
+    service = service_with({})
     service.answer("POST", SYNCHRONOUS, in_progress())
     with pytest.raises(RequestStillRunning):
-        service.client.execute_synchronous(PAYLOAD, key="mine")
+        service.client.execute(PAYLOAD, key="mine")
     assert service.sent_keys(SYNCHRONOUS) == ["mine"]
 
 
@@ -170,7 +163,7 @@ def test_given_key_is_sent_even_without_support():
 def test_final_error_is_raised_at_once_with_its_fields(service, answer, error):
     service.answer("POST", SYNCHRONOUS, answer)
     with pytest.raises(error) as caught:
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert len(service.asked("POST", SYNCHRONOUS)) == 1
     body = json.loads(answer.content)
     assert (caught.value.http_status, caught.value.error_code) == (answer.status_code, body["error_code"])
@@ -182,13 +175,13 @@ def test_service_without_a_configuration_supports_no_keys(service, answer):
     """Idempotency-Key proposal, Discovery: without the two properties clients treat keys as unsupported."""
     service.answer("GET", CONFIG, answer)
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
-    service.client.execute_synchronous(PAYLOAD)
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
+    service.client.execute(PAYLOAD)
     assert service.sent_keys(SYNCHRONOUS) == [None, None]
     assert len(service.asked("GET", CONFIG)) == 1
     service.answer("POST", SYNCHRONOUS, in_progress())
     with pytest.raises(RequestStillRunning):
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert service.slept == []
 
 
@@ -196,7 +189,7 @@ def test_service_without_a_configuration_supports_no_keys(service, answer):
 def test_permanent_failure_is_not_repeated(service, status):
     service.answer("POST", SYNCHRONOUS, refusal(status, "POLARIS_FORBIDDEN", retryable=False))
     with pytest.raises(ErrorAnswer) as caught:
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert caught.value.code == "PERMANENT_FAILURE"
     assert not caught.value.retryable
     assert len(service.asked("POST", SYNCHRONOUS)) == 1
@@ -207,20 +200,20 @@ def test_failure_that_is_not_said_to_be_permanent_is_repeated(service, retryable
     service.answer(
         "POST", SYNCHRONOUS, refusal(502, "POLARIS_UNAVAILABLE", retryable=retryable), json_answer(200, SUCCEEDED)
     )
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
     assert len(service.asked("POST", SYNCHRONOUS)) == 2
 
 
 def test_error_body_of_api_gateway_is_read(service):
     service.answer("POST", SYNCHRONOUS, json_answer(403, {"message": "User is not authorized"}))
     with pytest.raises(NotPermitted) as caught:
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert (caught.value.error_code, caught.value.message) == ("HTTP_403", "User is not authorized")
 
 
 def test_refused_token_is_replaced_once(service):
     service.answer("POST", SYNCHRONOUS, refusal(401, "UNAUTHORIZED"), json_answer(200, SUCCEEDED))
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
     sent = [request.headers["Authorization"] for request in service.asked("POST", SYNCHRONOUS)]
     assert sent == ["Bearer token-1", "Bearer token-2"]
     assert service.sent_keys(SYNCHRONOUS) == ["key-1", "key-1"]
@@ -229,7 +222,7 @@ def test_refused_token_is_replaced_once(service):
 def test_second_refusal_of_a_token_is_final(service):
     service.answer("POST", SYNCHRONOUS, refusal(401, "UNAUTHORIZED"))
     with pytest.raises(NotAuthenticated):
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert len(service.asked("POST", SYNCHRONOUS)) == 2
 
 
@@ -245,8 +238,8 @@ def test_refusal_by_the_token_endpoint_is_reported_without_its_message(service, 
 
 def test_config_is_requested_once(service):
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
-    service.client.execute_synchronous(PAYLOAD)
-    service.client.execute_synchronous(PAYLOAD)
+    service.client.execute(PAYLOAD)
+    service.client.execute(PAYLOAD)
     service.client.config()
     assert len(service.asked("GET", CONFIG)) == 1
 
@@ -254,7 +247,7 @@ def test_config_is_requested_once(service):
 def test_nothing_is_posted_to_an_unreachable_service(service):
     service.answer("GET", CONFIG, httpx.ConnectError("refused"))
     with pytest.raises(ServiceUnreachable):
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
     assert service.asked("POST", SYNCHRONOUS) == []
     assert service.slept == [1.0, 2.0, 4.0]
 
@@ -264,19 +257,19 @@ def test_reads_are_retried(service):
     service.answer(
         "GET", path, httpx.ReadTimeout("slow"), refusal(503, "STORE_UNAVAILABLE"), json_answer(200, record())
     )
-    assert service.client.task(TASK_ID).files_planned == 400
+    assert service.client.get(TASK_ID).files_planned == 400
 
 
 def test_unknown_task_is_not_found(service):
     service.answer("GET", f"{TASKS}/nope%2F..", refusal(404, "TASK_NOT_FOUND"))
     with pytest.raises(NotFound) as caught:
-        service.client.task("nope/..")
+        service.client.get("nope/..")
     assert caught.value.error_code == "TASK_NOT_FOUND"
 
 
 def test_record_of_a_newer_service_is_kept_whole(service):
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
-    view = service.client.task(TASK_ID)
+    view = service.client.get(TASK_ID)
     assert view.table == "lake.sales.eu.orders"
     assert view.model_dump()["added_by_a_later_release"] == {"x": 1}
 
@@ -284,7 +277,7 @@ def test_record_of_a_newer_service_is_kept_whole(service):
 @pytest.mark.parametrize("payload", ["", "not json", "[1]", '{"operation_parameters": {"table_identity": "odd"}}'])
 def test_payload_of_another_behavior_names_no_table(service, payload):
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(task_payload=payload)))
-    assert service.client.task(TASK_ID).table is None
+    assert service.client.get(TASK_ID).table is None
 
 
 def test_following_yields_each_change_once_and_ends_with_the_outcome(service):
@@ -310,7 +303,7 @@ def test_following_ends_at_the_timeout(service):
 def test_success_with_an_invalid_body_is_an_error(service, body):
     service.answer("POST", SYNCHRONOUS, httpx.Response(200, content=body))
     with pytest.raises(UnexpectedAnswer):
-        service.client.execute_synchronous(PAYLOAD)
+        service.client.execute(PAYLOAD)
 
 
 def ssl_failure(error: ssl.SSLError) -> httpx.TransportError:

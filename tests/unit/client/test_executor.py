@@ -1,15 +1,17 @@
 import json
+from typing import Any
 
 import pytest
 
 from delegation.client.errors import (
     ClientMisconfigured,
     DelegationClientError,
+    NotAuthorised,
     NotPermitted,
     PurgedNotDropped,
     TaskFailed,
 )
-from delegation.client.executor import ENDPOINT, TASK_TYPE, DelegatedTaskExecutor, TaskExecutorFactory
+from delegation.client.executor import DelegatedTaskExecutor
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
@@ -55,7 +57,15 @@ class World:
         self.service = Service()
         self.service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
         self.catalog = PolarisClient("https://polaris.test/api/catalog", Tokens(), transport=self.polaris.transport)
-        self.executor = DelegatedTaskExecutor(self.service.client, self.catalog, "POLARIS", clock=self.service.clock)
+        self.permitted: object = True
+        self.asked: list[TableIdentifier] = []
+        self.executor = DelegatedTaskExecutor(
+            self.service.client, self.catalog, "POLARIS", authorise=self.authorise, clock=self.service.clock
+        )
+
+    def authorise(self, identifier: TableIdentifier) -> Any:
+        self.asked.append(identifier)
+        return self.permitted
 
     @property
     def drops(self) -> list[dict[str, str]]:
@@ -76,6 +86,31 @@ def test_table_is_purged_first_and_then_dropped_without_purge(world):
     assert outcome.delegation_task_id == TASK_ID
     assert dropped_when_purging == []
     assert world.drops == [{"purgeRequested": "false"}]
+
+
+def test_a_host_without_authorise_makes_no_executor(world):
+    with pytest.raises(TypeError, match="authorise"):
+        DelegatedTaskExecutor(world.service.client, world.catalog, "POLARIS")
+
+
+@pytest.mark.parametrize("answer", [False, None, "yes", 1])
+def test_a_caller_who_may_only_read_purges_nothing(world, answer):
+    """The caller can load the table, and the service could purge it: only True permits that."""
+    world.permitted = answer
+    with pytest.raises(NotAuthorised, match=r"lake\.sales\.eu\.orders"):
+        world.executor.execute_purge_task(TABLE)
+    assert world.asked == [TABLE]
+    assert world.polaris.requests == world.service.requests == []
+
+
+def test_the_error_of_the_host_is_raised_unchanged(world):
+    def refuse(_identifier):
+        raise PermissionError("DROP_TABLE_WITH_PURGE")
+
+    executor = DelegatedTaskExecutor(world.service.client, world.catalog, "POLARIS", authorise=refuse)
+    with pytest.raises(PermissionError, match="DROP_TABLE_WITH_PURGE"):
+        executor.execute_purge_task(TABLE)
+    assert world.polaris.requests == world.service.requests == []
 
 
 def test_payload_names_the_table_and_holds_no_credential(world):
@@ -247,44 +282,3 @@ def test_table_that_cannot_be_loaded_after_its_purge_is_not_dropped(world):
         world.executor.execute_purge_task(TABLE)
     assert caught.value.delegation_task_id == TASK_ID
     assert world.drops == []
-
-
-def factory(world: World, **properties: str) -> tuple[TaskExecutorFactory, list[str]]:
-    connected: list[str] = []
-
-    def connect(endpoint: str):
-        connected.append(endpoint)
-        return world.service.client
-
-    settings = {name.replace("_", "-").replace("--", "."): value for name, value in properties.items()}
-    full = {f"polaris.delegation-service.{name}": value for name, value in settings.items()}
-    return TaskExecutorFactory(full, connect=connect, catalog=world.catalog, realm="POLARIS"), connected
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "base"),
-    [
-        ("http://delegation-service:8182", "http://delegation-service:8182/delegation-service/api"),
-        ("https://delegation.example.com/", "https://delegation.example.com/delegation-service/api"),
-        ("https://edge/prod/delegation-service/api", "https://edge/prod/delegation-service/api"),
-    ],
-)
-def test_factory_delegates_to_the_configured_endpoint(world, endpoint, base):
-    made, connected = factory(world, task_type="delegated", endpoint=endpoint)
-    made.executor().execute_purge_task(TABLE)
-    assert connected == [base]
-    assert len(world.drops) == 1
-
-
-@pytest.mark.parametrize("properties", [{}, {"task_type": "local", "endpoint": "http://delegation-service:8182"}])
-def test_factory_supports_one_task_type(world, properties):
-    made, _ = factory(world, **properties)
-    with pytest.raises(ClientMisconfigured, match=TASK_TYPE):
-        made.executor()
-
-
-@pytest.mark.parametrize("endpoint", ["", "delegation-service:8182", "ftp://delegation-service"])
-def test_factory_refuses_an_endpoint_that_is_not_a_url(world, endpoint):
-    made, _ = factory(world, task_type="delegated", endpoint=endpoint)
-    with pytest.raises(ClientMisconfigured, match=ENDPOINT):
-        made.executor()

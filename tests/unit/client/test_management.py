@@ -5,14 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from delegation.client.errors import Conflict, NotFound, ServiceFailed
-from tests.unit.client.service import ROOT, TASK_ID, TASKS, Service, json_answer, record, refusal
+from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record, refusal
 
 TASK = f"{TASKS}/{TASK_ID}"
-
-
-@pytest.fixture
-def service() -> Service:
-    return Service()
 
 
 def test_versions_are_read_page_by_page(service):
@@ -55,6 +50,18 @@ def test_a_list_without_filters_has_no_query(service):
     service.answer("GET", TASKS, json_answer(200, {"tasks": [record()]}))
     assert [each.task_id for each in service.client.list()] == [TASK_ID]
     assert [request.url.query for request in service.asked("GET", TASKS)] == [b""]
+
+
+def test_pages_of_tasks_are_given_whole_even_empty_ones(service):
+    pages = [
+        {"tasks": [record()], "next_page_token": "a"},
+        {"tasks": [], "next_page_token": "b"},
+        {"tasks": [record()]},
+    ]
+    service.answer("GET", TASKS, *(json_answer(200, page) for page in pages))
+    assert [len(page.tasks) for page in service.client.list_pages(status="FAILURE")] == [1, 0, 1]
+    asked = [dict(request.url.params) for request in service.asked("GET", TASKS)]
+    assert asked == [{"status": "FAILURE", **more} for more in ({}, {"page_token": "a"}, {"page_token": "b"})]
 
 
 def test_a_receipt_keeps_members_that_this_release_does_not_know(service):

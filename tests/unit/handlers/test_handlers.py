@@ -287,7 +287,7 @@ def test_a_sweeper_with_little_time_left_still_sweeps(deployed: Deployed, monkey
     assert swept == {"looked": 1, "failed": 0}
 
 
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"api", "authorizer", "dispatcher", "sweeper"}))
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"api", "authorizer", "dispatcher", "sweeper", "notifier"}))
 def test_a_malformed_input_is_refused_naming_the_field(
     name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,7 @@ def catalog_findings(
         yield from _reached(connection, url, realm, catalog, levels)
         if catalog is None:
             yield not_checked("grants", "name a namespace with --namespace CATALOG.LEVEL")
-        elif connection.settings.get("polaris_admin_credential") is None:
+        elif connection.admin_credential() is None:
             yield not_checked("grants", "polaris_admin_credential is not set; it reads principals and grants")
         else:
             needed = wanted_grants([levels] if levels else [], whole_index=whole_index)
@@ -154,13 +154,15 @@ def _reached(
 ) -> Iterable[CheckResult]:
     """Check Polaris as the service's principal, or else with the caller's credential."""
     credentials = ("polaris_service_credential", "polaris_credential")
-    name = next((each for each in credentials if connection.settings.get(each)), None)
+    name = None
+    if connection.named_polaris():
+        name = next((each for each in credentials if connection.settings.get(each)), None)
     scope = connection.settings.get("polaris_scope") or DEFAULT_SCOPE
     if name is not None:
         client = polaris_as(
             url, SecretStr(connection.settings.get(name) or ""), scope=scope, realm=realm, http=connection.http()
         )
-    elif connection.uses_stack():
+    elif not connection.named_polaris():
         name, client = "polaris_credential of stack.json", connection.catalog()
     else:
         return [not_checked("Polaris", f"neither {credentials[0]} nor {credentials[1]} is set")]

@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.certs.files import FileNotWritten, write_secret
-from delegation.cli.config.settings import CommandSettings
 from delegation.cli.connection import Connection, polaris_tokens
 from delegation.cli.errors import CommandError, FieldProblem, SettingsInvalid
 from delegation.cli.misuse import WordGroup
@@ -156,9 +154,8 @@ class _SetupReport:
 
 def connect_management(connection: Connection, url: str | None = None) -> PolarisManagement:
     """Return a client of Polaris' management API with the administrator's credential; raises SettingsInvalid."""
-    settings = connection.settings
     catalog_url = polaris_url(connection)
-    credential = settings.get("polaris_admin_credential")
+    credential = connection.admin_credential()
     if credential is None:
         problem = FieldProblem("polaris_admin_credential (DELEGATION_POLARIS_ADMIN_CREDENTIAL)", "is not set")
         raise SettingsInvalid("the connection to Polaris", [problem], "Set it to id:secret of an administrator.")
@@ -166,7 +163,7 @@ def connect_management(connection: Connection, url: str | None = None) -> Polari
     transport = Transport(connection.http())
     tokens = polaris_tokens(
         catalog_url,
-        SecretStr(credential),
+        credential,
         scope=DEFAULT_SCOPE,
         realm=realm,
         transport=transport,
@@ -177,13 +174,12 @@ def connect_management(connection: Connection, url: str | None = None) -> Polari
 
 def polaris_url(connection: Connection) -> str:
     """Return the catalog's address, that of the local stack without a setting; raises NotConnected."""
-    return connection.settings.get("polaris_url") or connection.stack().polaris_url
+    return connection.named_polaris() or connection.stack().polaris_url
 
 
 def realm_of(connection: Connection) -> str | None:
     """Return the realm, that of the local stack without a setting."""
-    settings: CommandSettings = connection.settings
-    return settings.get("realm") or (None if settings.get("polaris_url") else connection.stack().realm)
+    return connection.settings.get("realm") if connection.named_polaris() else connection.stack().realm
 
 
 def parse_namespace(text: str) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class ApiTasks:
 
     def get(self, task_id: str) -> TaskRecord:
         try:
-            return self.client.task(task_id)
+            return self.client.get(task_id)
         except NotFound as error:
             raise TaskUnknown(task_id) from error
 

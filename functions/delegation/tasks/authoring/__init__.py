@@ -3,6 +3,7 @@
 from delegation.tasks.authoring.context import ChildFailed, Context
 from delegation.tasks.authoring.decorator import FunctionTask, behavior
 from delegation.tasks.authoring.retired import retired
+from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.declared.retry import Retry
 from delegation.tasks.submission.handles import AsyncHandle, Handle
 from delegation.tasks.work.behaviors import OnLost
@@ -16,6 +17,7 @@ __all__ = [
     "Handle",
     "OnLost",
     "Retry",
+    "RunPostponed",
     "Tasks",
     "behavior",
     "retired",

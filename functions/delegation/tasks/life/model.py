@@ -76,7 +76,8 @@ class Task(BaseModel):
     on. `progress` and `reported` are what a task function reported. A task with a `lane` starts only after its
     admission, at `admitted_ts` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
     did not or a retry began anew. `reported_version` is the version whose half done work was reported, so that nothing
-    reports it again. `requested_by` asked for the present submission, `cancelled_by` for its cancellation.
+    reports it again. `notify` are the channels that its end notifies (`notifications`). `requested_by` asked for the
+    present submission, `cancelled_by` for its cancellation.
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
@@ -152,6 +153,7 @@ class Task(BaseModel):
     cancelled_by: Caller | None = None
     repeats: int | None = Field(default=None, ge=1)
     reported_version: int | None = Field(default=None, ge=1)
+    notify: tuple[str, ...] = ()
     target_key: str | None = None
     correlation_key: str | None = None
 
@@ -240,7 +242,7 @@ _ADMISSION: Final = frozenset({"lane", "admitted_ts"})
 _HAND_OVERS: Final = frozenset({"handed_over_count", "handed_over_state"})
 _LABELS: Final = frozenset({"target_key", "correlation_key"})
 INTERNAL: Final = (
-    frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version"})
+    frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version", "notify"})
     | _FAMILY
     | _ADMISSION
     | _HAND_OVERS

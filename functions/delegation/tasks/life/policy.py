@@ -14,6 +14,8 @@ from delegation.errors import DelegationError
 from delegation.tasks.life.admission import limits as caps
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.notifications import policy as notices
+from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.timestamps import parse_duration
 
 STORE_MAINTENANCE: Final = "STORE_MAINTENANCE"
@@ -116,6 +118,7 @@ class Policies:
     declared_deadlines: Mapping[str, timedelta] = field(default_factory=dict)
     maintenance: MaintenancePolicy = MaintenancePolicy()
     limits: Caps | None = None
+    notifications: NotificationPolicy = field(default_factory=NotificationPolicy)
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The fields of retry policies that properties set for one task type each."""
 
@@ -144,7 +147,9 @@ class Policies:
         overrides: dict[str, dict[str, Any]] = {}
         deadlines: dict[str, timedelta] = {}
         limited = {name: value for name, value in properties.items() if name.startswith(caps.PREFIX)}
-        for name, value in ((name, value) for name, value in properties.items() if name not in limited):
+        notified = {name: value for name, value in properties.items() if name.startswith(notices.PREFIX)}
+        apart = limited.keys() | notified.keys()
+        for name, value in ((name, value) for name, value in properties.items() if name not in apart):
             if name == _LOST_TIMEOUT:
                 lease = replace(lease, lost_timeout=_duration(name, value))
             elif name == _CLOCK_DRIFT:
@@ -176,6 +181,7 @@ class Policies:
             deadlines=deadlines,
             maintenance=maintenance,
             limits=limits,
+            notifications=NotificationPolicy.from_properties(notified, InvalidProperty),
             configured=overrides,
         )
 

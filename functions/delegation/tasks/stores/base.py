@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life.model import Task, label_key
+from delegation.tasks.life.notifications.owed import Notification, owed_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class Advance:
         """Every new version, ascending."""
         return (*self.via, self.after)
 
+    @property
+    def owed(self) -> tuple[Notification, ...]:
+        """What the new versions owe; it is stored in the same transaction."""
+        return owed_by(self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Revise:
@@ -45,9 +51,13 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Write nothing, but require that the head is still at this version, whatever its revision."""
+    """Leave the task as it is, but require that the head is still at this version, whatever its revision.
+
+    `owed` are notifications of that version, to be stored on this condition.
+    """
 
     task: Task
+    owed: tuple[Notification, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

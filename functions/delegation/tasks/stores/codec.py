@@ -26,7 +26,7 @@ _FIELD_OF: Final = {attribute: name for name, attribute in _ATTRIBUTE_OF.items()
 _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed": 0, "plan_segments": []}
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
 _REPORTED: Final = _ATTRIBUTE_OF["reported"]
-_UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "payload_version": 1}
+_UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "payload_version": 1, "notify": []}
 """Fields that are stored only if they have another value than this: a later release added them to format 1."""
 _STORAGE_ONLY: Final = frozenset({
     "format",

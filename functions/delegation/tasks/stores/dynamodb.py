@@ -16,6 +16,7 @@ from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_children as links
+from delegation.tasks.stores import dynamodb_notifications as notices
 from delegation.tasks.stores.admission import (
     RUNNING,
     Register,
@@ -88,7 +89,7 @@ class DynamoDbTaskStore:
         if isinstance(change, Revise):
             put = self._actions(change)[0]["Put"]
             return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
-        if isinstance(change, Expect):
+        if isinstance(change, Expect) and not change.owed:
             return require_version(change.task, self.get(change.task.task_id))
         # The nonce of a head that stays as it is belongs to another write.
         return self.transact(change, token=str(uuid.uuid4()) if _only_expects(change) else None)
@@ -115,17 +116,20 @@ class DynamoDbTaskStore:
                 ]
             case Advance(before, after):
                 rows = [self._put(codec.row_item(row), "attribute_not_exists(task_id)") for row in change.rows]
-                return [self._put(codec.head_item(after), _UNMOVED, before), *rows]
+                return [self._put(codec.head_item(after), _UNMOVED, before), *rows, *self._owed(change)]
             case Revise(before, after):
                 return [self._put(codec.head_item(after), _UNMOVED, before)]
             case Expect(task):
-                return [self._expected(task)]
+                return [self._expected(task), *self._owed(change)]
             case Adopt(before, after, child):
                 items = (links.child_item(before.task_id, child), links.parent_item(before.task_id, child))
                 puts: list[Action] = [{"Put": {"TableName": self.table, "Item": to_item(item)}} for item in items]
                 if change.only_expects:
                     return [self._expected(before), *puts]
                 return [self._put(codec.head_item(after), _UNMOVED, before), *puts]
+
+    def _owed(self, change: Advance | Expect) -> list[Action]:
+        return notices.puts(self.table, change.owed)
 
     def _expected(self, task: Task) -> Action:
         check = self._on_head("ConditionCheck", task, "current_version = :version", {":version": task.version})

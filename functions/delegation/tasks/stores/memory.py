@@ -2,7 +2,7 @@
 
 import threading
 from bisect import insort
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
@@ -60,6 +61,7 @@ class MemoryTaskStore:
         self._queued: dict[str, list[tuple[str, str]]] = {}
         self._running: dict[str, Running] = {}
         self._register = Register()
+        self.owed: dict[tuple[str, str], Notification] = {}
 
     def make_unreadable(self, task_id: str) -> None:
         """From now on treat this task as written by a newer release: it stays, and cannot be read."""
@@ -81,16 +83,28 @@ class MemoryTaskStore:
             case Create(task):
                 return self._create(task)
             case Advance(before, after, via):
+                is_repeat = not self._is_at(before)
                 task = self._move(before, after, row=True)
                 for passed in via:
                     self._rows[task.task_id].setdefault(passed.version, _row(passed))
+                self._owe(() if is_repeat else change.owed)
                 return task
             case Revise(before, after):
                 return self._move(before, after, row=False)
             case Expect(task):
-                return require_version(task, self._heads.get(task.task_id))
+                head = require_version(task, self._heads.get(task.task_id))
+                self._owe(change.owed)
+                return head
             case Adopt(before, after, child):
                 return self._adopt(change, before, after, child)
+
+    def _is_at(self, before: Task) -> bool:
+        head = self._heads.get(before.task_id)
+        return head is not None and (head.version, head.revision) == (before.version, before.revision)
+
+    def _owe(self, notifications: Iterable[Notification]) -> None:
+        for owed in notifications:
+            self.owed[owed.task_id, owed.notification_id] = owed
 
     def _adopt(self, change: Adopt, before: Task, after: Task, child: Child) -> Task:
         if change.only_expects:

@@ -23,6 +23,7 @@ from delegation.tasks.errors import (
     MalformedPayload,
     RunCancelled,
     RunHandedOver,
+    RunPostponed,
     RunTimedOut,
     StoreRefused,
     TaskError,
@@ -220,6 +221,8 @@ class FunctionBehavior(Generic[P, R]):
             return self._cancelled(task, error)
         except RunHandedOver as error:
             return self._end(task, AttemptError(t.HANDED_OVER, str(error), ErrorClass.HANDED_OVER))
+        except RunPostponed as error:
+            return self._end(task, AttemptError(error.code, str(error), ErrorClass.WAITING), error.wait)
         except RunTimedOut as error:
             return self._end(task, failed_work(error, ErrorClass.TRANSIENT))
         except (AwaitedTaskFailed, StoreRefused) as error:

@@ -19,6 +19,8 @@ from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.details import DetailRules, KeptDetails
 from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import LabelsOf, Task
+from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import LeasePolicy, MaintenancePolicy, Policies
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.stores.base import Advance, DueEntry, Received, ReceivedPage, Revise, TaskHeads, TaskStore
@@ -44,6 +46,10 @@ def new_nonce() -> str:
 
 def ignored(_task: Task) -> None:
     """Report nothing, as a process does whose output nobody counts."""
+
+
+def unannounced(_owed: Sequence[Notification]) -> None:
+    """Send nothing, as a process does that has no queue of notifications: the sweeper sends them."""
 
 
 def other_lease(task: Task, owner: str | None) -> LeaseLost:
@@ -79,13 +85,15 @@ class TaskChanges:
         left_partly_done: Callable[[Task], None] = ignored,
         results: ResultStore | None = None,
         traits: Mapping[str, TraitsOf] = _NO_TRAITS,
+        announce: Callable[[Sequence[Notification]], None] = unannounced,
         labels: Mapping[str, LabelsOf] = _NO_LABELS,
     ) -> None:
         """`clock` returns aware UTC datetimes, `details` are the rules of task types with details.
 
         `left_partly_done` is called after a write that ends a task as FAILURE after its work had effects. `results`
         keeps the results that are too large for the store. `traits` of a task type say in which lane its tasks wait for
-        their admission, `labels` by what lists find them.
+        their admission, `labels` by what lists find them. `announce` is called after a write with the notifications
+        that it stored, and raises nothing.
         """
         self._store = store
         self._policies = policies
@@ -98,6 +106,7 @@ class TaskChanges:
         self._left_partly_done = left_partly_done
         self._results = results
         self._traits_of = traits
+        self._announce = announce
         self._labels_of = labels
         self._held: Task | None = None
         self._owner: str | None = None
@@ -122,6 +131,7 @@ class TaskChanges:
             left_partly_done=self._left_partly_done,
             results=self._results,
             traits=self._traits_of,
+            announce=self._announce,
             labels=self._labels_of,
         )
 
@@ -163,6 +173,11 @@ class TaskChanges:
     def limits(self) -> Caps | None:
         """How many tasks may run at once; None when all are dispatched at once."""
         return self._policies.limits
+
+    @property
+    def notifications(self) -> NotificationPolicy:
+        """Who is notified of the ends of tasks."""
+        return self._policies.notifications
 
     def drain(self) -> None:
         """Let runs in this process, which is about to end, be handed over at their next checkpoint."""
@@ -231,8 +246,9 @@ class TaskChanges:
             reports = self._reports(current, path[-1])
             if reports:
                 path = (*path[:-1], path[-1].evolve(reported_version=path[-1].version))
+            change = self._write(current, *path)
             try:
-                written = Written(current, self._store.apply(self._write(current, *path)))
+                written = Written(current, self._store.apply(change))
             except (StaleTask, RevisionConflict) as refused:
                 if refused.stored is None:
                     raise TaskNotFound(task_id) from None
@@ -240,6 +256,8 @@ class TaskChanges:
                 continue
             if reports:
                 self._left_partly_done(written.after)
+            if isinstance(change, Advance) and change.owed:
+                self._announce(change.owed)
             return written
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
@@ -278,9 +296,15 @@ class TaskChanges:
             at=at,
             deadline_ts=self._policies.deadline(ended.task_type, at),
         )
+        following = self._notifying(following)
         if not ended.cancel_requested:
             return (following,)
         return following, decisions.cancelled(following.evolve(cancelled_by=ended.cancelled_by), now)
+
+    def _notifying(self, task: Task) -> Task:
+        """Return a task that is submitted again, with the channels that it had and those of this deployment's tasks."""
+        channels = tuple(dict.fromkeys((*task.notify, *self._policies.notifications.channels())))
+        return task if channels == task.notify else task.evolve(notify=channels)
 
     def _write(self, before: Task, *path: Task) -> Advance | Revise:
         """Return decided versions as one write, with the next revision and a new nonce."""

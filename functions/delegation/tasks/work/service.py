@@ -43,13 +43,15 @@ class TaskService(TaskChanges):
         at: datetime | None = None,
         traits: Traits | None = None,
         deadline: timedelta | None = None,
+        callback: str | None = None,
         **fields: Any,
     ) -> Task:
         """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
         replace those that its task type finds in the payload. `deadline` is its behavior's, which a property of the
-        task type precedes. Raises TaskPayloadTooLarge, before anything is stored.
+        task type precedes. `callback` names the callback that its end owes. Raises TaskPayloadTooLarge, before anything
+        is stored.
         """
         now = self.clock()
         task = Task(
@@ -64,6 +66,7 @@ class TaskService(TaskChanges):
             synchronous=synchronous,
             deadline_ts=self._policies.deadline(task_type, max(at or now, now), own=deadline),
             nonce=self._nonce(),
+            notify=self._policies.notifications.channels(callback),
             **fields,
         )
         return self._to_be_dispatched(self._labelled(task), now, traits)
@@ -81,11 +84,13 @@ class TaskService(TaskChanges):
         requested_by: Caller | None = None,
         at: datetime | None = None,
         traits: Traits | None = None,
+        callback: str | None = None,
     ) -> Task:
         """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
 
         `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
-        and the policies of its task type decide. `payload_version` is that of `payload`.
+        and the policies of its task type decide. `payload_version` is that of `payload`. The end owes `callback`, not
+        those of earlier submissions.
         """
         again = t.resubmit(
             task,
@@ -100,6 +105,8 @@ class TaskService(TaskChanges):
             at=None if at is None else max(at, now),
             repeats=repeats_so_far(task, now) + 1 if is_repeat(task, payload) else None,
         )
+        channels = self._policies.notifications.channels(callback)
+        again = again if again.notify == channels else again.evolve(notify=channels)
         return self._to_be_dispatched(self._labelled(again), now, traits)
 
     def create(
@@ -247,7 +254,7 @@ class TaskService(TaskChanges):
         def decide(task: Task, now: datetime) -> Task:
             if task.status is not Status.FAILURE:
                 return task
-            return t.resubmit(
+            again = t.resubmit(
                 task,
                 now,
                 payload=task.task_payload,
@@ -257,6 +264,7 @@ class TaskService(TaskChanges):
                 deadline_ts=self._policies.deadline(task.task_type, now),
                 requested_by=by,
             )
+            return self._notifying(again)
 
         return self.change(task_id, decide)
 

@@ -15,6 +15,8 @@ from delegation.wire.purges import PurgeRequest, TableState
 
 DRY_RUN: Final = "dry-run"
 PLAN: Final = "plan"
+CALLBACK: Final = "callback"
+"""The property of a request that names the callback which the end of its task owes."""
 
 
 class TablePurge(PurgeRequest):

@@ -4,7 +4,7 @@ from typing import Final
 
 from delegation.errors import printable
 from delegation.operations.purge.behavior.details import PurgeDetails, state_of
-from delegation.operations.purge.behavior.parameters import PLAN, TablePurge, identifier_text
+from delegation.operations.purge.behavior.parameters import CALLBACK, PLAN, TablePurge, identifier_text
 from delegation.operations.purge.behavior.traits import PRIORITY
 from delegation.operations.purge.errors import PlanOutdated
 from delegation.tasks.errors import MalformedPayload
@@ -75,12 +75,12 @@ def _stored(task: Task) -> TablePurge | None:
 
 
 def _same_properties(current: TablePurge, wanted: TablePurge) -> bool:
-    return _but_priority(current) == _but_priority(wanted)
+    return _of_the_work(current) == _of_the_work(wanted)
 
 
-def _but_priority(purge: TablePurge) -> dict[str, str]:
-    """Return the properties that decide what is done, not when."""
-    return {name: value for name, value in purge.properties.items() if name != PRIORITY}
+def _of_the_work(purge: TablePurge) -> dict[str, str]:
+    """Return the properties that decide what is done, not when and who is notified."""
+    return {name: value for name, value in purge.properties.items() if name not in {PRIORITY, CALLBACK}}
 
 
 def _other_properties(current: TablePurge, wanted: TablePurge) -> str:
@@ -92,5 +92,5 @@ def _other_properties(current: TablePurge, wanted: TablePurge) -> str:
 
 def _without_its_plan(task: Task, current: TablePurge, wanted: TablePurge) -> bool:
     """Return whether `wanted` is the same purge without its `plan`, which failed because a commit made it stale."""
-    rest = {name: value for name, value in current.properties.items() if name != PLAN}
-    return task.error_code == PlanOutdated.code and dict(wanted.properties) == rest
+    rest = {name: value for name, value in _of_the_work(current).items() if name != PLAN}
+    return task.error_code == PlanOutdated.code and _of_the_work(wanted) == rest

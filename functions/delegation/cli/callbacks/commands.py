@@ -1,0 +1,134 @@
+"""`delegation callbacks …`: list the events and callbacks that were not delivered, and send them again.
+
+They use the task table with the operator's own AWS credentials; the sweeper and the notifier do the rest.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import typer
+
+from delegation.cli import options
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
+from delegation.cli.output import open_output, print_json
+from delegation.tasks.life.notifications.owed import Notification, NotificationState, revived
+from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.notifications import NotificationStore
+from delegation.timestamps import isoformat, utc_now
+
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="List events and callbacks that were not delivered, and send them again.",
+)
+_EVER: Final = timedelta(days=3650)
+_MOST: Final = 10_000
+
+
+class NothingToResend(CommandError):
+    """There is no dead letter to send again."""
+
+    code = "NOTHING_TO_RESEND"
+
+    def __init__(self, whose: str) -> None:
+        super().__init__(
+            f"{whose} has no dead letter",
+            "`delegation callbacks list --all` also lists what is still tried.",
+        )
+
+
+@app.command("list")
+def list_command(
+    ctx: typer.Context,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Also list what is still tried.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="The largest number to list.")] = 50,
+    stack: StackOption = None,
+    tasks_table: TasksTableOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the dead letters: events and callbacks that were tried as often as the settings allow, the oldest first."""
+    open_output(ctx, as_json=as_json)
+    store = store_of(Connection.of(ctx, stack), tasks_table)
+    states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
+    found = [one for state in states for one in store.notifications(state, utc_now() + _EVER, limit=limit)][:limit]
+    if as_json:
+        print_json({"notifications": [document_of(one) for one in found]})
+        return
+    for one in found:
+        typer.echo(text_of(one))
+    if not found:
+        typer.echo("Nothing is owed." if everything else "There are no dead letters.")
+
+
+@app.command("resend")
+def resend_command(
+    ctx: typer.Context,
+    task_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[TASK_ID]", help="The task whose dead letters to send again.", show_default=False),
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Send the dead letters of all tasks again.")] = False,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    tasks_table: TasksTableOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send dead letters again, with all their attempts and the same Idempotency-Key; the next sweep sends them."""
+    open_output(ctx, as_json=as_json)
+    if (task_id is None) != everything:
+        raise typer.BadParameter("name one task, or give --all")
+    store = store_of(Connection.of(ctx, stack), tasks_table)
+    found = dead_letters(store, task_id)
+    if not found:
+        raise NothingToResend(f"task {task_id}" if task_id else "no task")
+    if everything and not yes and options.at_a_terminal():
+        typer.confirm(f"Send {len(found)} dead letters again?", abort=True, err=True)
+    sent = [one for one in found if store.revise_notification(one, revived(one, utc_now()))]
+    if as_json:
+        print_json({"resent": [document_of(one) for one in sent]})
+        return
+    for one in sent:
+        typer.echo(f"{one.channel} of task {one.task_id}, version {one.version}: it is sent within a minute")
+
+
+def dead_letters(store: NotificationStore, task_id: str | None) -> Sequence[Notification]:
+    """Return the dead letters of a task, or of all tasks up to a bound; repeat the command for more."""
+    if task_id is None:
+        return store.notifications(NotificationState.DEAD, utc_now() + _EVER, limit=_MOST)
+    return [one for one in store.notifications_of(task_id) if one.is_dead]
+
+
+def store_of(connection: Connection, table: str | None) -> NotificationStore:
+    """Return the notifications beside the task table."""
+    return DynamoDbNotificationStore(connection.task_store(table))
+
+
+def document_of(one: Notification) -> dict[str, Any]:
+    """Return a notification for programs, without its body."""
+    return {
+        "notification_id": one.notification_id,
+        "task_id": one.task_id,
+        "version": one.version,
+        "channel": one.channel,
+        "state": one.state.value,
+        "attempts": one.attempts,
+        "ended_ts": isoformat(one.created_ts),
+        "due_at": isoformat(one.due_at),
+        "last_error": one.last_error,
+    }
+
+
+def text_of(one: Notification) -> str:
+    """Return a notification for people: three lines that fit on 80 columns but for a long reason."""
+    times = "once" if one.attempts == 1 else f"{one.attempts} times"
+    lines = [
+        f"{one.state.value}  {one.channel}, tried {times}",
+        f"  {one.created_ts:%Y-%m-%d %H:%M:%SZ} task {one.task_id}, version {one.version}",
+    ]
+    return "\n".join([*lines, f"  {one.last_error}"] if one.last_error else lines)

@@ -1,0 +1,91 @@
+"""What a receiver of callbacks needs: verify that the service sent one, just now, and read what it says."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from delegation.client.errors import DelegationClientError
+from delegation.timestamps import utc_now
+from delegation.wire.signatures import KEY_HEADER, MOST_KEYS, SHORTEST_KEY, SIGNATURE_HEADER, is_signed, parsed
+
+FRESH_FOR: Final = timedelta(minutes=5)
+
+
+class CallbackRefused(DelegationClientError):
+    """A request is no callback of the service, or not a present one; answer it with 401 and do nothing else."""
+
+    code: ClassVar[str] = "CALLBACK_REFUSED"
+
+
+class TaskEnded(BaseModel):
+    """The body of a callback, and the detail of an event; a receiver keeps the unknown members of a newer service.
+
+    `notification_id` is the Idempotency-Key too. Ends of one task may arrive in any order: the greatest `version` is
+    the newest.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    notification_id: str
+    type: str
+    channel: str
+    task_id: str
+    version: int
+    task_type: str
+    status: str
+    error_code: str | None = None
+    result_summary: str | None = None
+    partly_deleted: bool = False
+    created_ts: AwareDatetime
+    ended_ts: AwareDatetime
+    polaris_correlation_id: str | None = None
+    table_identity: Mapping[str, Any] | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the task ended as SUCCESS."""
+        return self.status == "SUCCESS"
+
+
+class CallbackVerifier:
+    """Verifies callbacks with the key agreed on, and with the next or the former one while it is replaced."""
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        *,
+        fresh_for: timedelta = FRESH_FOR,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """`keys` are one or two texts of at least 32 bytes; raises ValueError for others, without quoting them."""
+        self._keys = tuple(key.encode() for key in keys)
+        if not 1 <= len(self._keys) <= MOST_KEYS or any(len(key) < SHORTEST_KEY for key in self._keys):
+            raise ValueError(f"callbacks are verified with one or {MOST_KEYS} keys of at least {SHORTEST_KEY} bytes")
+        self._fresh_for = fresh_for
+        self._clock = clock
+
+    def verify(self, headers: Mapping[str, str], body: bytes) -> TaskEnded:
+        """Return what a callback says; raise CallbackRefused unless the service signed it within `fresh_for` of now.
+
+        The service repeats a callback until it is answered with 2xx, with the same Idempotency-Key and a new time: a
+        receiver answers 200 to a `notification_id` that it has already processed, and does nothing else.
+        """
+        named = {name.lower(): value for name, value in headers.items()}
+        key, header = named.get(KEY_HEADER.lower()), named.get(SIGNATURE_HEADER.lower())
+        if not key or not header:
+            raise CallbackRefused(f"{KEY_HEADER} or {SIGNATURE_HEADER} is missing")
+        found = parsed(header)
+        if found is None or not is_signed(found, self._keys, idempotency_key=key, body=body):
+            raise CallbackRefused("no key of this receiver made the signature")
+        if abs(self._clock().timestamp() - found.time) > self._fresh_for.total_seconds():
+            raise CallbackRefused(f"it was not signed within {self._fresh_for.total_seconds():.0f} s of now")
+        try:
+            ended = TaskEnded.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            raise CallbackRefused(f"its body is not that of a callback: {first['loc']}: {first['msg']}") from None
+        if ended.notification_id != key:
+            raise CallbackRefused(f"{KEY_HEADER} is not its notification_id")
+        return ended

@@ -1,0 +1,84 @@
+"""The caller's side of a delegated purge as a reliable task (Delegation Service proposal, Asynchronous Task Framework).
+
+What it needs beyond the client is imported when one is made.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from delegation.client.client import DelegationClient
+from delegation.client.dropping import Authorise, TableCatalog, require_authorised
+from delegation.client.errors import Conflict
+from delegation.client.executor import refuse_dry_run
+from delegation.client.extras import needed_by
+from delegation.identifiers import TableIdentifier
+from delegation.timestamps import utc_now
+
+if TYPE_CHECKING:
+    from delegation.client.purge_task import PurgeOrder, PurgeOutcome
+    from delegation.tasks.life.model import Task
+    from delegation.tasks.work.behaviors import Behavior
+    from delegation.tasks.work.submit import Submitted, Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatedPurge:
+    """A task of the caller's own task framework that has the service purge a table, and then drops the table.
+
+    `submit` is called where the drop is requested; `behavior` is what a worker of the caller runs. `catalog` needs the
+    privileges to load and to drop tables. The task survives the loss of its worker at any call: what it asks of the
+    service has one idempotency key, and what it asks of the catalog may be asked twice.
+
+    The store in DynamoDB and the command `delegation worker` need the extra `service`; what lacks when one is made
+    raises ExtraMissing.
+    """
+
+    client: DelegationClient
+    catalog: TableCatalog
+    realm: str
+    _: KW_ONLY
+    authorise: Authorise
+    clock: Callable[[], datetime] = utc_now
+
+    def __post_init__(self) -> None:
+        with needed_by("DelegatedPurge"):
+            import delegation.client.purge_task  # noqa: F401, PLC0415 - the extra may be missing
+
+    def behavior(self) -> "Behavior[PurgeOrder, PurgeOutcome]":
+        """Return the behavior of these tasks, for a worker (docs/workers.md)."""
+        from delegation.client.purge_task import purge_task  # noqa: PLC0415 - the extra is there
+
+        return purge_task(self.client, self.catalog, self.clock)
+
+    def submit(
+        self, tasks: "Tasks", identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None
+    ) -> "Submitted[PurgeOrder, PurgeOutcome]":
+        """Store a task that purges the table as it is now and drops it; a repeat attaches to the same task.
+
+        Raises NotAuthorised, ClientMisconfigured for a dry run, PolarisError if the table cannot be loaded, and the
+        errors of the task store.
+        """
+        from delegation.client.purge_task import order_of  # noqa: PLC0415 - the extra is there
+
+        refuse_dry_run(properties)
+        require_authorised(self.authorise, identifier)
+        table = self.catalog.load_table(identifier, vend=False)
+        return tasks.submit(self.behavior(), order_of(self.realm, table, properties or {}))
+
+    def cancel(self, tasks: "Tasks", task_id: str) -> "Task":
+        """Cancel a task and the service's task that it waits for; return the former. What is deleted stays deleted.
+
+        May be repeated. Raises the errors of the task store and, once the caller's task is cancelled, those of the
+        service; one whose task has ended already is no error.
+        """
+        from delegation.client.purge_task import service_task_of  # noqa: PLC0415 - the extra is there
+
+        task = tasks.handle(self.behavior(), task_id).cancel()
+        waited_for = service_task_of(task)
+        if waited_for is not None:
+            with suppress(Conflict):
+                self.client.cancel(waited_for)
+        return task

@@ -1,0 +1,286 @@
+"""The calls of the API as conversations: generators that yield what is to be done and receive what came of it.
+
+All decisions are here, once: which request follows, whether it is repeated, what the answer means. A client performs
+the steps, blocking or with asyncio.
+"""
+
+import itertools
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+
+from delegation.backoff import exponential
+from delegation.client.errors import (
+    Conflict,
+    DelegationClientError,
+    ErrorAnswer,
+    NotAuthenticated,
+    UnexpectedAnswer,
+    WaitTimedOut,
+)
+from delegation.client.filters import TaskFilters
+from delegation.client.protocol import requests
+from delegation.client.protocol.answers import AnswerType, judged
+from delegation.client.protocol.repeats import PASSING, WITH_KEY, Pauses, Repeat, ReportRepeat, read_wait, same_key_wait
+from delegation.client.protocol.requests import Payload, ServiceRequest
+from delegation.wire.config import ServiceConfig
+from delegation.wire.responses import Health, Receipt, TaskAccepted, TaskSuccessResponse
+from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
+
+T = TypeVar("T")
+A = TypeVar("A", bound=BaseModel)
+_NO_DISCOVERY: Final = frozenset({404, 405})
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """Obtain a token, another one than `refused`; its text is sent back."""
+
+    refused: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a request with a token; an httpx.Response or an httpx.RequestError is sent back."""
+
+    request: ServiceRequest
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for a time in seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Call a function of the caller's with a value."""
+
+    receiver: Callable[[Any], Any]
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Give a value to the caller, who iterates over them."""
+
+    value: Any
+
+
+Step = Bearer | Send | Pause | Notify | Give
+Conversation = Generator[Step, Any, T]
+OnProgress = Callable[[TaskRecord], Any]
+"""Called with a task now and after each change; with the asyncio client it may be a coroutine function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """When a task is read again: after `interval_seconds`, doubling to `longest_seconds` while nothing changes."""
+
+    interval_seconds: float
+    longest_seconds: float
+    timeout_seconds: float | None = None
+
+    def pause(self, unchanged: int) -> float:
+        """Return the seconds until the next read, after that many reads in a row without a change."""
+        return exponential(unchanged + 1, self.interval_seconds, max(self.interval_seconds, self.longest_seconds))
+
+
+class ApiCalls:
+    """Conversations for each operation; `base_url` is the API's address, for messages."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        clock: Callable[[], datetime],
+        key: Callable[[], str],
+        pauses: Pauses,
+        on_repeat: ReportRepeat,
+    ) -> None:
+        self.base_url = base_url
+        self._clock = clock
+        self._new_key = key
+        self._pauses = pauses
+        self._on_repeat = on_repeat
+        self._config: ServiceConfig | None = None
+
+    def with_pauses(self, pauses: Pauses) -> "ApiCalls":
+        """Return the same calls with other pauses between repeats."""
+        return ApiCalls(self.base_url, clock=self._clock, key=self._new_key, pauses=pauses, on_repeat=self._on_repeat)
+
+    def execute(self, payload: Payload, key: str | None) -> Conversation[TaskSuccessResponse]:
+        """Run a task and return its outcome, with as many requests as needed."""
+        return self._submitted(lambda key: requests.execute(payload, key), key, TaskSuccessResponse)
+
+    def submit(self, payload: Payload, key: str | None, *, dry_run: bool) -> Conversation[TaskAccepted]:
+        """Submit a task for background processing."""
+        return self._submitted(lambda key: requests.submit(payload, key, dry_run=dry_run), key, TaskAccepted)
+
+    def get(self, task_id: str) -> Conversation[TaskRecord]:
+        """Return a task's current version."""
+        return self._read(requests.task(task_id), TaskRecord)
+
+    def versions(self, task_id: str, page_size: int) -> Conversation[None]:
+        """Give every version of a task, oldest first."""
+        token: str | None = None
+        while True:
+            page = yield from self._read(requests.versions(task_id, page_size, token), TaskVersions)
+            for version in page.versions:
+                yield Give(version)
+            if page.next_page_token is None:
+                return
+            token = page.next_page_token
+
+    def list_page(self, filters: TaskFilters, token: str | None) -> Conversation[TaskList]:
+        """Return a page of tasks."""
+        return self._read(requests.tasks(filters, token), TaskList)
+
+    def list_pages(self, filters: TaskFilters) -> Conversation[None]:
+        """Give every page of tasks, the newest received first."""
+        token: str | None = None
+        while True:
+            page = yield from self.list_page(filters, token)
+            yield Give(page)
+            token = page.next_page_token
+            if token is None:
+                return
+
+    def receipt(self, task_id: str) -> Conversation[Receipt]:
+        """Return a purge's receipt."""
+        return self._read(requests.receipt(task_id), Receipt)
+
+    def health(self) -> Conversation[Health]:
+        """Return whether the service works."""
+        return self._read(requests.health(), Health)
+
+    def cancel(self, task_id: str) -> Conversation[TaskRecord]:
+        """Cancel a task; a second request has no other effect than the first."""
+        return self._read(requests.cancel(task_id), TaskRecord)
+
+    def retry(self, task_id: str) -> Conversation[TaskRecord]:
+        """Try a failed task again; a refusal of a repeated request means that an earlier one had effect."""
+        sent = itertools.count(1)
+
+        def once() -> Conversation[TaskRecord]:
+            number = next(sent)
+            try:
+                return (yield from self._sent(requests.retry(task_id), TaskRecord))
+            except Conflict:
+                if number == 1:
+                    raise
+            return (yield from self.get(task_id))
+
+        return self._repeated(once)
+
+    def config(self) -> Conversation[ServiceConfig]:
+        """Return the service's configuration, which is requested once.
+
+        A service without one supports no keys, and neither does one whose configuration cannot be read
+        (Idempotency-Key proposal, Discovery).
+        """
+        if self._config is None:
+            try:
+                self._config = yield from self._read(requests.config(), ServiceConfig)
+            except UnexpectedAnswer:
+                self._config = ServiceConfig()
+            except ErrorAnswer as error:
+                if error.http_status not in _NO_DISCOVERY:
+                    raise
+                self._config = ServiceConfig()
+        return self._config
+
+    def follow(self, task_id: str, polls: Polls) -> Conversation[TaskRecord]:
+        """Give the task now and after each change, until it has ended or the timeout has; return it as read last."""
+        began = self._clock()
+        seen: tuple[int, int] | None = None
+        unchanged = 0
+        while True:
+            task = yield from self.get(task_id)
+            if (task.version, task.revision) != seen:
+                seen, unchanged = (task.version, task.revision), 0
+                yield Give(task)
+            else:
+                unchanged += 1
+            timeout = polls.timeout_seconds
+            if task.is_terminal or (timeout is not None and self._clock() >= began + timedelta(seconds=timeout)):
+                return task
+            yield Pause(polls.pause(unchanged))
+
+    def wait(self, task_id: str, polls: Polls, on_progress: OnProgress | None) -> Conversation[TaskRecord]:
+        """Return the task when it has ended; raises WaitTimedOut."""
+        following = self.follow(task_id, polls)
+        reply: Any = None
+        while True:
+            try:
+                step = following.send(reply)
+            except StopIteration as end:
+                task: TaskRecord = end.value
+                break
+            reply = None
+            if not isinstance(step, Give):
+                reply = yield step
+            elif on_progress is not None:
+                yield Notify(on_progress, step.value)
+        if not task.is_terminal:
+            raise WaitTimedOut(task)
+        return task
+
+    def _submitted(
+        self, request_with: Callable[[str | None], ServiceRequest], key: str | None, answer: type[AnswerType]
+    ) -> Conversation[AnswerType]:
+        config = yield from self.config()
+        window = config.same_key_window
+        if key is None and window is not None:
+            key = self._new_key()
+        request = request_with(key)
+        began = self._clock()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return (yield from self._sent(request, answer))
+            except WITH_KEY as error:
+                if key is None or window is None:
+                    raise
+                elapsed = self._clock() - began
+                wait = same_key_wait(error, attempt, self._pauses, key=key, window=window, elapsed=elapsed)
+                if wait is None:
+                    raise
+                failure = error
+            yield from self._paused(attempt, failure, wait)
+
+    def _read(self, request: ServiceRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
+        return self._repeated(lambda: self._sent(request, answer))
+
+    def _repeated(self, once: Callable[[], Conversation[A]]) -> Conversation[A]:
+        """Return the answer to a request that may be sent again, after failures that may pass."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return (yield from once())
+            except PASSING as error:
+                wait = read_wait(error, attempt, self._pauses)
+                if wait is None:
+                    raise
+                failure = error
+            yield from self._paused(attempt, failure, wait)
+
+    def _paused(self, attempt: int, error: DelegationClientError, wait: float) -> Conversation[None]:
+        yield Notify(self._on_repeat, Repeat(attempt, error, wait))
+        yield Pause(wait)
+
+    def _sent(self, request: ServiceRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
+        """Send a request, and repeat it once with a fresh token after a 401, which means that it had no effect."""
+        token = yield Bearer()
+        try:
+            return judged((yield Send(request, token)), request, self.base_url, answer)
+        except NotAuthenticated:
+            token = yield Bearer(refused=token)
+        return judged((yield Send(request, token)), request, self.base_url, answer)

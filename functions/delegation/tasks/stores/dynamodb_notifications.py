@@ -1,0 +1,110 @@
+"""NotificationStore on the task table: an item for each notification, found by partitions of its own in the due index.
+
+An item that is written needs no condition: the condition on the task's head in the same transaction admits it once.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from delegation.dynamodb import from_item, to_item
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.notifications.owed import Notification, NotificationState
+from delegation.tasks.stores import notifications as stored
+from delegation.timestamps import isoformat
+
+if TYPE_CHECKING:
+    from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+
+logger = logging.getLogger(__name__)
+_INDEX: Final = "due"
+
+
+def puts(table: str, owed: Iterable[Notification]) -> list[dict[str, Any]]:
+    """Return the actions of a transaction that write notifications."""
+    return [{"Put": {"TableName": table, "Item": to_item(stored.notification_item(one))}} for one in owed]
+
+
+class DynamoDbNotificationStore:
+    """NotificationStore of the tasks of a DynamoDbTaskStore."""
+
+    def __init__(self, tasks: "DynamoDbTaskStore") -> None:
+        self._calls = tasks.dynamodb
+        self._table = tasks.table
+
+    def notification(self, task_id: str, notification_id: str) -> Notification | None:
+        """See NotificationStore.notification."""
+        return self._get(stored.key_of(task_id, notification_id))
+
+    def notifications_of(self, task_id: str) -> Sequence[Notification]:
+        """See NotificationStore.notifications_of: one Query for each MB."""
+        found = self._query(
+            None,
+            KeyConditionExpression="task_id = :id",
+            ExpressionAttributeValues=to_item({":id": task_id + stored.PARTITION}),
+            ConsistentRead=True,
+        )
+        return sorted(map(stored.notification_of, found), key=lambda owed: owed.notification_id)
+
+    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
+        """See NotificationStore.notifications: one Query for each shard, and a read for each notification."""
+
+        def shard(bucket: str) -> list[dict[str, Any]]:
+            return self._query(
+                limit,
+                IndexName=_INDEX,
+                KeyConditionExpression="due_bucket = :bucket AND due_at <= :until",
+                ExpressionAttributeValues=to_item({":bucket": bucket, ":until": isoformat(until)}),
+            )
+
+        with ThreadPoolExecutor(max_workers=stored.SHARDS) as pool:
+            entries = sorted(chain.from_iterable(pool.map(shard, stored.buckets(state))), key=_place)
+        keys = [{"task_id": entry["task_id"], "version": entry["version"]} for entry in entries[:limit]]
+        return [one for one in map(self._readable, keys) if one is not None and one.state is state]
+
+    def revise_notification(self, before: Notification, after: Notification) -> bool:
+        """See NotificationStore.revise_notification: one conditional PutItem."""
+        refused = self._calls.conditional(
+            "put_item",
+            TableName=self._table,
+            Item=to_item(stored.notification_item(after)),
+            ConditionExpression="revision = :before",
+            ExpressionAttributeValues=to_item({":before": before.revision}),
+        )
+        return refused is None
+
+    def remove_notification(self, delivered: Notification) -> None:
+        """See NotificationStore.remove_notification: one DeleteItem."""
+        key = stored.key_of(delivered.task_id, delivered.notification_id)
+        self._calls.repeatable("delete_item", TableName=self._table, Key=to_item(key))
+
+    def _readable(self, key: dict[str, Any]) -> Notification | None:
+        """Return a notification, None for one of a newer release too, so that it does not hide the others."""
+        try:
+            return self._get(key)
+        except MalformedRecord as error:
+            logger.warning("skipped", extra={"action": "notify", "key": key["task_id"], "error_code": error.code})
+            return None
+
+    def _get(self, key: dict[str, Any]) -> Notification | None:
+        answer = self._calls.repeatable("get_item", TableName=self._table, Key=to_item(key), ConsistentRead=True)
+        return stored.notification_of(from_item(answer["Item"])) if "Item" in answer else None
+
+    def _query(self, limit: int | None, **arguments: Any) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        start: dict[str, Any] = {}
+        while limit is None or len(items) < limit:
+            page = {} if limit is None else {"Limit": limit - len(items)}
+            answer = self._calls.repeatable("query", TableName=self._table, **page, **arguments, **start)
+            items += map(from_item, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                break
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return items
+
+
+def _place(entry: dict[str, Any]) -> tuple[str, str]:
+    return entry["due_at"], entry["task_id"]

@@ -1,0 +1,104 @@
+"""NotificationStore on the NoSQL persistence: notifications are entities of the tasks' reference, in its commits."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from delegation.persistence.commits.commits import Changed, CommitAttempt
+from delegation.persistence.commits.entities import EntityChanges, EntityHead
+from delegation.persistence.index.keys import IndexKey
+from delegation.persistence.objects.objects import PersistedModel
+from delegation.persistence.objects.store import of_model
+from delegation.persistence.objects.types import ObjectType
+from delegation.tasks.life.notifications.owed import Notification, NotificationState
+from delegation.tasks.stores.notifications import notification_item, notification_of
+from delegation.tasks_on_persistence.failures import translated
+from delegation.timestamps import isoformat
+
+if TYPE_CHECKING:
+    from delegation.tasks_on_persistence.store import PersistenceTaskStore
+
+_NAME: Final = "notification"
+
+
+class StoredNotification(PersistedModel):
+    """A notification in its stored format."""
+
+    item: dict[str, Any]
+
+
+STORED_NOTIFICATION: Final = ObjectType("delegation-task-notification", StoredNotification)
+
+
+def write_notifications(entities: EntityChanges, owed: Iterable[Notification]) -> None:
+    """Put notifications, each found by its task and by its time."""
+    for one in owed:
+        ref = entities.put(_key(one.task_id, one.notification_id), StoredNotification(item=notification_item(one)))
+        entities.link(_place(one), ref)
+
+
+class PersistenceNotificationStore:
+    """NotificationStore of the tasks of a PersistenceTaskStore."""
+
+    def __init__(self, tasks: "PersistenceTaskStore") -> None:
+        self._store = tasks.catalog_store
+        self._committer = tasks.committer
+        self._index = tasks.index
+
+    def notification(self, task_id: str, notification_id: str) -> Notification | None:
+        """See NotificationStore.notification."""
+        with translated():
+            ref = self._index().get(_key(task_id, notification_id))
+            found = self._store.fetch(ref, StoredNotification) if ref else None
+        return notification_of(found.value.item) if found else None
+
+    def notifications_of(self, task_id: str) -> Sequence[Notification]:
+        """See NotificationStore.notifications_of."""
+        return self._found(IndexKey.of(_NAME, task_id))
+
+    def notifications(self, state: NotificationState, until: datetime, *, limit: int = 100) -> Sequence[Notification]:
+        """See NotificationStore.notifications."""
+        # After every key of that moment: `~` sorts after a separator.
+        return self._found(IndexKey.of(state), IndexKey.of(state, isoformat(until) + "~"), limit)
+
+    def revise_notification(self, before: Notification, after: Notification) -> bool:
+        """See NotificationStore.revise_notification."""
+        return self._replace(before, after, any_revision=False)
+
+    def remove_notification(self, delivered: Notification) -> None:
+        """See NotificationStore.remove_notification."""
+        self._replace(delivered, None, any_revision=True)
+
+    def _replace(self, before: Notification, after: Notification | None, *, any_revision: bool) -> bool:
+        key = _key(before.task_id, before.notification_id)
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, StoredNotification)
+            present = notification_of(found.value.item) if found else None
+            if present is None or not (any_revision or present.revision == before.revision):
+                return Changed(None, False)
+            entities.remove(_place(present))
+            if after is None:
+                entities.remove(key)
+            else:
+                write_notifications(entities, (after,))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self._committer.commit(change, operation=before.notification_id).result
+
+    def _found(self, prefix: IndexKey, end: IndexKey | None = None, limit: int | None = None) -> Sequence[Notification]:
+        with translated():
+            refs = [ref for _, ref in islice(self._index().items(end=end, prefix=prefix), limit)]
+            found = self._store.fetch_many(refs)
+        return [notification_of(of_model(one, StoredNotification).value.item) for one in found if one is not None]
+
+
+def _key(task_id: str, notification_id: str) -> IndexKey:
+    return IndexKey.of(_NAME, task_id, notification_id)
+
+
+def _place(owed: Notification) -> IndexKey:
+    return IndexKey.of(owed.state, isoformat(owed.due_at), owed.task_id, owed.notification_id)

@@ -1,0 +1,54 @@
+"""A worker's delivery of what ends of tasks owe, in a thread beside its tasks: it needs no queue."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Final
+
+from delegation.errors import DelegationError
+from delegation.notifications.delivery import Delivered, Notifier, Outcome, deliver_due
+from delegation.wiring.notifications.notifier import notifier
+from delegation.wiring.settings import TaskSettings
+
+logger = logging.getLogger(__name__)
+INTERVAL: Final = timedelta(seconds=15)
+
+
+@contextlib.contextmanager
+def delivering(stop: threading.Event, *, build: Callable[[], Notifier] = notifier) -> Iterator[None]:
+    """Deliver until `stop` is set, if a property has ends of tasks owe anything; any number of workers may do so."""
+    if not TaskSettings.read().policies().notifications.is_on:
+        yield
+        return
+    thread = threading.Thread(target=_run, args=(build(), stop), name="notifier", daemon=True)
+    thread.start()
+    yield
+
+
+def _run(notifier: Notifier, stop: threading.Event) -> None:
+    while not stop.wait(INTERVAL.total_seconds()):
+        deliver_once(notifier)
+
+
+def deliver_once(notifier: Notifier) -> None:
+    """Deliver what is due, and log it; what an error of the store prevents is due again later."""
+    try:
+        found = deliver_due(notifier)
+    except DelegationError as error:
+        logger.warning("owed notifications were not read", extra={"action": "notify", "error_code": error.code})
+        return
+    for one in found:
+        _log(one)
+
+
+def _log(found: Delivered) -> None:
+    if found.owed is None or found.outcome is Outcome.SKIPPED:
+        return
+    fields = {"action": "notify", "task_id": found.owed.task_id, "channel": found.owed.channel}
+    if found.outcome is Outcome.DELIVERED:
+        logger.info("delivered", extra=fields)
+    else:
+        reason = {"outcome": found.outcome.value, "reason": found.owed.last_error}
+        logger.warning("not delivered", extra={**fields, **reason})

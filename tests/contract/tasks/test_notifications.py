@@ -1,0 +1,63 @@
+"""One contract for every NotificationStore: in memory, DynamoDB in moto and DynamoDB Local, the persistence."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delegation.dynamodb import to_item
+from delegation.persistence.backends.memory import MemoryBackend
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.notifications import NotificationStore, notification_item
+from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
+from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
+from tests.contract.task_tables import local_task_store, moto, task_store
+from tests.contract.tasks.checks_notifications import CHECKS, FAR, OWED, NotificationCheck, ended
+
+Stores = tuple[TaskStore, NotificationStore]
+LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+
+
+@pytest.fixture(scope="module")
+def moto_client() -> Iterator[Any]:
+    with moto() as client:
+        yield client
+
+
+@pytest.fixture
+def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
+    match request.param:
+        case "memory":
+            memory = MemoryTaskStore()
+            yield memory, MemoryNotificationStore(memory)
+        case "moto":
+            with task_store(request.getfixturevalue("moto_client")) as in_moto:
+                yield in_moto, DynamoDbNotificationStore(in_moto)
+        case "local":
+            with local_task_store(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:
+                yield in_dynamodb, DynamoDbNotificationStore(in_dynamodb)
+        case "kernel":
+            kernel = PersistenceTaskStore(task_process(MemoryBackend()).store("realm", "tasks"))
+            yield kernel, PersistenceNotificationStore(kernel)
+
+
+@pytest.mark.parametrize("stores", ["memory", "moto", LOCAL, "kernel"], indirect=True)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(stores: Stores, check: NotificationCheck) -> None:
+    check(*stores)
+
+
+@pytest.mark.parametrize("stores", ["moto", LOCAL], indirect=True)
+def test_one_of_a_newer_release_hides_no_other(stores: tuple[DynamoDbTaskStore, DynamoDbNotificationStore]) -> None:
+    tasks, owed = stores
+    task, (newer, other) = ended(tasks)
+    item = to_item({**notification_item(newer), "format": 2})
+    tasks.dynamodb.client.put_item(TableName=tasks.table, Item=item)
+    assert list(owed.notifications(OWED, FAR)) == [other]
+    with pytest.raises(MalformedRecord, match="format"):
+        owed.notification(task.task_id, newer.notification_id)

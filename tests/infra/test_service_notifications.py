@@ -1,0 +1,119 @@
+"""A deployment whose properties have ends of tasks owe events and callbacks; one without has none of it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from infra.environment import FUNCTIONS, PROPERTIES_KEY, default_context
+from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
+from tests.infra.test_service_functions import _COMMON, _TASKS, ACTIONS, function, listed, statements
+
+_RECEIVE = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"}
+_PROPERTIES = {
+    **default_context()[PROPERTIES_KEY],
+    "delegation.notifications.events": "true",
+    "delegation.notifications.callback.catalog": "https://catalog.acme.org/hooks",
+}
+
+
+notifies = pytest.mark.long
+"""Of tests that synthesize a deployment of their own."""
+
+
+@pytest.fixture(scope="module")
+def notifying(node: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The app with notifications; synthesis fails if cdk-nag has findings."""
+    from infra.stacks.build import build
+
+    context = {**TEMPLATES_ALONE, PROPERTIES_KEY: _PROPERTIES, "delegation:event-bus": "ends"}
+    built = build(context, outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    built.app.synth()
+    return built
+
+
+@pytest.fixture(scope="module")
+def service_that_notifies(notifying: Any, synthesized: Callable[[Any], SynthesizedStack]) -> SynthesizedStack:
+    return synthesized(notifying.service)
+
+
+@pytest.fixture(scope="module")
+def data_that_notifies(notifying: Any, synthesized: Callable[[Any], SynthesizedStack]) -> SynthesizedStack:
+    return synthesized(notifying.data)
+
+
+def test_without_settings_there_is_no_part_of_it(service: SynthesizedStack, data: SynthesizedStack) -> None:
+    text = json.dumps([service.document, data.document]).lower()
+    assert "notification" not in text.replace("notificationarn", "")
+    assert "callback" not in text
+    assert "events:putevents" not in text
+    assert len(service.resources("AWS::Lambda::EventSourceMapping")) == 1
+
+
+@notifies
+def test_the_notifier_may_do_only_what_it_does(service_that_notifies: SynthesizedStack) -> None:
+    allowed = statements(service_that_notifies, "notifier")
+    actions = {action for statement in allowed for action in listed(statement["Action"])}
+    expected = _TASKS | _RECEIVE | {"dynamodb:DeleteItem", "events:PutEvents", "secretsmanager:GetSecretValue"}
+    assert actions == expected | _COMMON
+    (putting,) = [one for one in allowed if one["Action"] == "events:PutEvents"]
+    assert json.dumps(putting["Resource"]).count("event-bus/ends") == 1
+
+
+@notifies
+@pytest.mark.parametrize("name", sorted(ACTIONS))
+def test_only_what_may_end_a_task_may_send_and_nothing_else_is_added(
+    service_that_notifies: SynthesizedStack, service: SynthesizedStack, name: str
+) -> None:
+    before, after = statements(service, name), statements(service_that_notifies, name)
+    sends = "notification_queue_url" in FUNCTIONS[name].variables
+    actions = {action for statement in after for action in listed(statement["Action"])}
+    assert actions == ACTIONS[name] | _COMMON | ({"sqs:SendMessage"} if sends else set())
+    assert len(after) - len(before) <= int(sends)
+
+
+@notifies
+def test_the_queue_feeds_the_notifier_and_keeps_dead_letters(service_that_notifies: SynthesizedStack) -> None:
+    document = service_that_notifies.document["Resources"]
+    mappings = service_that_notifies.resources("AWS::Lambda::EventSourceMapping").values()
+    (mapping,) = [
+        body["Properties"]
+        for body in mappings
+        if document[body["Properties"]["FunctionName"]["Ref"]]["Properties"]["Handler"] == FUNCTIONS["notifier"].handler
+    ]
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert 10 * mapping["BatchSize"] < FUNCTIONS["notifier"].timeout_seconds
+    queue = document[mapping["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
+    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["notifier"].timeout_seconds
+    assert queue["SqsManagedSseEnabled"] is True
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
+
+
+@notifies
+def test_the_variables_name_queue_bus_and_secret(service_that_notifies: SynthesizedStack) -> None:
+    variables = function(service_that_notifies, "notifier")["Environment"]["Variables"]
+    assert variables["DELEGATION_EVENT_BUS"] == "ends"
+    assert "DELEGATION_CALLBACK_KEYS" in variables
+    for name in ("api", "sweeper", "complete", "run_inline"):
+        assert "DELEGATION_NOTIFICATION_QUEUE_URL" in function(service_that_notifies, name)["Environment"]["Variables"]
+
+
+@notifies
+def test_the_keys_are_an_empty_secret_that_is_retained(data_that_notifies: SynthesizedStack) -> None:
+    found = [
+        body
+        for body in data_that_notifies.resources("AWS::SecretsManager::Secret").values()
+        if "callbacks" in body["Properties"]["Description"]
+    ]
+    (secret,) = found
+    assert secret["Properties"].keys().isdisjoint({"SecretString", "GenerateSecretString"})
+    assert secret["DeletionPolicy"] == "Retain"
+
+
+@notifies
+def test_alarms_watch_dead_letters(service_that_notifies: SynthesizedStack) -> None:
+    alarms = [body["Properties"] for body in service_that_notifies.resources("AWS::CloudWatch::Alarm").values()]
+    (dead,) = [one for one in alarms if one.get("MetricName") == "NotificationsDead"]
+    assert "delegation callbacks resend" in dead["AlarmDescription"]
+    assert len([one for one in alarms if "notification" in one["AlarmDescription"]]) >= 1

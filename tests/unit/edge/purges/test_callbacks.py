@@ -1,0 +1,163 @@
+"""A request picks the callback that the end of its task owes; and the proposal's four modes of delegation."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from delegation.idempotency.errors import TaskConflict
+from delegation.operations.purge.behavior.options import InvalidPurgeProperty
+from delegation.tasks.life.model import Status
+from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.stores.base import Advance
+from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from tests.unit.edge.world import World
+from tests.unit.operations.purge.lake import busy_table
+from tests.unit.tasks.builders import failed
+
+URLS = {"catalog": "https://catalog.acme.org/hook", "audit": "https://audit.acme.org/hook"}
+
+
+def world(**changes):
+    there = World()
+    busy_table(there.lake, "orders")
+    policy = replace(NotificationPolicy(callbacks=URLS), **changes)
+    there.tasks._policies = replace(there.tasks._policies, notifications=policy)
+    return there
+
+
+def owed(there):
+    """The channels and statuses of what is owed."""
+    found = sorted(there.store.owed.values(), key=lambda one: one.channel)
+    return [(one.channel, json.loads(one.body)["status"]) for one in found]
+
+
+def task_id_of(answer):
+    return json.loads(answer.body)["delegation_task_id"]
+
+
+def test_the_end_owes_the_callback_that_the_request_picked():
+    there = world()
+    answer = there.submit(there.body("orders", callback="catalog"), "key-1")
+    assert owed(there) == []
+    there.drive()
+    assert owed(there) == [("callback:catalog", "SUCCESS")]
+    (found,) = there.store.owed.values()
+    body = json.loads(found.body)
+    assert body["task_id"] == task_id_of(answer)
+    assert body["table_identity"]["table_name"] == "orders"
+
+
+def test_a_synchronous_request_may_pick_one_too():
+    there = world()
+    assert there.execute(there.body("orders", callback="audit"), "key-1").status == 200
+    assert owed(there) == [("callback:audit", "SUCCESS")]
+
+
+def test_a_request_without_one_owes_the_event_alone_where_events_are_on():
+    there = world(events=True)
+    there.submit(there.body("orders"))
+    there.drive()
+    assert owed(there) == [("event", "SUCCESS")]
+
+
+@pytest.mark.parametrize("urls", [{}, {"audit": URLS["audit"]}])
+def test_a_callback_that_no_setting_names_is_refused_and_nothing_accepted(urls):
+    there = world(callbacks=urls)
+    expected = "one of audit" if urls else "absent: this service has no callbacks"
+    with pytest.raises(InvalidPurgeProperty, match=expected) as refused:
+        there.submit(there.body("orders", callback="catalog"), "key-1")
+    assert refused.value.name == "callback"
+    assert there.store.heads().tasks == ()
+
+
+def test_a_request_that_attaches_adds_its_callback():
+    there = world()
+    there.submit(there.body("orders", callback="catalog"), "key-1")
+    there.submit(there.body("orders", callback="audit"), "key-2")
+    there.submit(there.body("orders"), "key-3")
+    there.drive()
+    assert owed(there) == [("callback:audit", "SUCCESS"), ("callback:catalog", "SUCCESS")]
+
+
+def test_a_request_for_what_was_purged_already_is_owed_its_callback_at_once():
+    there = world()
+    body = there.body("orders", callback="audit")
+    first = there.submit(there.body("orders"), "key-1")
+    there.drive()
+    assert owed(there) == []
+    second = there.submit(body, "key-2")
+    assert task_id_of(first) == task_id_of(second)
+    assert owed(there) == [("callback:audit", "SUCCESS")]
+    MemoryNotificationStore(there.store).remove_notification(*there.store.owed.values())
+    there.submit(body, "key-2")  # a replay of the answer owes nothing more
+    assert owed(there) == []
+
+
+def test_a_request_without_a_key_is_owed_it_too():
+    there = world()
+    body = there.body("orders", callback="audit")
+    there.submit(there.body("orders"))
+    there.drive()
+    there.submit(body)
+    assert owed(there) == [("callback:audit", "SUCCESS")]
+
+
+def test_another_callback_is_no_conflict_but_other_properties_are():
+    there = world()
+    there.submit(there.body("orders", callback="catalog"))
+    there.submit(there.body("orders", callback="audit"))
+    with pytest.raises(TaskConflict):
+        there.submit(there.body("orders", callback="audit", shared="refuse"))
+
+
+def test_each_submission_names_its_callbacks_and_a_retry_keeps_them():
+    there = world()
+    task_id = task_id_of(there.submit(there.body("orders", callback="catalog"), "key-1"))
+    head = there.tasks.get(task_id)
+    there.store.apply(Advance(head, failed(head, there.clock())))
+    there.tasks.retry(task_id)
+    assert there.tasks.get(task_id).notify == ("callback:catalog",)
+    head = there.tasks.get(task_id)
+    there.store.apply(Advance(head, failed(head, there.clock())))
+    assert owed(there) == [("callback:catalog", "FAILURE")] * 2
+    there.submit(there.body("orders", callback="audit"), "key-2")
+    assert there.tasks.get(task_id).notify == ("callback:audit",)
+
+
+# ---- the modes of delegation (Delegation Service proposal, Delegation Mode)
+
+
+def test_synchronous():
+    there = world()
+    answer = there.execute(there.body("orders"), "key-1")
+    assert (answer.status, json.loads(answer.body)["status"]) == (200, "COMPLETED_SUCCESS")
+    assert there.lake.below("s3://lake/wh/orders") == set()
+
+
+def test_fire_and_forget():
+    """The caller forgets the answer: the purge is done all the same, and its failure would be recorded."""
+    there = world()
+    there.submit(there.body("orders"))
+    there.drive()
+    assert there.lake.below("s3://lake/wh/orders") == set()
+    assert [task.status for task in there.store.heads().tasks] == [Status.SUCCESS]
+
+
+def test_asynchronous_with_polling():
+    there = world()
+    answer = there.submit(there.body("orders"), "key-1")
+    task_id = task_id_of(answer)
+    assert json.loads(answer.body)["status_query_url"].endswith(f"/v1/tasks/{task_id}")
+    assert there.tasks.get(task_id).status is Status.SUBMITTED
+    there.drive()
+    assert there.tasks.get(task_id).status is Status.SUCCESS
+
+
+def test_asynchronous_with_pushing():
+    """The callback itself is sent in tests of notifications."""
+    there = world()
+    task_id = task_id_of(there.submit(there.body("orders", callback="catalog"), "key-1"))
+    there.drive()
+    ((channel, status),) = owed(there)
+    assert (channel, status, there.tasks.get(task_id).status.value) == ("callback:catalog", "SUCCESS", status)

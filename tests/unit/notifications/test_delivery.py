@@ -1,0 +1,213 @@
+"""Notifications with a receiver that fails, is slow, redirects, comes late, and sees repeats; over real HTTPS."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from delegation.notifications.delivery import Outcome, deliver_due
+from delegation.notifications.errors import EventNotAccepted
+from delegation.notifications.queue import Message
+from delegation.tasks.life.notifications import owed as owing
+from delegation.tasks.life.notifications.owed import NotificationState
+from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.stores.base import Create
+from delegation.wiring.notifications.worker import deliver_once
+from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW
+from tests.unit.notifications.site import KEY, Site
+from tests.unit.tasks.builders import HOUR, MINUTE, submitted
+
+OWED, DEAD = NotificationState.OWED, NotificationState.DEAD
+
+
+def policy_of(receiver, **changes):
+    return replace(NotificationPolicy(callbacks={"catalog": receiver.url}, private_addresses=True), **changes)
+
+
+def ended_site(receiver, **changes):
+    site = Site(receiver, policy=policy_of(receiver, **changes))
+    site.finish(site.held())
+    return site
+
+
+def test_an_end_is_delivered_at_once_and_says_what_the_task_says(receiver):
+    site = ended_site(receiver)
+    assert [one.outcome for one in site.notify()] == [Outcome.DELIVERED]
+    (ended,) = site.verified()
+    (task,) = site.store.heads().tasks
+    assert (ended.task_id, ended.version, ended.status) == (task.task_id, task.version, "SUCCESS")
+    assert ended.result_summary == "deleted 3 files"
+    assert site.store.owed == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "code"),
+    [
+        (500, "CALLBACK_NOT_ACCEPTED: its receiver answered 500"),
+        (404, "CALLBACK_NOT_ACCEPTED: its receiver answered 404"),
+        (REDIRECT, "CALLBACK_NOT_ACCEPTED: its receiver answered 307, a redirect, which is not followed"),
+        (301, "CALLBACK_NOT_ACCEPTED: its receiver answered 301, a redirect, which is not followed"),
+        (SLOW, "CALLBACK_UNREACHABLE: its receiver did not answer: no answer within"),
+        (DRIP, "CALLBACK_UNREACHABLE: its receiver did not answer: no answer within"),
+        (HANG_UP, "CALLBACK_UNREACHABLE"),
+        (GARBAGE, "CALLBACK_UNREACHABLE"),
+    ],
+)
+def test_a_receiver_that_fails_gets_it_again_with_the_same_key_and_body(receiver, action, code):
+    receiver.script[:] = [action, action]
+    site = ended_site(receiver)
+    assert [one.outcome for one in site.notify()] == [Outcome.FAILED]
+    (failed,) = site.left(OWED)
+    assert str(failed.last_error).startswith(code)
+    assert "hooks" not in str(failed.last_error)
+    assert failed.due_at > site.clock()
+    assert site.settle() == [Outcome.FAILED, Outcome.DELIVERED]
+    assert len(receiver.received) == 3
+    assert len(receiver.keys) == len(receiver.bodies) == 1
+    assert len({headers["Delegation-Signature"] for headers, _ in receiver.received}) == 3
+    assert len(site.verified()) == 3
+
+
+def test_a_receiver_that_accepts_and_loses_its_answer_recognizes_the_repeat(receiver):
+    """It processes what it accepted, and the delivery that it got twice has one Idempotency-Key."""
+    processed = set()
+
+    def process():
+        headers, _ = receiver.received[-1]
+        processed.add(headers["Idempotency-Key"])
+
+    receiver.on_request = process
+    receiver.script[:] = [HANG_UP]
+    site = ended_site(receiver)
+    site.settle()
+    assert len(receiver.received) == 2
+    assert len(processed) == 1
+
+
+def test_a_queue_that_is_down_delays_only(receiver):
+    site = Site(receiver, policy=policy_of(receiver))
+    site.queue_is_down = True
+    site.finish(site.held())
+    site.clock.advance(2 * MINUTE)
+    site.sweep()
+    assert site.messages == []
+    site.queue_is_down = False
+    site.clock.advance(2 * MINUTE)
+    assert site.settle() == [Outcome.DELIVERED]
+
+
+def test_the_sweeper_waits_for_the_first_message_and_fills_no_queue(receiver):
+    site = ended_site(receiver)
+    site.sweep()
+    assert len(site.messages) == 1
+    site.clock.advance(MINUTE)
+    site.sweep()
+    site.sweep()
+    assert len(site.messages) == 2
+    assert [one.outcome for one in site.notify()] == [Outcome.DELIVERED, Outcome.SKIPPED]
+    assert len(receiver.received) == 1
+
+
+def test_a_dead_letter_is_left_until_it_is_revived(receiver):
+    receiver.script[:] = [500] * 3
+    site = ended_site(receiver, max_attempts=3)
+    assert site.settle() == [Outcome.FAILED, Outcome.FAILED, Outcome.DEAD]
+    (dead,) = site.left(DEAD)
+    site.clock.advance(HOUR)
+    site.sweep()
+    assert (site.messages, len(receiver.received)) == ([], 3)
+    assert [one.outcome for one in _take(site, Message.of(dead))] == [Outcome.SKIPPED]
+    assert site.owed.revise_notification(dead, owing.revived(dead, site.clock()))
+    site.sweep()
+    assert site.settle() == [Outcome.DELIVERED]
+    assert len(receiver.keys) == 1
+
+
+def test_a_callback_that_no_setting_names_any_more_waits_for_it(receiver):
+    site = ended_site(receiver)
+    site.notifier = replace(site.notifier, policy=policy_of(receiver, callbacks={"other": receiver.url}))
+    assert [one.outcome for one in site.notify()] == [Outcome.FAILED]
+    assert "delegation.notifications.callback.catalog" in str(site.left(OWED)[0].last_error)
+    site.notifier = replace(site.notifier, policy=policy_of(receiver))
+    site.clock.advance(HOUR)
+    site.sweep()
+    assert site.settle() == [Outcome.DELIVERED]
+
+
+@pytest.mark.parametrize("secret", ["", "[]", "{}", '{"catalog": []}', '{"catalog": ["too short"]}', '{"catalog": 7}'])
+def test_a_callback_without_a_key_is_never_sent_unsigned(receiver, secret):
+    site = Site(receiver, policy=policy_of(receiver))
+    site.secret = secret
+    site.finish(site.held())
+    assert [one.outcome for one in site.notify()] == [Outcome.FAILED]
+    assert receiver.received == []
+    (failed,) = site.left(OWED)
+    assert str(failed.last_error).startswith("CALLBACK_KEYS_UNAVAILABLE")
+    assert "short" not in str(failed.last_error)
+
+
+def test_a_replaced_key_is_used_after_five_minutes_and_both_sign_meanwhile(receiver):
+    site = ended_site(receiver)
+    receiver.script[:] = [500, 500]
+    site.notify()
+    site.secret = json.dumps({"catalog": ["the next key, of 32 bytes at the least", KEY]})
+    site.settle()
+    counts = [headers["Delegation-Signature"].count("v1=") for headers, _ in receiver.received]
+    assert counts == [1, 2, 2]
+    assert len(site.verified()) == 3
+
+
+def test_a_refused_event_is_repeated(receiver):
+    site = Site(receiver, policy=NotificationPolicy(events=True))
+    accepted, tries = site.bus.put, []
+
+    def refusing(owed):
+        tries.append(owed)
+        if len(tries) == 1:
+            raise EventNotAccepted("EventBridge answered ThrottlingException")
+        accepted(owed)
+
+    site.bus.put = refusing
+    site.finish(site.held(callback=None))
+    assert site.settle() == [Outcome.FAILED, Outcome.DELIVERED]
+    assert [one["type"] for one in site.bus.events] == ["TASK_ENDED"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "retried and cancelled"])
+def test_every_end_is_notified_whichever_call_ends_the_task(receiver, how):
+    site = Site(receiver, policy=policy_of(receiver))
+    task = site.store.apply(Create(submitted(notify=("callback:catalog",))))
+    site.tasks.cancel(task.task_id)
+    ends = 1
+    if how == "retried and cancelled":
+        site.tasks.retry(task.task_id)
+        site.tasks.cancel(task.task_id)
+        ends = 2
+    site.settle()
+    assert [ended.error_code for ended in site.verified()] == ["CANCELLED"] * ends
+    assert len(receiver.keys) == ends
+
+
+def test_a_worker_delivers_what_is_due_without_a_queue(receiver, caplog):
+    receiver.script[:] = [500]
+    site = Site(receiver, policy=policy_of(receiver))
+    site.queue_is_down = True
+    site.finish(site.held())
+    assert deliver_due(site.notifier) == []
+    caplog.set_level("INFO", logger="delegation.wiring.notifications.worker")
+    for message in ("not delivered", "delivered"):
+        site.clock.advance(HOUR)
+        deliver_once(site.notifier)
+        assert caplog.messages[-1] == message
+    assert len(receiver.received) == 2
+    assert site.store.owed == {}
+
+
+def test_without_settings_nothing_is_stored_or_sent(receiver):
+    site = Site(receiver, policy=NotificationPolicy())
+    site.finish(site.held(callback=None))
+    assert (site.store.owed, site.messages) == ({}, [])
+
+
+def _take(site, message):
+    return [site.notifier.take(message)]

@@ -1,0 +1,81 @@
+"""`delegation.notifications.*`: off by default, and no wrong value is accepted or quoted if it may hold a secret."""
+
+from datetime import timedelta
+
+import pytest
+
+from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.policy import InvalidProperty, Policies
+from infra.environment import default_properties
+
+PREFIX = "delegation.notifications."
+URL = "https://catalog.internal:8443/hooks/7?token=s3cr3t"
+
+
+def read(**properties):
+    named = {PREFIX + name.replace("_", "-").replace("--", "."): value for name, value in properties.items()}
+    return Policies.from_properties(named).notifications
+
+
+def test_nothing_is_owed_by_default():
+    policy = Policies.from_properties(default_properties_of_tasks()).notifications
+    assert policy == NotificationPolicy()
+    assert not policy.is_on
+    assert policy.channels() == policy.channels(None) == ()
+
+
+def default_properties_of_tasks():
+    return {name: value for name, value in default_properties().items() if not name.startswith("delegation.purge.")}
+
+
+def test_all_settings():
+    policy = read(
+        events="true",
+        callback__catalog=URL,
+        private_addresses="true",
+        max_attempts="3",
+        initial_backoff_duration="5m",
+        max_backoff_duration="2h",
+    )
+    expected = NotificationPolicy(
+        events=True,
+        callbacks={"catalog": URL},
+        private_addresses=True,
+        max_attempts=3,
+        initial_backoff=timedelta(minutes=5),
+        max_backoff=timedelta(hours=2),
+    )
+    assert policy == expected
+    assert policy.channels("catalog") == ("event", "callback:catalog")
+    assert "s3cr3t" not in repr(policy)
+    assert read(callback__catalog=URL).channels() == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("events", "yes"),
+        ("private-addresses", "1"),
+        ("max-attempts", "0"),
+        ("max-attempts", "10000"),
+        ("initial-backoff-duration", "soon"),
+        ("max-backoff-duration", "1s"),
+        ("callback.", URL),
+        ("callback.Catalog", URL),
+        ("callback.a/b", URL),
+        ("callback.catalog", "http://catalog.internal/hook?token=s3cr3t"),
+        ("callback.catalog", "https:///hook?token=s3cr3t"),
+        ("callback.catalog", "https://user:s3cr3t@catalog.internal/hook"),
+        ("callback.catalog", "https://catalog.internal/hook#s3cr3t"),
+        ("callback.catalog", "https://catalog.internal/ho ok?token=s3cr3t"),
+        ("callback.catalog", "https://catalog.internal/h\u00f6ok?token=s3cr3t"),
+        ("callback.catalog", "https://catalog.internal:99999/hook?token=s3cr3t"),
+        ("callback.catalog", "https://[catalog/hook?token=s3cr3t"),
+        ("callback.catalog", "https://catalog.internal/" + "s3cr3t" * 400),
+        ("webhook", URL),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(name, value):
+    with pytest.raises(InvalidProperty, match=r"delegation\.notifications") as refused:
+        Policies.from_properties({PREFIX + name: value})
+    assert "s3cr3t" not in str(refused.value)
