@@ -124,15 +124,24 @@ class CommandRoot(WordGroup):
         try:
             return super().invoke(ctx)
         except DelegationError as error:
-            from delegation.cli.output import open_output, output_of  # noqa: PLC0415 - `--help` needs no rich
-
-            if self.as_json:
-                open_output(ctx, as_json=True)
-            output_of(ctx).problem(error)
+            self._report(ctx, error)
             raise typer.Exit(getattr(error, "exit_status", FAILED)) from error
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == "delegation":
+                raise
+            reason = f"the module {error.name} is not installed"
+            self._report(ctx, CommandUnavailable(ctx.invoked_subcommand or "", reason, "service"))
+            raise typer.Exit(FAILED) from error
         except typer.TyperException as error:
             remove_consent(error)
             raise
+
+    def _report(self, ctx: Any, error: DelegationError) -> None:
+        from delegation.cli.output import open_output, output_of  # noqa: PLC0415 - `--help` needs no rich
+
+        if self.as_json:
+            open_output(ctx, as_json=True)
+        output_of(ctx).problem(error)
 
     def loaded(self, name: str) -> Any:
         """Return a command; one that cannot be imported is replaced by one that fails with the reason."""

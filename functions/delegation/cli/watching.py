@@ -92,7 +92,7 @@ class TaskWatch:
         if view is None:
             return Text("Waiting for the first answer …", style="dim")
         return Panel(
-            Group(self._heading(view), self._progress(view), self._history()),
+            Group(self._heading(view), *self._progress(view), self._history()),
             title=Text(plain(view.table or view.task_type), style="bold"),
             title_align="left",
             border_style=STYLES.get(view.status, ""),
@@ -118,8 +118,11 @@ class TaskWatch:
             parts.append(Text(f"{view.engine} engine"))
         return Text(" · ").join(parts)
 
-    def _progress(self, view: TaskRecord) -> RenderableType:
+    def _progress(self, view: TaskRecord) -> list[RenderableType]:
+        """Return a bar and the counts, nothing before the first attempt."""
         total = view.files_planned
+        if not view.attempt_count and total is None:
+            return []
         bar = ProgressBar(
             total=float(total) if total else 1.0,
             completed=float(min(view.files_deleted, total)) if total else float(view.succeeded),
@@ -131,7 +134,7 @@ class TaskWatch:
         rows = Table.grid()
         rows.add_row(bar)
         rows.add_row(Text(self._counts(view)))
-        return rows
+        return [rows]
 
     def _counts(self, view: TaskRecord) -> str:
         of = "?" if view.files_planned is None else f"{view.files_planned:,}"

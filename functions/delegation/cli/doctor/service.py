@@ -150,8 +150,6 @@ class ServiceCheck:
 
 def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> CheckResult:
     """Return whether the client certificate exists and is valid now."""
-    from cryptography import x509  # noqa: PLC0415 - only this check needs it
-
     if cert is None:
         return failed(
             CERTIFICATE, "no client certificate is set", "Set operator_cert and operator_key, or client_cert."
@@ -160,7 +158,11 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
         missing = cert if not Path(cert).is_file() else key
         return failed(CERTIFICATE, f"{missing} does not exist", "Correct the path; `delegation certs init` makes one.")
     try:
+        from cryptography import x509  # noqa: PLC0415 - installed where the service is
+
         found = x509.load_pem_x509_certificate(Path(cert).read_bytes())
+    except ModuleNotFoundError:
+        return not_checked(CERTIFICATE, "the module cryptography is not installed")
     except (OSError, ValueError):
         return failed(CERTIFICATE, f"{cert} is not a readable PEM certificate", "Give a PEM file that you may read.")
     name, ends = found.subject.rfc4514_string(), found.not_valid_after_utc
@@ -247,11 +249,11 @@ def _skew(response: httpx.Response, now: datetime) -> timedelta | None:
 
 
 def _subject(cert: Path | None) -> str:
-    from cryptography import x509  # noqa: PLC0415
-
     if cert is None:
         return "the certificate"
     try:
+        from cryptography import x509  # noqa: PLC0415
+
         return x509.load_pem_x509_certificate(Path(cert).read_bytes()).subject.rfc4514_string()
-    except (OSError, ValueError):
+    except (ModuleNotFoundError, OSError, ValueError):
         return "the certificate"

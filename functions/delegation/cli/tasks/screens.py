@@ -65,7 +65,7 @@ def task_list(page: TaskPage, width: int) -> RenderableType:
     """Return the tasks of a page: two lines each, or one where the terminal is wide."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     wide = width >= _WIDE
-    time_format = time_format_of(page.tasks)
+    time_format = "%m-%d %H:%M:%S"  # a list of one day may be of another day than today
     if wide:
         for column in ("task", "status", "changed", "attempt", "files"):
             table.add_column(column, no_wrap=True, justify="right" if column in {"attempt", "files"} else "left")

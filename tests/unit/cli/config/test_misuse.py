@@ -87,10 +87,31 @@ def test_words_are_completed_by_the_shell():
     assert done.stdout.split() == ["list"]
 
 
-def test_help_needs_neither_rich_output_nor_boto3():
-    script = (
-        "import sys\nfrom delegation.cli.main import build\n"
-        "import delegation.cli.tasks.commands\nprint([m for m in ('boto3', 'botocore') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+BLOCKED = ("boto3", "botocore", "cbor2", "aws_lambda_powertools", "cryptography", "jwt")
+WITHOUT_SERVICE = f"""
+import sys
+for name in {BLOCKED}:
+    sys.modules[name] = None  # as in an environment with the extras client and cli alone
+import delegation.cli.tasks.commands, delegation.cli.config.commands, delegation.cli.polaris.commands
+import delegation.cli.doctor.command
+print("imported")
+"""
+DIRECT = f"""
+import sys
+for name in {BLOCKED}:
+    sys.modules[name] = None
+from delegation.cli.main import build
+build(())(["tasks", "list", "--direct", "--json"])
+"""
+
+
+def test_commands_that_call_the_service_need_no_library_of_the_service():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_SERVICE], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("imported", "")
+
+
+def test_a_command_that_needs_the_service_names_what_to_install(tmp_path):
+    done = subprocess.run([sys.executable, "-c", DIRECT], capture_output=True, text=True, check=False, cwd=tmp_path)
+    problem = json.loads(done.stderr)
+    assert (done.returncode, problem["error_code"]) == (1, "COMMAND_UNAVAILABLE")
+    assert "polaris-delegation-service[service]" in problem["next_step"]
