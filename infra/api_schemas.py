@@ -68,7 +68,7 @@ def schemas() -> dict[str, Schema]:
 
 
 def section() -> str:
-    """Return `components.schemas` as it stands in docs/openapi.yaml."""
+    """Return `components.schemas` as it is in docs/openapi.yaml."""
     text = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
     return "".join(f"    {line}\n" for line in text.splitlines())
 
@@ -199,7 +199,7 @@ def _split_parameters(found: dict[str, Schema]) -> None:
     """Tell the forms of a purge's parameters apart, and name the payloads that have them.
 
     One model reads all of them, and says by `missing` which it is. They are schemas of their own, because generators of
-    requests make none where `oneOf` stands beside `properties`.
+    requests make none where `oneOf` is beside `properties`.
     """
     proposed, spelled, alone = _FORMS
     parameters = found[proposed]

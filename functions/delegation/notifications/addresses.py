@@ -56,7 +56,7 @@ def require_callable(text: str, *, private: bool) -> None:
 
 
 def _plain(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, else the address itself."""
+    """Return the IPv4 address that an IPv6 address embeds, else the address itself."""
     if not isinstance(address, IPv6Address):
         return address
     if address.ipv4_mapped is not None:
