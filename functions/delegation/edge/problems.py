@@ -74,7 +74,11 @@ _ROWS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "MethodNotAllowed": Rule(405),
         **_all(_UNAVAILABLE, "KeysUnavailable", "RevocationListUnavailable"),
     },
-    "operations.purge.behavior.options": {"InvalidPurgeProperty": Rule(400), "PurgePropertyNotAllowed": Rule(403)},
+    "operations.purge.behavior.options": {
+        "InvalidPurgeProperty": Rule(400),
+        "PurgePropertyNotAllowed": Rule(403),
+        "CallbackNotAllowed": Rule(403),
+    },
     # Idempotency-Key proposal, Status Codes
     "idempotency.canonical": {"NotCanonicalizable": Rule(400)},
     "idempotency.errors": {

@@ -25,7 +25,7 @@ def is_parameter(reference: str) -> bool:
 
 
 def reader(reference: str, client_of: Callable[[str], Any]) -> Callable[[], str]:
-    """Return what reads the text of a reference or raises CallbackKeysUnavailable; `client_of` makes boto3 clients."""
+    """Return what reads the text of a reference, or raises CallbackKeysUnavailable; `client_of` makes clients."""
 
     def read() -> str:
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from delegation.client.callbacks import CallbackVerifier, EndedTask
+from delegation.client.callbacks import CallbackVerifier, EndOfTask
 from delegation.notifications.delivery import Delivered, DeliveryOutcome, Notifier, send_due
 from delegation.notifications.https import HttpsPost, Post, tls
 from delegation.notifications.keys import SigningKeys
@@ -153,7 +153,7 @@ class Site:
         """What the store has, read without a call that counts."""
         return [one for one in self.store.owed.values() if one.state is state]
 
-    def verified(self) -> list[EndedTask]:
+    def verified(self) -> list[EndOfTask]:
         """What the receiver got, each verified at the time that its signature states."""
         found = []
         for headers, body in self.receiver.received:

@@ -129,8 +129,11 @@ def _add_error_handlers(app: APIGatewayRestResolver, telemetry: Telemetry) -> No
         return answer(error, telemetry.crashed)
 
     def not_found(_error: NotFoundError) -> Response[str]:
-        allowed = _methods_of(app.current_event.path.removeprefix(BASE_PATH))
-        return expected(MethodNotAllowed(allowed) if allowed else RouteNotFound())
+        event = app.current_event
+        allowed = _methods_of(event.path.removeprefix(BASE_PATH))
+        # No route matches a task id with a line break, for example.
+        other = allowed and event.http_method.upper() not in allowed
+        return expected(MethodNotAllowed(allowed) if other else RouteNotFound())
 
     app.exception_handler(DelegationError)(expected)
     app.exception_handler(Exception)(unexpected)

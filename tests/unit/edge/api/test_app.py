@@ -151,6 +151,12 @@ def test_an_unknown_resource_is_not_found(api: Api, method: str, path: str) -> N
     assert_problem(api.call(method, path), 404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize("task_id", ["a\nb", "a\u2028b", "é\x00"])
+def test_an_id_that_no_route_matches_is_not_found_and_its_method_is_not_refused(api: Api, task_id: str) -> None:
+    assert_problem(api.call("GET", f"/v1/tasks/{task_id}"), 404, "NOT_FOUND")
+    assert_problem(api.call("PUT", f"/v1/tasks/{task_id}"), 405, "METHOD_NOT_ALLOWED")
+
+
 @pytest.mark.parametrize("method", ["TRACE", "QUERY", "PROPFIND"])
 @pytest.mark.parametrize(("path", "allowed"), [(f"/v1/tasks/{TASK_ID}/cancel/", "POST"), ("/docs", "GET")])
 def test_a_method_that_nobody_foresaw_is_refused_too(api: Api, method: str, path: str, allowed: str) -> None:
