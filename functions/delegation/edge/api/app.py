@@ -21,6 +21,7 @@ from delegation.edge.api.endpoints import (
     LIST,
     PAGE,
     RECEIPT,
+    RESEND,
     RETRY,
     STATUS,
     SUBMIT,
@@ -77,6 +78,7 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         RECEIPT: management.receipt,
         CANCEL: management.cancel,
         RETRY: management.retry,
+        RESEND: management.resend,
     }
     for endpoint, run in in_context.items():
         app.route(endpoint.path, method=endpoint.method)(_answering(app, endpoint, run))

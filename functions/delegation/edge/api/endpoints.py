@@ -24,8 +24,23 @@ VERSIONS: Final = Endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versio
 RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
+RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
 CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
 HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
 DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
 PAGE: Final = Endpoint("getDocumentation", "GET", "/docs", None)
-ENDPOINTS: Final = (EXECUTE, SUBMIT, LIST, STATUS, VERSIONS, RECEIPT, CANCEL, RETRY, CONFIG, HEALTH, DESCRIPTION, PAGE)
+ENDPOINTS: Final = (
+    EXECUTE,
+    SUBMIT,
+    LIST,
+    STATUS,
+    VERSIONS,
+    RECEIPT,
+    CANCEL,
+    RETRY,
+    RESEND,
+    CONFIG,
+    HEALTH,
+    DESCRIPTION,
+    PAGE,
+)

@@ -72,6 +72,10 @@ def record_of(tasks: TaskOperations, task: Task) -> dict[str, Any]:
     return shown({**task.public(), **children})
 
 
+def no_dead_letters(_task_id: str) -> None:
+    """Send nothing again, as a service does that keeps no notifications."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
@@ -80,7 +84,7 @@ class Dependencies:
     submission.
 
     `receipt` returns the JSON of a task's receipt, None without one. `checks` are the parts of the service that it
-    depends on; each call returns, or raises a DelegationError.
+    depends on; each call returns, or raises a DelegationError. `resend` has a task's dead letters delivered again.
     """
 
     submissions: Submitter
@@ -91,6 +95,7 @@ class Dependencies:
     receipt: Callable[[Task], bytes | None]
     checks: Mapping[str, Callable[[], object]]
     mutations: "Callable[[], Mutations]"
+    resend: Callable[[str], object] = no_dead_letters
 
 
 @dataclass(frozen=True, slots=True)
