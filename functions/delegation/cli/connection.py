@@ -63,6 +63,8 @@ class Stack(BaseModel):
     polaris_url: str
     polaris_credential: SecretStr
     polaris_scope: str
+    polaris_root_credential: SecretStr | None = None
+    polaris_public_key: str | None = None
     warehouse: str
 
     @classmethod

@@ -22,6 +22,7 @@ LIST: Final = Endpoint("listTasks", "GET", "/v1/tasks")
 STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
 VERSIONS: Final = Endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versions")
 RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
+ESTIMATE: Final = Endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimate")
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
 RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
@@ -36,6 +37,7 @@ ENDPOINTS: Final = (
     STATUS,
     VERSIONS,
     RECEIPT,
+    ESTIMATE,
     CANCEL,
     RETRY,
     RESEND,
